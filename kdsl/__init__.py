@@ -22,7 +22,11 @@ def _modules() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its module when it is first used; AttributeError if there is no such name."""
+    """Import a public name from its module when it is first used, or find ``__version__`` or ``__all__``.
+
+    Raises:
+        AttributeError: There is no such name.
+    """
     if name == "__version__":
         from importlib.metadata import version
 

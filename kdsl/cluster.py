@@ -53,6 +53,7 @@ class Registry:
     properties: Properties = attrs.field(factory=Properties, converter=Properties)
 
     def __attrs_post_init__(self) -> None:
+        """Move a login in the URL to the properties; a ``basic-auth.user-info`` among these replaces it."""
         user_info = login_of(self.url)
         if user_info is not None:
             object.__setattr__(self, "url", remove_login(self.url))
@@ -112,6 +113,7 @@ class Cluster:
         """
 
         def read_variables(start: str) -> dict[str, Value]:
+            """Return the properties in the variables that begin with the prefix and ``start``, by Java's names."""
             start = f"{prefix}{start}"
             variables = {key.removeprefix(start): value for key, value in os.environ.items() if key.startswith(start)}
             return {key.lower().replace("_", "."): value for key, value in sorted(variables.items())}
@@ -345,6 +347,7 @@ def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[
         problems.append(Problem("cluster-document", message, fix, Where(path=path)))
 
     def read_settings(values: object, path: str) -> dict[Any, Any]:
+        """Return settings as they are, also wrong ones, and report these; for another type than a mapping, none."""
         if not isinstance(values, dict):
             report(path, "this is not a mapping", "write settings by their names")
             return {}

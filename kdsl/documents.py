@@ -81,6 +81,7 @@ class YamlDocument:
     """
 
     def __init__(self, text: str, file: str | None, as_written: Callable[[str], bool] = _never) -> None:
+        """Parse the document; what YAML does not allow is not raised but added to ``problems``."""
         self.file = file
         self.lines: Lines = {}
         self.problems: list[Problem] = []

@@ -111,6 +111,7 @@ class Problem:
     property: str | None = attrs.field(default=None, kw_only=True)
 
     def __str__(self) -> str:
+        """Return location, message and fix in one line, without a location that is not known, then the excerpt."""
         location, excerpt = str(self.where), self.where.excerpt
         sentence = f"{location}: {self.message}; {self.fix}" if location else f"{self.message}; {self.fix}"
         return f"{sentence}\n{indent(excerpt, '    ')}" if excerpt else sentence
@@ -203,6 +204,7 @@ class RecordError(KdslError):
         return {k: getattr(self, k) for k in ("topic", "partition", "offset", "data", "more", "fix")}
 
     def __str__(self) -> str:
+        """Return one sentence: table, action, position, reason, first bytes, other records, fix; only what is set."""
         position = [
             f"{k} {v}" for k, v in self._details().items() if k in ("topic", "partition", "offset") and v is not None
         ]
@@ -258,6 +260,7 @@ class LeaseHeldError(KdslError):
     """
 
     def __init__(self, lease: str, holders: Iterable[Any], message: str | None = None) -> None:
+        """Create the error with the message, by default one that lists the holders."""
         self.lease = lease
         self.holders: tuple[Any, ...] = tuple(holders)
         super().__init__(message or f"the lease {lease!r} is held by {'; '.join(map(str, self.holders))}")

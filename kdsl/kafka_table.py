@@ -42,6 +42,7 @@ else:
 
         @recursive_repr("<a table class>")  # a problem may show the class in which it is
         def __repr__(cls) -> str:
+            """Return the declared table's name, topics and number of columns; for a class without a table as usual."""
             if "__kdsl_options__" in vars(cls) or not issubclass(cls, KafkaTable) or cls is KafkaTable:
                 return super().__repr__()
             table = cls.definition()
@@ -107,6 +108,7 @@ class KafkaTable(metaclass=_TableClass):
     else:
 
         def __init_subclass__(cls, **keywords: Any) -> None:
+            """Record the class statement, and turn its columns into descriptors; a base such as `UpsertTable` stays."""
             super().__init_subclass__()
             if "__kdsl_options__" in vars(cls):  # a base of table classes, such as UpsertTable
                 return

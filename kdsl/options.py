@@ -168,6 +168,7 @@ class Options:
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
         def __init__(self, *positional: Any, **values: Any) -> None:
+            """Normalize and store the values; unknown names and missing required options (None) become mistakes."""
             known = {a.name: a for a in self.declarations()}
             names = [a.name for a in known.values() if not a.metadata["kw_only"]]
             if len(positional) > len(names) or any(name in values for name in names[: len(positional)]):
@@ -192,7 +193,13 @@ class Options:
 
     @classmethod
     def _unknown_option(cls, name: str, valid: Mapping[str, Any], form: str) -> _Mistake:
-        """Create the mistake of an option that does not exist."""
+        """Create the mistake of an option that does not exist.
+
+        Args:
+            name: The name or key that the user wrote.
+            valid: The options that exist, by name or key.
+            form: ``{}=`` for names of Python, ``{}`` for keys.
+        """
         message = f"{cls.title} has no option {form.format(name) if form == '{}=' else repr(name)}"
         known = listing(sorted(valid)) if valid else "none"
         fix = (f"use one of its options: {known}",)
@@ -319,7 +326,10 @@ class Options:
             yield mistake.problem(name, attrs.fields_dict(type(self)))
 
     def _all_mistakes(self) -> Iterator[_Mistake]:
-        """Yield the mistakes that were found while reading, then values of wrong types or that a check rejects."""
+        """Yield the mistakes that were found while reading, then values of wrong types or that a check rejects.
+
+        Literal secrets of options for secrets are not checked.
+        """
         yield from self._mistakes  # type: ignore[attr-defined]
         for a in attrs.fields(type(self)):
             value = getattr(self, a.name)
@@ -347,6 +357,7 @@ class Options:
         return type(self)(**{**defaults, **right})
 
     def __repr__(self) -> str:
+        """Write the constructor's call with the options that are not their defaults, and secrets hidden."""
         values = ((a, getattr(self, a.name)) for a in attrs.fields(type(self)))
         arguments = (f"{a.name}={_repr(value, a)}" for a, value in values if value != a.default)
         return f"{type(self).__name__}({', '.join(arguments)})"
@@ -521,7 +532,10 @@ def _repr(value: Any, a: attrs.Attribute[Any]) -> str:
 
 
 def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
-    """Parse the string of a value in DDL or YAML; an option of another type than those below takes it unchanged.
+    """Parse the string of a value in DDL or YAML, with the option's codec or by its type.
+
+    It is parsed as a boolean, an integer, a duration, one of several literals or a list; any other type takes it
+    unchanged.
 
     Raises:
         ValueError: The string is not a value of the option's type.

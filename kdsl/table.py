@@ -130,7 +130,7 @@ class Table:
         """Read the topic once, from the start to the end that the table declares; by default to the current ends.
 
         The records are read when an action runs. Warnings about the table are logged, each once in a process. The
-        session gets kdsl's data source.
+        session gets kdsl's data source, or with the transport ``jvm`` Spark's Kafka connector.
 
         Args:
             spark: The session.
@@ -162,8 +162,9 @@ class Table:
     ) -> DataFrame:
         """Read the topic as a stream; the offsets of a checkpoint override every other start.
 
-        Warnings about the table are logged, each once in a process. The session gets kdsl's data source, and a listener
-        that commits offsets and reports metrics.
+        Warnings about the table are logged, each once in a process. The session gets kdsl's data source, or with the
+        transport ``jvm`` Spark's Kafka connector, and a listener that commits offsets and reports metrics. If the last
+        row of each key is kept for before-images, its state store becomes RocksDB.
 
         Args:
             spark: The session.
@@ -189,7 +190,8 @@ class Table:
     ) -> None:
         """Append the rows of a DataFrame to the topic, at least once or as the table declares; columns match by name.
 
-        Warnings about the table are logged, each once in a process.
+        Warnings about the table are logged, each once in a process. The session gets kdsl's data source, or with the
+        transport ``jvm`` Spark's Kafka connector.
 
         Args:
             df: A batch DataFrame with the table's physical and writable metadata columns.
@@ -227,7 +229,8 @@ class Table:
         """Start a query that appends a streaming DataFrame to the topic, at least once or as the table declares.
 
         The plan of the write is stored in the checkpoint. Warnings about the table are logged, each once in a process.
-        The session gets kdsl's data source, and a listener that reports metrics.
+        The session gets kdsl's data source, or with the transport ``jvm`` Spark's Kafka connector, and a listener that
+        reports metrics.
 
         Args:
             df: A streaming DataFrame with the table's physical and writable metadata columns.
@@ -268,6 +271,8 @@ class Table:
     ) -> DataFrame:
         """Read the current rows of a changelog: the last row of each key at the end of a bounded read.
 
+        The session changes and warnings are logged as by `read`.
+
         Args:
             spark: The session.
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
@@ -304,7 +309,7 @@ class Table:
         """Read the dead letters of the table: the records that reads of it could not read, with the reasons.
 
         A record that was read several times, for example by two actions, may have several letters. `decode` reads the
-        records again, with a corrected table.
+        records again, with a corrected table. The session gets kdsl's data source.
 
         Args:
             spark: The session.

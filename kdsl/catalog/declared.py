@@ -114,7 +114,7 @@ def _infer(table: TableDef, cluster: Cluster, chosen: Format) -> TopicSchema:
 
 
 def _declaration(table: TableDef, chosen: Format) -> dict[str, str]:
-    """What a declaration says about the inference, by the keys of the options."""
+    """What a declaration says about the inference: options by their keys, and the columns as one string."""
     options = table.options.valid().to_strings()
     about_columns = ("topic", "topic-pattern", "key.fields-prefix", "value.fields-prefix", "value.fields-include")
     declared = {key: options[key] for key in about_columns if key in options}

@@ -88,7 +88,10 @@ class Inference:
         return result.schema
 
     def forget(self, name: str) -> None:
-        """Forget what was inferred of a table, or is stored, so that `schema` infers it anew."""
+        """Forget what was inferred of a table or read from a checkpoint, so that `schema` infers it again.
+
+        Only this object changes, not the file of the checkpoint.
+        """
         self.inferred.pop(name, None)
         self._stored.pop(name, None)
 
@@ -130,6 +133,8 @@ def read_stored(folder: Folder) -> dict[str, StoredSchema]:
 def store(folder: Folder, inferred: Mapping[str, StoredSchema]) -> None:
     """Keep what was inferred with a checkpoint; tables that are stored already and not among them stay.
 
+    If nothing differs from what is stored, nothing is written.
+
     Raises:
         CheckpointError: The file cannot be read or written.
     """
@@ -143,7 +148,7 @@ def store(folder: Folder, inferred: Mapping[str, StoredSchema]) -> None:
 
 @contextmanager
 def keep_with(checkpoint: str | None, spark: SparkSession | None, *, adopt: bool) -> Iterator[Inference]:
-    """Infer tables as they are stored with a checkpoint, and store what the body infers.
+    """Infer tables as they are stored with a checkpoint, and store what the body infers, unless it raises an error.
 
     Args:
         checkpoint: The folder of the checkpoint; None stores nothing.
@@ -151,7 +156,7 @@ def keep_with(checkpoint: str | None, spark: SparkSession | None, *, adopt: bool
         adopt: Infer all tables anew, whatever is stored.
 
     Raises:
-        CheckpointError: The file cannot be read or written, or was written by a newer kdsl.
+        CheckpointError: The file cannot be read or written, or was written by a kdsl with another version of it.
         TypeError: A checkpoint is given without a session.
     """
     if checkpoint is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import attrs
 
 from kdsl.changelog.target import Batch, Target
-from kdsl.errors import ChangelogError, listing, nearest
+from kdsl.errors import ChangelogError, CheckpointError, listing, nearest
 from kdsl.kafka_table import KafkaTable
 from kdsl.plan.model import OutputMode
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -51,6 +51,12 @@ class Changelog:
         keys: Iterable[str] | None = None,
         order_by: Iterable[str] = (),
     ) -> None:
+        """Choose the key, and check that the DataFrame has the columns of ``keys`` and ``order_by``.
+
+        Raises:
+            KdslError: There is no key.
+            ChangelogError: A column is missing.
+        """
         declared = Table(table.definition()) if isinstance(table, type) else table
         self._name = declared.name if declared is not None else "the changelog"
         self.df = df
@@ -104,7 +110,7 @@ class Changelog:
 
         Each batch of a stream is written in one transaction with its number. A batch that is repeated after a failure,
         or by a driver that was presumed dead, changes nothing. A warning is logged if the stream aggregates change data
-        whose events may be repeated.
+        whose events may be repeated. The target may attach its jars to the session (`Target.check`).
 
         Args:
             target: `delta`, `jdbc`, `memory`, or any other `Target`.
@@ -228,6 +234,16 @@ def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
 
 
 def _query_id(checkpoint: Checkpoint) -> str | None:
-    """Read the id of a checkpoint's query; None before its first start."""
+    """Read the id of a checkpoint's query; None before its first start.
+
+    Raises:
+        CheckpointError: The file that has it cannot be read.
+    """
     text = checkpoint.folder.read("metadata")
-    return None if text is None else str(json.loads(text)["id"])
+    try:
+        return None if text is None else str(json.loads(text)["id"])
+    except (ValueError, KeyError, TypeError) as e:
+        raise CheckpointError(
+            f"the file metadata of the checkpoint {checkpoint.location} does not have the id of a query ({e!r}); "
+            "restore it, or start with a new checkpoint"
+        ) from e

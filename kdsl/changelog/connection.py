@@ -43,12 +43,13 @@ class Connection:
     """A database connection, through Java."""
 
     def __init__(self, java: Any) -> None:
+        """Ask the driver of a Java connection how it quotes identifiers."""
         self._java = java
         mark = str(java.getMetaData().getIdentifierQuoteString())
         self._mark = mark.strip()
 
     def quote(self, name: str) -> str:
-        """Quote a column's name as an identifier of the database."""
+        """Quote a column's name as an identifier of the database; return it unchanged if the driver has no quotes."""
         return f"{self._mark}{name.replace(self._mark, self._mark * 2)}{self._mark}" if self._mark else name
 
     def run(self, statement: str, *values: str | int) -> int:
@@ -177,7 +178,7 @@ class Connection:
             self.run(f"DROP TABLE {table}")
 
     def create_batches_table(self, table: str) -> None:
-        """Create the table of batches, unless another process has just created it."""
+        """Create the table of batches, unless another process has just created it; JavaError if that is refused."""
         columns = (
             "writer VARCHAR(128) NOT NULL, target VARCHAR(128) NOT NULL, batch_id BIGINT NOT NULL, "
             f"{_CONTENT} VARCHAR(128), PRIMARY KEY (writer, target)"

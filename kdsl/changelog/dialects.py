@@ -230,6 +230,6 @@ class Statements:
         return ", ".join(f"{name} = ({self._select_matching(f's.{name}', stage, self.table)})" for name in columns)
 
     def _select_matching(self, expression: str, stage: str, table: str) -> str:
-        """Write a subquery over the rows of a staging table that have the key of the outer row."""
+        """Write a subquery of an expression over the rows of a staging table that have the key of the outer row."""
         on = " AND ".join(f"s.{key} = {table}.{key}" for key in self.keys)
         return f"SELECT {expression} FROM {stage} s WHERE {on}"

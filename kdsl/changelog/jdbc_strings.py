@@ -7,7 +7,7 @@ becomes the 20th. Times of the day it cannot write at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kdsl.types.sql import quote_name
@@ -34,31 +34,29 @@ def write_as_strings(changes: DataFrame, types: Mapping[str, str], *, postgres: 
     Returns:
         The rows, with the same columns.
     """
-    strings = {
-        name: converted
-        for name, kind in types.items()
-        if (converted := _write(changes[quote_name(name)], changes.schema[name].dataType, kind, postgres=postgres))
-        is not None
+    conversions = {
+        name: _choose_conversion(changes.schema[name].dataType, kind, postgres=postgres) for name, kind in types.items()
     }
+    strings = {name: convert(changes[quote_name(name)]) for name, convert in conversions.items() if convert is not None}
     return changes.withColumns(strings) if strings else changes
 
 
-def _write(value: Column, kind: DataType, database: str, *, postgres: bool) -> Column | None:
-    """Return a value as a string, or an array as one of strings; None if its type is not one of those converted."""
+def _choose_conversion(kind: DataType, database: str, *, postgres: bool) -> Callable[[Column], Column] | None:
+    """Return what converts values of a type to strings, or arrays to arrays of strings; None for other types."""
     from pyspark.sql import functions as F, types as s
 
     if isinstance(kind, s.ArrayType):
-        element = kind.elementType
-        if _write(F.lit(None).cast(element), element, database, postgres=postgres) is None:
-            return None
-        return F.transform(value, lambda e: _write(e, element, database, postgres=postgres))  # type: ignore[arg-type, return-value]
+        convert = _choose_conversion(kind.elementType, database, postgres=postgres)
+        return None if convert is None else lambda array: F.transform(array, convert)
     if kind.simpleString().startswith("time("):
-        return value.cast("string")
+        return lambda time: time.cast("string")
     if not postgres:
         return None
-    if isinstance(kind, s.TimestampType):
-        return _spell(_in_utc(value), "+00") if database in _ZONED else _spell(value)
-    return _spell(value) if isinstance(kind, s.DateType | s.TimestampNTZType) else None
+    if isinstance(kind, s.TimestampType) and database in _ZONED:
+        return lambda instant: _spell(_in_utc(instant), "+00")
+    if isinstance(kind, s.TimestampType | s.DateType | s.TimestampNTZType):
+        return lambda moment: _spell(moment, "")
+    return None
 
 
 def _in_utc(instant: Column) -> Column:
@@ -69,8 +67,8 @@ def _in_utc(instant: Column) -> Column:
     return F.expr("timestamp_ntz'1970-01-01 00:00:00'") + F.make_dt_interval(secs=seconds)
 
 
-def _spell(value: Column, offset: str = "") -> Column:
-    """Write a date or timestamp as Postgres spells it: years before 1 with ``BC``, those after 9999 without a sign."""
+def _spell(value: Column, offset: str) -> Column:
+    """Write a date or timestamp, then an offset, as Postgres does: ``BC`` for years before 1, no plus for late ones."""
     from pyspark.sql import functions as F
 
     text, year = value.cast("string"), F.year(value)

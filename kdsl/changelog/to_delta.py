@@ -395,6 +395,7 @@ class _Delta:
     """
 
     def __init__(self, spark: SparkSession) -> None:
+        """Use a session that has Delta's rules and catalog; for another one attach what is missing, and use a clone."""
         self._spark, self._jvm = spark, jvm_of(spark)
         session = java_session(spark)
         extended = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
@@ -470,7 +471,7 @@ class _Delta:
         """Find the last batch of a batch's writer in the table; None if the writer has none.
 
         Its content is read from the table's history only if its number is not less than that of ``batch``, and
-        ``batch`` has a content itself; otherwise it is empty.
+        ``batch`` has a content itself; otherwise, or if the history does not have it, it is empty.
 
         Args:
             table: Delta's object of the table, or None.
@@ -538,7 +539,7 @@ _extended: set[str] = set()
 
 
 def _add_rules(jvm: Any, session: Any) -> None:
-    """Add Delta's rules to the sessions of the JVM that are cloned from now on; log it, once in an application."""
+    """Add Delta's rules to sessions that are cloned from this one from now on, and log it; once in an application."""
     application = str(session.sparkContext().applicationId())
     if application not in _extended:
         _log.info("Delta is attached to the Spark application, which was started without it")

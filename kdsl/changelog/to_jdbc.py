@@ -92,10 +92,11 @@ def _wrap_url(url: str | Secret) -> str | Secret:
 
 
 def _translate_java_errors(method: Callable[Concatenate[JdbcTarget, P], T]) -> Callable[Concatenate[JdbcTarget, P], T]:
-    """Decorate a method to raise `ChangelogError` for Java's errors, in which a driver may quote a login."""
+    """Decorate a method to raise `ChangelogError` for errors of Java and PySpark, which may contain a login."""
 
     @wraps(method)
     def wrapper(self: JdbcTarget, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the method, and return its result; raise a `ChangelogError` in place of an error of Java or PySpark."""
         from pyspark.errors import PySparkException
 
         try:
@@ -438,6 +439,7 @@ class _Staging:
         writer: str,
         table_change: TableChange | None,
     ) -> None:
+        """Convert the rows for the database, find columns that need casts, and choose names; create nothing yet."""
         url = _unwrap(target.url)
         self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
         self._stages: list[str] = []

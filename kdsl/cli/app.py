@@ -56,7 +56,10 @@ app.add_typer(dlq.app, name="dlq")
 
 
 def main() -> None:
-    """Run the command line of this process; a KdslError is printed, and ends it with the exit code 1."""
+    """Run the command line of this process; a KdslError is printed, and ends it with the exit code 1.
+
+    Characters that an output stream cannot encode are written as escapes from then on.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the command
             stream.reconfigure(errors="backslashreplace")

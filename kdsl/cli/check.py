@@ -79,6 +79,8 @@ def check(
 def _targets(target: str) -> tuple[list[Table], list[Problem]]:
     """The tables of a target and, if it is a whole SQL file, the problems of the script, except a missing cluster.
 
+    Of a whole SQL file only tables of Kafka are returned.
+
     Raises:
         TargetError: There is no such file, module or table.
         ResolveError: The file has errors; those of the statements of a whole SQL file are among its problems.

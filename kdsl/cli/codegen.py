@@ -45,7 +45,7 @@ def avro(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for an Avro schema."""
+    """Generate the table for an Avro schema; exit with 1 if the file is not one."""
     from kdsl.codegen.inputs.avro import avro_draft
     from kdsl_formats.avro import Avro
     from kdsl_formats.avro.schemas import AvroTypeError, json_of
@@ -95,7 +95,7 @@ def json_schema(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for a JSON Schema."""
+    """Generate the table for a JSON Schema; exit with 1 if the file is not a JSON object."""
     import json
 
     from kdsl.codegen.inputs.json_schema import json_schema_draft
@@ -139,7 +139,8 @@ def registry(
 ) -> None:
     """Generate the table for a subject of a schema registry: Avro, Protobuf or JSON Schema.
 
-    The key of an upsert table (--connector upsert-kafka) comes from the subject with the suffix -key.
+    The key of an upsert table (--connector upsert-kafka) comes from the subject with the suffix -key. Exits with 2 if
+    no registry is named.
     """
     from kdsl.codegen.inputs.registry import registry_draft
 
@@ -171,7 +172,8 @@ def topic_command(
 ) -> None:
     """Generate a table that fits the last records of a topic.
 
-    It is an upsert table if the topic is compacted and its records have keys, unless --connector is kafka.
+    It is an upsert table if the topic is compacted and its records have keys, unless --connector is kafka. Exits with 2
+    if no brokers are named.
     """
     from kdsl.codegen.inputs.topic import topic_draft
 
@@ -189,7 +191,10 @@ def export(
     out_file: Out = None,
     check: Check = False,
 ) -> None:
-    """Write tables as an Avro schema, Flink DDL or YAML, with a note about what cannot be expressed."""
+    """Write tables as an Avro schema, Flink DDL or YAML, with a note about what cannot be expressed.
+
+    Exits with 2 for --key without avro.
+    """
     from kdsl.codegen.avro_schema import to_avro
     from kdsl.codegen.ddl_text import write_ddl
     from kdsl.codegen.yaml_text import write_yaml
@@ -225,7 +230,8 @@ def _read_file(file: Path) -> str:
 def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, check: bool, as_json: bool) -> None:
     """Write the generated source to a file or the standard output, or compare it with the file, as `_write_output`.
 
-    Also print the notes, or with ``as_json`` one document of all, instead of the source on the standard output.
+    Then print the notes on the standard error, or with ``as_json`` one document of source and notes on the standard
+    output, in place of the source there; without a file, ``check`` is then ignored.
     """
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."

@@ -69,7 +69,7 @@ def log_lines(printed: Iterable[Problem] = ()) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document."""
+    """Print a value as one JSON document on the standard output; objects that JSON does not have become strings."""
     plain = not out.encoding.lower().startswith("utf")
     out.print_json(json.dumps(value, default=str), highlight=False, ensure_ascii=plain)
 

@@ -110,7 +110,10 @@ def show(
     cluster: Cluster | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print one letter with its key, value and headers, which are data of the record."""
+    """Print one letter with its key, value and headers, which are data of the record.
+
+    Long ones are shortened, except with --json.
+    """
     with progress(f"reading {topic}"):
         letter = find_letter(_require_cluster(cluster), topic, record)
     if as_json:
@@ -160,7 +163,9 @@ def replay(
 ) -> None:
     """Send the records again: appended to their topic or another, unchanged or mapped by a function.
 
-    Exits with 1 if records are left that were rejected too often, are incomplete, or are outdated.
+    The module of a function is imported, also from the current folder. Unless --dry-run is given, the consumer group
+    stores the position at which the next replay goes on. Exits with 1 if records are left that were rejected too often,
+    are incomplete, or are outdated.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     target = cluster_from_options(to_bootstrap, properties=to_properties)

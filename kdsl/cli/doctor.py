@@ -39,7 +39,8 @@ def doctor(
 ) -> None:
     """Check a cluster, from the network to the topics, and what tables need of it.
 
-    Exits with 0 if there are no errors (warnings are allowed), otherwise with 1.
+    Exits with 0 if there are no errors (warnings are allowed), otherwise with 1, and with 2 if no cluster is known. A
+    table that cannot be read is an error that ends the command with --direction read, and likewise for write.
     """
     directions = direction.directions
     tables = [table for target in targets or () for table in load.tables(target)]

@@ -46,7 +46,7 @@ def schema(
     value: Annotated[bool, typer.Option("--value", help="The schema of the message value.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the schema of a table's DataFrame, or of its message key or value."""
+    """Print the schema of a table's DataFrame, or of its message key or value; exit with 2 if both are asked for."""
     if key and value:
         raise typer.BadParameter("give --key or --value, not both")
     table = load.table(target)

@@ -56,7 +56,8 @@ def start(
 ) -> None:
     """Start Kafka and leave it running; if it runs already with these settings, only add missing topics or a registry.
 
-    The first start on a machine downloads Kafka (about 45 MB) and the registry (about 110 MB) from Maven Central.
+    It is an error (exit code 1) if it runs with another number of brokers, port, data folder or login. The first start
+    on a machine downloads Kafka (about 45 MB) and the registry (about 110 MB) from Maven Central.
     """
     topics = dict(_parse_topic(text) for text in topic or ())
     properties = dict(_parse_property(text) for text in property_ or ())

@@ -49,6 +49,7 @@ def lag(
     """Show how far a consumer group or a query lags behind, for each partition.
 
     Exits with 1 if the group, the checkpoint or a broker cannot be found, or if the lag exceeds --fail-above.
+    Exits with 2 if both --group and --checkpoint are named, or if neither they nor a table, or no brokers are named.
     """
     from kdsl.diagnostics.lag import LagReader
 
@@ -87,7 +88,10 @@ def lag(
 def _make_fetch(
     reader: LagReader, group: str | None, checkpoint: str | None, topics: Topics | None
 ) -> Callable[[], Lag]:
-    """Return a function that asks for the lag of a checkpoint or a group."""
+    """Return a function that asks for the lag of a checkpoint or, if it is None, of a group.
+
+    For a group, ``topics`` are included with all their partitions, whether the group has read them or not.
+    """
     from kdsl.diagnostics.lag import checkpoint_positions
 
     def fetch() -> Lag:

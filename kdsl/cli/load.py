@@ -123,7 +123,7 @@ def table(target: str) -> Table:
     """Load the one table of a target.
 
     Raises:
-        TargetError: There is no table, or there are several and none was named.
+        TargetError: There is no table; or there are several, and none was named or they have the same name.
         ResolveError: As for `tables`.
     """
     of_target = tables(target)
@@ -138,6 +138,8 @@ def table(target: str) -> Table:
 
 def _import_module(source: str) -> ModuleType:
     """Import a module by its file or its name; its folder, or the current one, is put at the front of ``sys.path``.
+
+    The module of a file stays in ``sys.modules``, under a name that no other module has (`_free_name`).
 
     Raises:
         TargetError: There is no such file or module.
@@ -200,7 +202,10 @@ def _list_module_tables(module: ModuleType) -> dict[str, Table]:
 
 
 def _table_of(value: Any, module: str) -> Table | None:
-    """Return the table of a module's value; None if it is not a table of that module, or only a base of others."""
+    """Return the table of a module's value: a `Table` itself, or that of a table class of the module.
+
+    None for a class of another module, for one without a topic that others are derived from, and for anything else.
+    """
     if isinstance(value, Table):
         return value
     if isinstance(value, type) and issubclass(value, KafkaTable) and value.__module__ == module:

@@ -83,9 +83,10 @@ def run(
         list[str] | None, typer.Option("-c", "--conf", help="A Spark setting, as spark.driver.memory=4g.")
     ] = None,
 ) -> None:
-    """Run a SQL script: declare its tables, and run its INSERTs until they end or Ctrl-C stops them.
+    """Run a SQL script: declare its tables, and run its INSERTs until they end or Ctrl-C or SIGTERM stops them.
 
-    Exits with 0 if everything has ended or was stopped, with 1 if the script has errors or a query fails.
+    Exits with 0 if everything has ended or was stopped, with 1 if the script has errors or a query fails, and with 2 if
+    the file cannot be read or an option is wrong.
     """
     script_settings, spark_settings = parse_pairs(settings, "--set"), parse_pairs(conf, "--conf")
     try:

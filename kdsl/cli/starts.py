@@ -68,7 +68,7 @@ def _parse_start(text: str) -> Startup:
     """Parse a start: a mode, offsets by partition, milliseconds since 1970, or a time with its zone.
 
     Raises:
-        BadParameter: The string is not a start.
+        BadParameter: The string is not a start, or is a time without a zone.
     """
     if text.lower() in _MODES:
         return _MODES[text.lower()]

@@ -42,7 +42,8 @@ def verify(
 ) -> None:
     """Compare two topics: which records are lost, duplicated or reordered.
 
-    Exits with 0 if OUT contains each record of IN exactly once and in order, otherwise with 1.
+    Exits with 0 if OUT contains each record of IN exactly once and in order, otherwise with 1. Exits with 2 if
+    --by contains an empty name, or names columns although a side is a topic and not a table.
     """
     level = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
     sides = [_side(name, cluster, level) for name in (source, target)]
@@ -85,7 +86,7 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
 
 
 def _print(comparison: Comparison, source: str, target: str) -> None:
-    """Print the comparison as a table."""
+    """Print the comparison as a table, and below it whether the topics are equal."""
     grid = Grid(title=f"{source}: {comparison.read:,} records; {target}: {comparison.written:,}", title_justify="left")
     for name in ("", "records", "meaning", "for example"):
         grid.add_column(name, justify="right" if name == "records" else "left", overflow="fold")

@@ -206,8 +206,9 @@ def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve |
 def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve: Resolve | None) -> None:
     """Add a valid Java setting to the draft, in a normal spelling; record the problems of an invalid one instead.
 
-    A blank string, list or class name is ignored. Of two spellings with different values the first stays, and the
-    conflict is recorded. The JAAS configuration is also parsed, as the draft's login.
+    A blank string, list or class name is ignored, except ``ssl.endpoint.identification.algorithm``. Of two spellings
+    with different values the first stays, and the conflict is recorded. The JAAS configuration is also parsed, as the
+    draft's login.
     """
     blank = not text.strip()
     if blank and row.kind in ("text", "list", "class") and row.name != "ssl.endpoint.identification.algorithm":

@@ -30,7 +30,9 @@ _CREDENTIALS = {
 
 
 def add_java_login(draft: SettingsDraft, own: dict[str, str], machine: Machine | None) -> dict[str, str]:
-    """Complete the login of a draft for Java.
+    """Set the JAAS configuration of a draft for Java, and what else its login needs.
+
+    It is the user's, or made from librdkafka's user and password, or for tokens or Kerberos from their settings.
 
     Args:
         draft: The translation in progress.
@@ -58,7 +60,8 @@ def _add_kerberos_login(
     """Set the JAAS configuration and the service name of a Kerberos login in the draft, unless the user has set them.
 
     A keytab in the user's JAAS configuration that must be fetched is replaced by the path of a copy. For another
-    mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``.
+    mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``, the properties that
+    only librdkafka has.
 
     Returns:
         The system property for krb5.conf, if it is set; otherwise nothing.
@@ -88,15 +91,17 @@ def _add_kerberos_login(
 
 
 def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine: Machine | None) -> None:
-    """Set the JAAS configuration for a principal and a keytab, or for a ticket cache if the user has asked for that.
+    """Set the JAAS configuration for a principal and a keytab, or for a ticket cache.
 
-    A keytab without a principal, or the reverse without a ticket cache, is recorded as an error.
+    A principal alone uses the ticket cache if Flink's login asks for the cache, or is for Kafka and does not turn the
+    cache off; otherwise it is recorded as an error, as a keytab alone is. With neither, the ticket cache is used if
+    Flink's login is for Kafka and does not turn the cache off; otherwise nothing is set.
     """
     if len(login_options) == 1:
         (present,) = login_options
         missing = "keytab" if present == "principal" else "principal"
-        ticket = for_kafka(draft) or draft.java.get(f"{FLINK}use-ticket-cache") == "true"
-        if present == "principal" and ticket:
+        default = "true" if for_kafka(draft) else "false"
+        if present == "principal" and draft.java.get(f"{FLINK}use-ticket-cache", default) == "true":
             _use_ticket_cache(draft, login_options["principal"])
             return
         draft.add_error(
@@ -120,7 +125,7 @@ def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine
 
 
 def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
-    """Set the JAAS configuration to a login with the ticket cache."""
+    """Set the JAAS configuration to a Kerberos login with the ticket cache, of a principal unless it is None."""
     options = {"useTicketCache": "true", "renewTGT": "true", "doNotPrompt": "true"}
     draft.settings[JAAS] = Login(
         MODULES["Krb5LoginModule"], {**options, **({"principal": principal} if principal else {})}
@@ -130,8 +135,8 @@ def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
 def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: Machine | None) -> str:
     """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine.
 
-    A location that no machine can read, or a fetch that fails, is recorded as a problem, and the location is returned.
-    Without a machine (while planning) nothing is fetched.
+    A location that no machine can read, or a fetch that fails, is recorded as a problem of the property ``name``, and
+    the location is returned. ``what`` begins its message. Without a machine (while planning) nothing is fetched.
     """
     if reason := explain_unreachable(location):
         draft.add_error(
@@ -152,7 +157,8 @@ def _add_token_login(draft: SettingsDraft) -> dict[str, str]:
     The callback handler is set, too, unless the user has set one.
 
     Returns:
-        The system property that allows the URL of the tokens; nothing is done or returned without such a URL.
+        The system property that allows the URL of the tokens. Nothing is done or returned without such a URL, or if
+        the JAAS configuration is an unresolved reference.
     """
     url = draft.java.get(_URL)
     if url is None or draft.is_unresolved(JAAS):

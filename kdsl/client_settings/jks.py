@@ -114,6 +114,7 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
     entries = []
 
     def block(form: str) -> bytes:
+        """Read bytes, preceded by their number in this struct format; raise IndexError if the store ends before."""
         nonlocal at
         (size,) = struct.unpack_from(form, data, at)
         start = at + struct.calcsize(form)
@@ -123,6 +124,7 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
         return data[start:at]
 
     def certificate() -> bytes:
+        """Read a certificate; raise IndexError if the store ends before."""
         if version == 2:
             block(">H")  # its type, which is X.509
         return block(">I")

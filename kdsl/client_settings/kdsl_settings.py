@@ -57,7 +57,7 @@ class KdslSettings:
 def kdsl_settings(properties: Mapping[str, str], resolve: Resolve | None = None) -> KdslSettings:
     """Read the settings that kdsl keeps for itself.
 
-    Invalid values, and references that cannot be resolved, are ignored here; the translations of
+    Settings with a wrong value, or with a reference that cannot be resolved, count as not set; the translations of
     `kdsl.client_settings.to_librdkafka` report them.
 
     Args:

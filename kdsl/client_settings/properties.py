@@ -30,6 +30,7 @@ class Properties(Mapping[str, str | Secret]):
     __slots__ = ("_values",)
 
     def __init__(self, properties: Mapping[str, Value] | None = None) -> None:
+        """Store the properties as strings, and those with secrets as `Secret`; raise ResolveError for other types."""
         properties = properties or {}
         problems = [ProblemError(p) for key, value in properties.items() for p in check_property_type(key, value)]
         if problems:

@@ -48,7 +48,9 @@ def asks_for_kerberos(draft: SettingsDraft) -> bool:
 def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None:
     """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems.
 
-    Without a machine (while planning) a provider of tokens is checked, but not served.
+    If the protocol does not use SASL, only warnings are recorded. Nothing is translated if the protocol or the
+    mechanism is an unresolved reference. With a machine, this process begins to serve the tokens of a provider of kdsl;
+    without one (while planning) the provider is only checked.
     """
     names = [name for name in draft.java if name.startswith("sasl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
@@ -156,7 +158,10 @@ def _check_module(draft: SettingsDraft, login: Login, mechanism: str) -> bool:
 
 
 def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
-    """Translate a login with user and password (PLAIN, SCRAM); report a missing or unsuitable one."""
+    """Translate a login with user and password (PLAIN, SCRAM); report a missing or unsuitable one.
+
+    A missing one is not reported again if a problem of the JAAS configuration or of a reference is in the draft.
+    """
     login = draft.login
     if login is None:
         if JAAS not in draft.java and not (draft.value("sasl.username") and draft.value("sasl.password")):
@@ -332,8 +337,8 @@ def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
 def _translate_credentials(draft: SettingsDraft, options: dict[str, str], *, needed: bool) -> None:
     """Translate the client's id, secret and scope, from their settings or from the options of the login module.
 
-    If they are ``needed``, a missing id or secret is recorded as an error. The module's extensions are translated, too,
-    except with commas in their values, an error; for options that librdkafka does not have a warning is recorded.
+    If they are ``needed``, a missing id or secret is recorded as an error. The module's extensions are translated, too;
+    a comma in one of their values is an error. For options that librdkafka does not have a warning is recorded.
     """
     for option, name in (("clientId", _ID), ("clientSecret", _SECRET), ("scope", f"{_OAUTH}scope")):
         target = _RENAMED.get(name, name)

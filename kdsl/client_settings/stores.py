@@ -141,7 +141,7 @@ def _read_pkcs12(data: bytes, store: Store, *, trusted: bool) -> Pem:
 
 
 def _chain(own: x509.Certificate | None, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """A certificate followed by its issuers among the others, in order; others are left out."""
+    """A certificate followed by its issuers among the others, in order, without the rest; empty for None."""
     chain = [own] if own else []
     left = list(others)
     while chain and (above := next((one for one in left if one.subject == chain[-1].issuer), None)):
@@ -155,6 +155,7 @@ def _format_certificate(der: bytes) -> str:
 
 
 def _to_pem(certificate: x509.Certificate) -> str:
+    """Write a certificate as a PEM block."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
     return certificate.public_bytes(Encoding.PEM).decode()

@@ -38,9 +38,12 @@ _PEM_TARGETS = {
 def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
     """Translate the settings of TLS in a draft: set librdkafka's properties, and record problems.
 
-    If the protocol does not use TLS, only a warning is recorded. Without a machine (while planning) no file is read.
+    If the protocol does not use TLS, only a warning is recorded. Nothing is done if the protocol is an unresolved
+    reference, or if none of Java's settings of TLS and of librdkafka's files is set. Without a machine (while planning)
+    no file is read.
     """
     names = [name for name in draft.java if name.startswith("ssl.")]
+    names += [name for name in _FILES if name in draft.librdkafka]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol") or not names:
         return
@@ -66,8 +69,9 @@ def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> Non
     """Replace the location of a file in the draft's settings by what librdkafka can open on this machine.
 
     A path is looked up. A file that must be fetched is replaced by its PEM content if librdkafka has a property for
-    that, otherwise by the path of a copy. A location that no machine can read, or a file without the expected PEM, is
-    recorded as a problem. Without a machine (while planning) nothing is replaced.
+    that (a chain of several certificates is written to a file), otherwise by the path of a copy. A location that no
+    machine can read, or a file without the expected PEM, is recorded as a problem. Without a machine (while planning)
+    nothing is replaced.
     """
     location = draft.settings[name]
     if reason := explain_unreachable(location):
@@ -104,9 +108,10 @@ def _store_type(draft: SettingsDraft, which: Which) -> str:
 
 
 def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str]) -> str | None:
-    """Record everything that Java refuses about a store, and return its location.
+    """Record what Java refuses about a store, and return its location.
 
-    None if it is not set, not resolved, or one that no machine can read. ``contents`` names settings with PEM instead.
+    That is PEM in the settings ``contents`` for a store of another type or beside a location, a password without
+    effect, and a location that no machine can read. None if the location is not set, not resolved, or not readable.
     """
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)
@@ -274,9 +279,10 @@ def _translate_endpoint(draft: SettingsDraft) -> None:
 
 
 def _check_protocols(draft: SettingsDraft) -> None:
-    """Record an error for TLS versions that do not exist or are too old, and for TLSv1.3 alone.
+    """Record an error for TLS versions that do not exist or are too old, and for TLSv1.3 as the only enabled one.
 
-    Any other choice than librdkafka's TLSv1.2 and TLSv1.3 gets a warning. References are not checked.
+    Any other choice than TLSv1.2 and TLSv1.3 together, ``TLS``, or TLSv1.3 as ``ssl.protocol``, gets a warning.
+    References are not checked.
     """
     for name in ("ssl.enabled.protocols", "ssl.protocol"):
         text = draft.java.get(name)

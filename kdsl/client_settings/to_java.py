@@ -113,7 +113,7 @@ def java_settings(
 def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: str) -> None:
     """Fetch a store that is given by a URL: PEM goes into the settings, other stores into a file on this machine.
 
-    Without success a problem is recorded, and the location stays.
+    Of a ``file:`` URL only the path of the file is set. Without success a problem is recorded, and the location stays.
     """
     kind = draft.settings.get(name.replace("location", "type"), "").upper()
     if kind != "PEM" or scheme(location) == "file":
@@ -124,11 +124,16 @@ def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: st
         return
     del draft.settings[name]
     for setting, ending in _PEM[name].items():
-        draft.settings[setting] = pem_blocks(content.decode(errors="replace"), ending)
+        if pem := pem_blocks(content.decode(errors="replace"), ending):
+            draft.settings[setting] = pem
+        else:
+            draft.add_error(
+                "tls-pem", f"the file at {location} holds no PEM block {ending}", "write the address of another", name
+            )
 
 
 def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str, str]) -> None:
-    """Record warnings about properties that only librdkafka has."""
+    """Record a warning about each property, which only librdkafka has; the fix names that of Java, if there is one."""
     for key in librdkafka_only:
         java = librdkafka.JAVA.get(key)
         draft.add_warning(
@@ -140,7 +145,7 @@ def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str
 
 
 def _keep_order(draft: SettingsDraft) -> None:
-    """Allow only one request in flight without idempotence, unless the user has set their number.
+    """Allow a producer whose idempotence the user has turned off only one request in flight, unless a number is set.
 
     This preserves the order on both transports.
     """
@@ -154,8 +159,9 @@ def _open_key(draft: SettingsDraft, machine: Machine | None) -> None:
 
     librdkafka opens every key that OpenSSL can. Java's clients need PKCS#8. They open encrypted keys of the old kinds
     only, not PBES2, which today's tools write. Such a key is decrypted here, in the process that creates the client,
-    and is passed on like the other secrets of the settings. A key that cannot be opened is recorded as a problem;
-    without a machine (while planning) nothing is done.
+    and is passed on like the other secrets of the settings, in which the key and its certificates replace a location. A
+    password of the key is removed. A key that cannot be opened is recorded as a problem; without a machine (while
+    planning) nothing is done.
     """
     settings = draft.settings
     if machine is None or settings.get(_STORE_TYPE, "").upper() != "PEM":

@@ -71,7 +71,8 @@ class LibrdkafkaSettings:
     def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, str]:
         """Merge defaults, preferences, the user's and the fixed settings to those with which a client is created.
 
-        Each overrides those before it. The size of messages is limited to that of a fetch if the latter is small.
+        Each overrides those before it. If ``fetch.max.bytes`` is below 1000000, an unset ``message.max.bytes`` is set
+        to the same, but at least 1000.
 
         Args:
             sizes: The caller's preferences by librdkafka's names; they override defaults but not the user's settings.
@@ -137,7 +138,8 @@ def _translate(
 def _translate_rows(draft: SettingsDraft) -> None:
     """Set librdkafka's properties for the settings of the client; report settings that it drops or refuses.
 
-    For a setting that the user did not set, the default is Java's if librdkafka has another.
+    For a setting that the user did not set, the default is Java's if librdkafka has another. Settings that are derived
+    from several, and those that kdsl reads itself, are skipped; so are Kerberos settings of a login with Kerberos.
     """
     letter = draft.client[0]
     for row in settings_of(draft.client):
@@ -198,7 +200,8 @@ def _translate_idempotence(draft: SettingsDraft) -> None:
     """Apply Java's rules for acks and retries that do not allow idempotence.
 
     They switch it off, with a warning; if it was set to true, they are recorded as errors. More than 5 requests in
-    flight with idempotence are an error, too. Without idempotence the default is one request in flight.
+    flight with idempotence are an error, too. Without idempotence the default is one request in flight. Nothing is done
+    if one of these settings is an unresolved reference.
     """
     name, flight = "enable.idempotence", "max.in.flight.requests.per.connection"
     asked = draft.java.get(name)

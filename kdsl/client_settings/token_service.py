@@ -54,6 +54,8 @@ class Endpoint:
 def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
     """Serve the tokens of a function, once per process for each function with its options, and return where.
 
+    The function's module is imported, and a server is started that runs until the process ends.
+
     Args:
         provider: ``package.module:function``, or a ``file:`` URL, whose content is the token.
         options: The keyword arguments of the function.
@@ -108,6 +110,7 @@ def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoin
     name, secret, path = "kdsl", secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
 
     def answer(request: TokenRequest) -> Granted | Refused:
+        """Return a token; refuse a request with other credentials, and if the provider fails or returns no JWT."""
         shown = f"{request.client}:{request.secret}".encode()
         if request.path != path or not hmac.compare_digest(shown, f"{name}:{secret}".encode()):
             return Refused(401, "invalid_client")

@@ -217,7 +217,7 @@ class Annotations:
             path: The path to the type.
             kind: The type.
             exact: Whether exactly this type must be derived from the annotation; if need be, it is declared in
-                ``Annotated``.
+                ``Annotated``. A row without fields always is.
         """
         annotation, explicit = self.parts(draft, path, kind)
         if explicit is not None and (exact or kind == t.Row((), nullable=kind.nullable)):
@@ -277,7 +277,7 @@ class Annotations:
         return Annotation(self._imports.builtin(_BUILT_IN[type(kind)])), None if derived else non_null
 
     def shorten(self, head: str, annotation: Annotation, tail: str, name: str) -> Annotation:
-        """Shorten an annotation that does not fit into its line, with aliases of its parts; return one that fits as is.
+        """Shorten an annotation that does not fit into its line, with aliases of its parts; one that fits is unchanged.
 
         New aliases are added to those that `aliases` yields next.
 
@@ -341,7 +341,7 @@ class Annotations:
         yield source
 
     def _write_enumeration(self, record: Record) -> str:
-        """Write the class of an enumeration with its symbols."""
+        """Write the class of an enumeration with its symbols, and import its base class."""
         assert record.hint is not None
         lines = [f"class {record.name}({self._imports.name('enum', 'StrEnum')}):", *_docstring_lines(record)]
         taken: set[str] = set()
@@ -375,7 +375,10 @@ class Annotations:
         return "\n".join(lines)
 
     def _write_member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
-        """Write the default of a member, with `` = `` before it; empty if it has none. Errors are those of `value`."""
+        """Write the default of a member, with `` = `` before it; empty if it has none. Errors are those of `value`.
+
+        A list or dict is written with ``field(default_factory=…)``, whose name is imported.
+        """
         defaults = record.hint.defaults if record.hint else {}
         if field.name not in defaults:
             return ""

@@ -66,7 +66,7 @@ def _write_statement(table: TableDef) -> tuple[str, list[str]]:
 
 
 def _describe_losses(table: TableDef) -> Iterator[str]:
-    """Describe what the statement of a table cannot express."""
+    """Describe what the statement of a table cannot express: defaults, and nullable columns in the primary key."""
     for column in table.columns:
         if column.default is not MISSING:
             yield f"not included: the default of {column.name!r} ({column.default!r})"
@@ -150,7 +150,7 @@ def _write_watermark(table: TableDef, watermark: WatermarkDef) -> str:
     """Write the ``WATERMARK`` clause.
 
     Raises:
-        CodegenError: The delay is invalid.
+        CodegenError: The delay is not a duration.
     """
     column = quote_name(watermark.column)
     try:

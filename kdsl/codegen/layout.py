@@ -35,6 +35,8 @@ def statement(line: str) -> str:
 def call(head: str, parts: Sequence[str], indent: str = "", tail: str = ")") -> str:
     """Lay out a statement that ends in brackets, on one line or with a line for each part.
 
+    A long one that cannot be broken so gets a comment that keeps formatters away.
+
     Args:
         head: Everything up to the opening bracket, without indentation.
         parts: The parts in the brackets; each may have several lines.

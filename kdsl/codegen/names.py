@@ -35,7 +35,9 @@ _OF_ENUMS = frozenset(name for name in dir(StrEnum) if not name.startswith("_"))
 
 
 def attribute_name(name: str, taken: Collection[str], *, of_table: bool = False) -> str:
-    """Choose a name for an attribute: the column's own if Python allows it, else a similar one that is not taken.
+    """Choose a name for an attribute: the column's own if possible, else a similar one that is not taken.
+
+    Underscores at its start are left out.
 
     Args:
         name: The name of the column or field.
@@ -56,7 +58,8 @@ def class_name(name: str, taken: Collection[str], kind: str) -> str:
     Args:
         name: The name of the table or record.
         taken: Names that the module has already.
-        kind: The suffix for a name that has another meaning: ``Table``, ``Record``, ``Enum``.
+        kind: The suffix for a name that has another meaning: ``Table``, ``Record``, ``Enum``. It is put before a name
+            that starts with a digit, and stands for one without letters and digits.
     """
     plain = unicodedata.normalize("NFKC", name)
     camel = "".join(word[0].upper() + word[1:] for word in _WORDS.findall(plain))
@@ -69,7 +72,11 @@ def class_name(name: str, taken: Collection[str], kind: str) -> str:
 
 
 def _legal_name(name: str, start: str, reserved: frozenset[str]) -> str:
-    """Return a name that Python allows and that is not reserved; one that begins wrongly gets ``start`` before it."""
+    """Return a name that Python allows and that is not reserved, without underscores at its start.
+
+    One that then begins with a digit, or is empty, gets ``start`` before it. A keyword or reserved name gets ``_``
+    after it.
+    """
     legal = _replace_illegal(unicodedata.normalize("NFKC", name)).lstrip("_")
     if not legal.isidentifier():
         legal = f"{start}_{legal}".rstrip("_")

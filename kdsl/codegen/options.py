@@ -32,8 +32,9 @@ def read_boundary(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
         side: ``startup`` or ``bounded``.
 
     Returns:
-        The value of ``startup=`` or ``bounded=``, and a note about omitted options, or None. The value is None for the
-        default, and the mode itself if its time or offsets are missing or cannot be read.
+        The value of ``startup=`` or ``bounded=``, and a note about omitted options, or None. The value is a time in
+        UTC, offsets by partition, or a mode without ``-offset`` at its end; None for the default; and the whole mode if
+        its time or offsets are missing or cannot be read.
     """
     mode = getattr(options, side)
     millis, offsets = getattr(options, f"{side}_timestamp"), getattr(options, f"{side}_offsets")
@@ -114,7 +115,7 @@ class Arguments:
             yield self._write_format(name, chosen)
 
     def properties(self, properties: dict[str, str]) -> Iterator[str]:
-        """Yield the arguments ``group_id=`` and ``properties=`` of client properties, as far as they are needed."""
+        """Yield ``group_id=`` if the client properties name a group, and ``properties=`` if there are others."""
         rest = dict(properties)
         if rest.get("group.id"):
             yield f"group_id={string_literal(rest.pop('group.id'))}"
@@ -123,7 +124,7 @@ class Arguments:
             yield mapping("properties=", entries, INDENT)
 
     def _write_format(self, name: str, chosen: Options) -> str:
-        """Write a format with its options as an argument, and import it; plain-text secrets are replaced."""
+        """Write a format with its options as an argument, and import it; plain-text secrets are replaced, and noted."""
         cls = type(chosen)
         options = self._placeholders.options(chosen)
         parts = [f"{option}={self._write_value(value)}" for option, value in options.items()]

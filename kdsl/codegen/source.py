@@ -43,6 +43,13 @@ def to_python(
 
 
 class _Module:
+    """A module of table classes.
+
+    Raises:
+        ResolveError: A table has problems.
+        CodegenError: A watermark is declared on a column that its table does not have.
+    """
+
     def __init__(self, drafts: tuple[TableDraft, ...]) -> None:
         self.drafts = drafts
         for draft in drafts:
@@ -61,7 +68,10 @@ class _Module:
         self.notes: list[str] = []
 
     def source(self, heading: str) -> str:
-        """Write the source of the module, with ``heading`` and notes as docstring; it raises what `to_python` does."""
+        """Write the source of the module, with ``heading`` and notes as docstring; it raises what `to_python` does.
+
+        Notes that cannot be part of a docstring are comments.
+        """
         parts = list(self.annotations.classes(self.drafts))
         for draft, name, attributes in zip(self.drafts, self.names, self.attributes, strict=True):
             table_class = self._write_table(draft, name, attributes)

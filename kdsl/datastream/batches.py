@@ -184,7 +184,7 @@ class _Answer:
             return cls(error=e)
 
     def __str__(self) -> str:
-        """The type of what came back; a value may hold a user's rows, which do not belong in a message."""
+        """What the function did: the type of what it returned, never the value, which may hold rows; or its error."""
         if self.error is not None:
             return f"raised {type(self.error).__name__}: {self.error}"
         return "returned None" if self.value is None else f"returned a value of type {type(self.value).__name__}"
@@ -251,7 +251,10 @@ class _ByRow(_ByBatch):
         self._takes_rows: bool | None = None
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        """As `_ByBatch`, with single rows if the function takes those, which the first batch with rows decides."""
+        """As `_ByBatch`, with single rows if the function takes those, which the first batch with rows decides.
+
+        For a batch without rows an empty array is returned, and the function is not called.
+        """
         if not batch.num_rows:
             return pa.nulls(0, kind)
         if self._takes_rows is None:
@@ -300,7 +303,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[Any]:
 
 
 def _is_array(answer: _Answer) -> bool:
-    """Whether an answer is a sequence with a value for each row, which strings, bytes, dicts and sets are not."""
+    """Whether an answer is a list, a tuple or a one-dimensional array, of any length, and no record batch or table."""
     value = answer.value
     if value is None or isinstance(value, str | bytes | pa.RecordBatch | pa.Table) or getattr(value, "ndim", 1) != 1:
         return False
@@ -341,7 +344,7 @@ def _holds_strings(kind: pa.DataType) -> bool:
 
 
 def _describe_records(batch: pa.RecordBatch) -> str:
-    """The first and last record of a batch, for messages; empty if the batch does not have their offsets."""
+    """The first and last record of a batch, for messages; empty without rows or the offsets of their records."""
     names = ("topic", "partition", "offset")
     if not batch.num_rows or any(name not in batch.schema.names for name in names):
         return ""

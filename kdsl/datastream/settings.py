@@ -71,7 +71,7 @@ def check_kind(value: Any, kind: type[T], setting: str, sites: CallSites, proble
 
 
 def join_servers(servers: str | Iterable[str] | None) -> str | None:
-    """Bootstrap servers as one string; a value of another type is returned as it is, for `connection_problems`."""
+    """Join a list or tuple of bootstrap servers with commas; others stay as they are, for `connection_problems`."""
     if isinstance(servers, list | tuple) and all(isinstance(server, str) for server in servers):
         return ",".join(servers)
     return servers  # type: ignore[return-value]

@@ -128,7 +128,7 @@ class KafkaSink(Endpoint):
         name: str = "KafkaSink",
         _call_sites: CallSites | None = None,
     ) -> None:
-        """Describe a sink.
+        """Describe a sink, and check it; warnings are logged.
 
         Args:
             bootstrap_servers: The brokers to connect to first, ``host:port`` or a list. Either this or ``cluster``.
@@ -178,7 +178,8 @@ class KafkaSink(Endpoint):
         """Append the rows of a DataFrame. Columns that the sink does not use are ignored.
 
         Without a timestamp in the serializer the event time of a row becomes the timestamp of its record (not with the
-        transport ``jvm``). Of several columns of event time none is used, which is logged.
+        transport ``jvm``). Of several columns of event time none is used, which is logged. The session gets kdsl's data
+        source, or with the transport ``jvm`` Spark's Kafka connector.
 
         Args:
             df: A batch DataFrame with the columns of the key's and the value's schema.
@@ -211,7 +212,8 @@ class KafkaSink(Endpoint):
     ) -> StreamingQuery:
         """Start a query that appends the rows of a stream, with timestamps as in `write`.
 
-        The plan of the write is stored in the checkpoint.
+        The plan of the write is stored in the checkpoint. The session changes as by `write`, and gets a listener that
+        reports metrics.
 
         Args:
             df: A streaming DataFrame with the columns of the key's and the value's schema.

@@ -138,7 +138,7 @@ class KafkaSource(Endpoint):
         name: str = "KafkaSource",
         _call_sites: CallSites | None = None,
     ) -> None:
-        """Describe a source.
+        """Describe a source, and check it; warnings are logged.
 
         Args:
             bootstrap_servers: The brokers to connect to first, ``host:port`` or a list. Either this or ``cluster``.
@@ -215,6 +215,8 @@ class KafkaSource(Endpoint):
     def read(self, spark: SparkSession) -> DataFrame:
         """Read once, up to the end of the source if it has one, or else up to the present ends of the partitions.
 
+        The session gets kdsl's data source, or with the transport ``jvm`` Spark's Kafka connector.
+
         Args:
             spark: The session, classic or Connect.
 
@@ -231,7 +233,8 @@ class KafkaSource(Endpoint):
         """Read a stream.
 
         A query that restarts from a checkpoint continues at its offsets: the starting offsets do not matter then, and
-        a custom initializer is not called.
+        a custom initializer is not called. The session changes as by `read`, and gets a listener that commits offsets
+        and reports metrics.
 
         Args:
             spark: The session, classic or Connect.

@@ -85,7 +85,10 @@ class _Builder:
         self.problems: list[Problem] = []
 
     def locate(self, path: str, column: str | None = None) -> Where:
-        """Return the location of a path, relative to the table, in the table's document."""
+        """Return the location of a path, relative to the table, in the table's document.
+
+        The location names the path only if that of the table has one, and the line only if it is known.
+        """
         full = f"{self.where.path or '$'}{path}"
         return Where(self.config.name, column, self.where.file, self.lines.get(full), full if self.where.path else None)
 

@@ -32,14 +32,14 @@ _ALWAYS_ALL = "an upsert table is always read from the beginning, because only a
 
 
 def _check_positive(value: int | None) -> str | None:
-    """Return what to do about a number that is not positive or too large; None if it is right."""
+    """Return what to do about a number that is not positive, or is 2**31 or more; None if it is right or not set."""
     if value is None or 0 < value < 1 << 31:
         return None
     return "use a number greater than 0" if value <= 0 else "use a number less than 2147483648"
 
 
 def _check_duration(value: timedelta | None) -> str | None:
-    """Return what to do about a duration that is not longer than 0; None if it is right."""
+    """Return what to do about a duration that is not longer than 0; None if it is right or not set."""
     return None if value is None or value > timedelta() else "use a duration longer than 0"
 
 

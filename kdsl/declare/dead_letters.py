@@ -42,6 +42,7 @@ class DeadLetters:
         }
 
     def __repr__(self) -> str:
+        """Return the arguments that are not the defaults, without the secrets among the properties."""
         limit = "" if self.max_count == NO_LIMIT else f", max_count={self.max_count!r}"
         properties = f", properties={Properties(self.properties).redact()!r}" if self.properties else ""
         return f"DeadLetters({self.topic!r}{limit}{properties})"

@@ -26,8 +26,8 @@ def secret_property_names(options: KafkaOptions) -> tuple[str, ...]:
 def with_secret_references(properties: Properties, options: KafkaOptions) -> Properties:
     """Client properties in which the values that the options name as keys of a secrets service are references to them.
 
-    They refer to the provider ``dew``, or to ``secret_values`` if it is not installed. A value that contains a
-    reference, or cannot be written as one, stays. Names that do not begin with ``properties.`` are ignored.
+    They refer to the provider ``dew``, or to ``secret_values`` if it is not installed. A value that is empty, contains
+    a reference or cannot be written as one stays. Names that do not begin with ``properties.`` are ignored.
 
     Args:
         properties: The client properties as declared; not changed.
@@ -41,6 +41,7 @@ def with_secret_references(properties: Properties, options: KafkaOptions) -> Pro
     installed = PROVIDER in providers()
 
     def reference(value: str | Secret) -> str | Secret:
+        """Return a reference to a key; the value itself if it is empty, or contains a reference or one of ``{}?``."""
         key = value.reveal() if isinstance(value, Secret) else value
         if not key or has_reference(key) or re.search(r"[{}?]", key):
             return value

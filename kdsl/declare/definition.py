@@ -185,6 +185,7 @@ class TableDef:
     )
 
     def __attrs_post_init__(self) -> None:
+        """Put references to a secrets service into the properties, and make key columns NOT NULL if rows are kept."""
         object.__setattr__(self, "properties", with_secret_references(self.properties, self.options.valid()))
         if self.keeps_rows:
             object.__setattr__(self, "columns", tuple(_not_null(c, self.primary_key) for c in self.columns))
@@ -256,7 +257,11 @@ def _not_null(column: ColumnDef, key: tuple[str, ...]) -> ColumnDef:
 
 
 def _message_key(table: TableDef) -> tuple[str, ...]:
-    """Return the names of the message key's columns, in the order of the key."""
+    """Return the names of the message key's columns, in the order of the key.
+
+    Those of an upsert table are the columns of its primary key, in the order of the table. Those of another table are
+    its ``key_fields``, which need not exist, or if these are None the columns marked as key.
+    """
     if table.upserts is not None:  # in the table's order, whatever that of the primary key (RULES UP-7)
         return tuple(c.name for c in table.columns if c.name in table.primary_key)
     return tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields

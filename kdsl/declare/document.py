@@ -55,8 +55,8 @@ class _Document(YamlDocument):
     def tables(self) -> list[TableDef]:
         """Return the definitions of the tables, and record the mistakes in the structure of the document as problems.
 
-        Empty if it is not YAML or a table has a wrong structure. Unknown keys beside ``tables`` and repeated names of
-        tables are only recorded.
+        Empty if it is not YAML, contains no table, or any table has a wrong structure. Unknown keys beside ``tables``
+        and repeated names of tables are only recorded.
         """
         if self.problems:
             return []
@@ -98,6 +98,7 @@ class _ShapeError(TypeError):
     """A value of the wrong type. The value of an option is not shown, because it may be a secret."""
 
     def __init__(self, wanted: str, value: Any, *, show: bool = True, fix: str = "") -> None:
+        """Write the message from what is wanted and the value, or its kind if that is not shown; store the fix."""
         got = repr(value) if show and not isinstance(value, list | dict) else _describe_kind(value)
         super().__init__(f"{wanted}, got {got}")
         self.fix = fix or "correct the value; put it in quotes if YAML reads it differently"
@@ -152,6 +153,7 @@ def _make_hook(shape: type, wanted: str, structure: Callable[[Any, Any], Any]) -
     """
 
     def hook(value: Any, kind: Any) -> Any:
+        """Structure a value; raise `_ShapeError` if it is not a ``shape``."""
         if not isinstance(value, shape):
             raise _ShapeError(f"expected {wanted}", value, show=False, fix="correct the value")
         return structure(value, kind)
@@ -197,6 +199,7 @@ def _describe_errors(error: cattrs.BaseValidationError, root: str) -> Iterator[t
     """Yield path, message and fix of each error in a document that was structured from the path ``root`` on."""
 
     def describe(e: BaseException, kind: type | None) -> str:
+        """Return the message and the fix of one error, separated by a NUL character; ``kind`` is the wanted type."""
         if isinstance(e, cattrs.ForbiddenExtraKeysError):
             names = [a.name for a in attrs.fields(e.cl)]
             unknown = ", ".join(f"{name!r}{nearest(name, names)}" for name in sorted(e.extra_fields))

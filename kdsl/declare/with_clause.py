@@ -203,7 +203,10 @@ class _Reader:
         return chosen.from_strings(own)
 
     def _report_unknown(self, key: str, known: set[str]) -> None:
-        """Remove an option that nothing has taken, and record why: another format or connector has it, or none."""
+        """Remove an option that nothing has taken, and record why: another format or connector has it, or none.
+
+        ``known`` are the keys of the table's connector.
+        """
         del self.rest[key]
         for prefix, chosen in self.spaces.items():
             name = f"{chosen.identifier}."

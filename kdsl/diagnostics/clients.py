@@ -45,11 +45,12 @@ def needs_jvm(cluster: Cluster) -> bool:
 
 
 def jvm_session() -> SparkSession:
-    """Return the active session, or start one, whose JVM runs Java's client."""
+    """Return the active session; if there is none, log that one is needed, and start it."""
     from pyspark.sql import SparkSession
 
-    if SparkSession.getActiveSession() is None:
-        _log.info("only Java's client can log in to this cluster; starting Spark to use its JVM")
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    _log.info("only Java's client can log in to this cluster; starting Spark to use its JVM")
     return start_local_session("kdsl")
 
 
@@ -89,7 +90,7 @@ def record_reader(
         cluster: The cluster of the table.
         plan: The read.
         needs: The wanted fields of a raw batch; topic, partition and offset are always read.
-        name: The client id.
+        name: The client id, and the group id if the plan has none; Java's client ignores it.
         large: Whether whole topics are read.
     """
     if needs_jvm(cluster):

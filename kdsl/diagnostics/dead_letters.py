@@ -112,6 +112,7 @@ class Selection:
     where: Mapping[str, str] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
+        """Check the attributes that ``where`` names; raise a DeadLetterError if letters cannot be selected by one."""
         wrong = sorted(self.where.keys() - set(_SELECTED))
         if wrong:
             raise DeadLetterError(f"letters have no {wrong[0]!r} to select by; write one of {', '.join(_SELECTED)}")
@@ -221,6 +222,9 @@ def replay(
         group: The consumer group; by default `default_group`.
         from_start: Begin with the first letter, not at the group's offsets.
 
+    Returns:
+        What was done with the letters from there on.
+
     Raises:
         DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to the
             target.
@@ -285,7 +289,14 @@ def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]
 
 
 def _judge(letter: DeadLetter, selection: Selection, seen: set[str], max_attempts: int) -> str:
-    """Return why a letter is not sent, as a field name of `Replay`; an empty string if it may be sent."""
+    """Return why a letter is not sent, as a field name of `Replay`; an empty string if it may be sent.
+
+    Args:
+        letter: The letter.
+        selection: The selected letters.
+        seen: The ids of the records whose letters came before.
+        max_attempts: Letters that were rejected as often or more are not sent.
+    """
     if not selection.matches(letter):
         return "unselected"
     if letter.id in seen:
@@ -321,7 +332,7 @@ def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
 
 
 def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
-    """The ids of the records whose key has a later record in the original partition, or that have no key."""
+    """Find the records whose key has a later one in the original partition, or that have no key; return their ids."""
     outdated: set[str] = set()
     wanted: dict[TopicPartition, list[tuple[bytes, DeadLetter]]] = {}
     for letter in letters:

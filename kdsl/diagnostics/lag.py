@@ -21,6 +21,7 @@ from kdsl.run.checkpoint.checkpoint import source_offsets
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.stored import Range, positions_of
+from kdsl.run.records.metadata import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kdsl.run.jvm.ranges import RangeReader
@@ -100,6 +101,7 @@ class LagReader:
     """
 
     def __init__(self, cluster: Cluster, timeout: float | None = None) -> None:
+        """Open an admin client with the shorter one of the timeouts; this may start a Spark session (`open_admin`)."""
         if timeout is not None:
             most = min(int(timeout * 1000), cluster.kdsl_settings.api_timeout_ms)
             cluster = cluster.with_properties({"default.api.timeout.ms": most})
@@ -211,7 +213,9 @@ class LagReader:
     ) -> dict[TopicPartition, float]:
         """Read the first record at or after an offset of each partition, and return its age in seconds.
 
-        Partitions whose record does not arrive within 5 s, or does not exist before the end in ``reach``, are left out.
+        Left out are partitions whose record does not arrive within 5 s, does not exist before the end in ``reach``, or
+        has no timestamp.
+        The consumer is created at the first use, and stays open; after an exception it is closed.
         """
         if not nexts:
             return {}
@@ -229,7 +233,7 @@ class LagReader:
                     partition = (message.topic() or "", message.partition() or 0)
                     if partition not in open_ones:
                         continue
-                    if message.error() is None:
+                    if message.error() is None and message.timestamp()[1] != NO_TIMESTAMP:
                         ages[partition] = max(0.0, time.time() - message.timestamp()[1] / 1000)
                     del open_ones[partition]  # an error ends the search, too: the end, or an offset that was deleted
                 if open_ones and len(open_ones) < before:
@@ -251,12 +255,12 @@ class LagReader:
 
         self._reader = self._reader or RangeReader(jvm_session(), self._cluster, _WHO, {"timestamp"})
         ranges = [Range(*partition, at, min(at + _NEAR, reach[partition])) for partition, at in nexts.items()]
-        ages: dict[TopicPartition, float] = {}
+        first: dict[TopicPartition, int] = {}
         for batch in self._reader.read(ranges):
-            for record in batch.to_pylist():  # in the order of their offsets; the first of each partition counts
-                age = max(0.0, time.time() - record["timestamp"] / 1000)
-                ages.setdefault((record["topic"], record["partition"]), age)
-        return ages
+            for record in batch.to_pylist():  # in the order of their offsets
+                first.setdefault((record["topic"], record["partition"]), record["timestamp"])
+        now = time.time()
+        return {partition: max(0.0, now - at / 1000) for partition, at in first.items() if at != NO_TIMESTAMP}
 
     def _create_consumer(self) -> PooledConsumer:
         """Create a consumer that fetches as little as possible, outside of any group's membership."""

@@ -136,7 +136,8 @@ def _tails(
 ) -> list[list[dict[str, object]]]:
     """Read the last n records of each partition, or all there are, oldest first.
 
-    Records that the header filter drops do not count. KafkaReadError if the deadline has passed.
+    Records that the header filter drops do not count. ``first`` and ``ends`` are the offsets at which the records of
+    each partition begin and end. KafkaReadError if the deadline has passed.
     """
     tails: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in ends}
     begins = dict(ends)

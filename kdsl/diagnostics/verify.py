@@ -107,6 +107,8 @@ def compare(
 def _read_records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl.DataFrame:
     """Read for each record its position, and the hashes of its identity and of its key (null without one).
 
+    ``by`` and ``header`` are those of `compare`.
+
     Raises:
         VerifyError: The table does not have a column that identifies records, or records do not have one row each.
         RecordError: A record cannot be read; only where columns identify it.
@@ -152,6 +154,13 @@ def _hash_records(
     batch: pa.RecordBatch, by: Identity | Sequence[str], header: str | None, decoder: RecordDecoder | None, table: str
 ) -> pl.DataFrame:
     """Hash the identities and keys of a batch of records; see `_read_records`. Errors name the table.
+
+    Args:
+        batch: The raw records.
+        by: As for `compare`.
+        header: As for `compare`.
+        decoder: Decodes the records if columns identify them; None otherwise.
+        table: The table's name.
 
     Raises:
         VerifyError: A record has no row or several, so columns cannot identify it.

@@ -246,7 +246,7 @@ class WritePlan:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns that are encoded into the message key; empty if there is no key."""
+        """The columns that are encoded into the message key, or the one with its bytes; empty if there is no key."""
         if self.key is not None:
             return self.key.columns
         return tuple(m.column for m in self.metadata if m.key == "__raw_key__")

@@ -169,7 +169,7 @@ def _describe_transactions(transactions: Transactions | None) -> Iterator[str]:
 
 
 def _describe_start(start: Start, group_id: str | None) -> str:
-    """Describe where a read starts, and what happens without a committed offset."""
+    """Describe where a read starts; for committed offsets also what happens where there is none."""
     otherwise = "an error where there is none" if start.reset == "none" else f"{start.reset} where there is none"
     match start.mode:
         case "group-offsets":

@@ -105,7 +105,10 @@ def split_secrets(plan: Q) -> tuple[Q, dict[str, str]]:
 
 
 def with_secrets(plan: Q, literals: Mapping[str, str]) -> Q:
-    """Return a plan with the literal secrets that `split_secrets` separated in place of their references."""
+    """Return a plan with the literal secrets that `split_secrets` separated in place of their references.
+
+    Without literal secrets it is returned itself.
+    """
     sides = {side: part for side, part in (("key", plan.key), ("value", plan.value)) if part is not None}
     parts = {side: attrs.evolve(p, format=p.format.with_literals(literals, _prefix(side))) for side, p in sides.items()}
     return attrs.evolve(plan, **parts) if literals else plan  # type: ignore[arg-type]

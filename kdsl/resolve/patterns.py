@@ -175,10 +175,11 @@ class _Translation:
         return "(?"
 
     def _translate_escape(self) -> str:
-        """Translate what begins with a backslash outside a class.
+        """Translate what begins with a backslash outside a class; an escape that is the same in Python stays.
 
         Raises:
-            PatternError: Java has no such escape, or it cannot be translated.
+            PatternError: Topic patterns do not have the escape, it names no character or an unknown property, or the
+                pattern ends after the backslash.
         """
         if self._text.startswith("\\Q", self._at):
             return re.escape(self._take_quotation())

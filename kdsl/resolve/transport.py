@@ -232,7 +232,7 @@ _METRICS: dict[Direction, str] = {"read": "register.consumer.metrics", "write": 
 
 
 def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn if a property configures metrics of Kafka's client, which Spark's own connector does not make available."""
+    """Warn, with the transport ``jvm``, of a property for metrics of Kafka's client, which Spark does not show."""
     name, properties = _METRICS[direction], table.properties.reveal()
     if transport_of(table) == "jvm" and name in properties:
         message = f"the client property {name!r} has no effect with {_describe_transport(table)}"

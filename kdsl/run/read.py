@@ -336,7 +336,10 @@ class _Letters:
 
 
 def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters | None:
-    """Return where tasks write dead letters; None if the plan has none. A ResolveError refuses literal secrets."""
+    """Return where tasks write dead letters; None if the plan has none. A ResolveError refuses literal secrets.
+
+    The accumulator for reports is created if there is none yet.
+    """
     at = letter_cluster(plan, cluster)
     if at is None:
         return None
@@ -386,6 +389,8 @@ def _register_source(spark: SparkSession) -> str:
 
 def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
     """Return the options of kdsl's source for a read: plan, cluster, parallelism, zone, accumulator of letters.
+
+    The accumulator is created if the plan has dead letters and there is none yet.
 
     Raises:
         ResolveError: A format needs a registry that is not declared, or whose settings are wrong.

@@ -141,7 +141,10 @@ def check_python(spark: SparkSession, table: str) -> None:
 
 @cache
 def problem_of_python(program: str) -> str | None:
-    """Run a Python of this machine to find out why it cannot run kdsl's tasks; None if it can. The result is cached."""
+    """Run a Python of this machine to find out why it cannot run kdsl's tasks; None if it can. The result is cached.
+
+    One in the folder of this Python is not run: it can.
+    """
     path = shutil.which(program)
     if path is None:
         return "which does not exist"

@@ -267,7 +267,10 @@ def write_stream(
 
 
 def _append_batch(options: dict[str, str], rows: DataFrame, _: int) -> None:
-    """Append a batch in ``foreachBatch``: a stream's sink in Python takes no updates, but its batches take them."""
+    """Register kdsl's data source in the session of a batch, and append the batch, in ``foreachBatch``.
+
+    A stream's sink in Python takes no updates, but its batches take them.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     register(rows.sparkSession)
@@ -308,6 +311,12 @@ def _encode_batches(
     """Yield the records of a task's valid rows; at the end report the rows that are left out or violate rules.
 
     Changes become upserts and tombstones first if the plan writes upserts.
+
+    Args:
+        text: The write plan, as text.
+        registry: The schema registry; None if no format needs one.
+        accumulator: The id of the accumulator for the report; without one, the task itself logs it.
+        batches: The rows.
 
     Raises:
         RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.

@@ -51,7 +51,8 @@ def is_secret(key: str) -> bool:
     """Whether the value of a setting must not be shown, by the setting's name.
 
     This covers the settings of Java and librdkafka and, by their last words, the options of formats and registries
-    (``avro-confluent.basic-auth.user-info``). A prefix such as ``properties.`` makes no difference.
+    (``avro-confluent.basic-auth.user-info``); also names that resemble one of them, such as a misspelled one. A prefix
+    such as ``properties.`` makes no difference.
     """
     if any(key == name or key.endswith(f".{name}") for name in SECRET_SETTINGS):
         return True
@@ -164,6 +165,7 @@ def _or_quoted(text: str) -> str:
 
 
 def _char_or_quoted(char: str) -> str:
+    """A regular expression for a character, percent-encoded or not; ASCII letters and digits only as they are."""
     if char.isascii() and char.isalnum():
         return char
     quoted = "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass"))

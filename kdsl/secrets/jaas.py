@@ -185,7 +185,7 @@ class _Parser:
         """Parse the whole configuration: module, flag and options.
 
         Raises:
-            JaasError: It has another form.
+            JaasError: One of them, or the semicolon at the end, is missing or wrong, or more follows.
         """
         module = self.word("the class name of a login module is missing")
         start = self.skip()

@@ -45,6 +45,11 @@ class Secret:
         return self
 
     def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled.
+
+        Raises:
+            SecretError: Always.
+        """
         raise SecretError(
             "a secret that is written out cannot be pickled; write a reference to it, as ${env:NAME} or ${file:PATH}, "
             "or separate it first with Cluster.split_literals()"
@@ -69,6 +74,7 @@ class Reference:
     settings: Mapping[str, str] = attrs.field(factory=dict, hash=False)
 
     def __str__(self) -> str:
+        """The reference as it is written in a property, such as ``${env:NAME}``."""
         if self.kind == "secret_values":
             return f"${{secret_values.{self.name}}}"
         query = f"?{urlencode(self.settings)}" if self.settings else ""
@@ -77,7 +83,7 @@ class Reference:
 
 @cache
 def providers() -> Mapping[str, EntryPoint]:
-    """The entry points of the installed providers by name, in the order of their names; they are not loaded."""
+    """The entry points of the installed providers by name, in the order of their names; found once, and not loaded."""
     return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
 
 

@@ -80,7 +80,7 @@ def _read_text(reference: Reference, path: Path) -> str:
 
 
 def _read_file(reference: Reference) -> str:
-    """Read a file, or the value of a key in it.
+    """Read a file without the blanks around its content, or the value of a key in it.
 
     Raises:
         SecretError: It cannot be read, or does not have the key.
@@ -145,7 +145,9 @@ def _ask_provider(name: str, reference: Reference) -> str | None:
 
 
 def _from_any_provider(reference: Reference) -> str:
-    """Read a secret from the file of its name in the folder of secrets, or ask all providers for it, in their order.
+    """Read a secret from the file of its name in the folder of secrets, or ask the providers in order until one has it.
+
+    The folder is that of the environment variable `DIRECTORY`; blanks around the content of the file are removed.
 
     Raises:
         SecretError: None has it, or one fails.

@@ -23,6 +23,7 @@ class HadoopFolder:
     """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
+        """Open the file system of the folder, which need not exist; an error of Java is raised if that fails."""
         self._jvm = jvm_of(spark)
         self._gateway = gateway_of(spark)
         self._conf = java_session(spark).sessionState().newHadoopConf()

@@ -32,7 +32,7 @@ def add_observation(progress: Any, name: str, column: str, numbers: Mapping[str,
 
 
 def _row(column: str, numbers: Mapping[str, int]) -> Any:
-    """A Java row with a struct of longs."""
+    """A Java row with one column, a struct of longs."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway  # noqa: SLF001

@@ -51,6 +51,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
+    """Import and return a name of `__all__` at its first use; AttributeError for any other name."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -23,9 +23,9 @@ _STARTING = 100
 
 
 def main() -> None:
-    """Wait for the end of the owner; then kill the processes that it left, and remove the folder.
+    """Wait for the end of the owner; then kill the processes with MARK, wait for their end, and remove FOLDER, if any.
 
-    An owner that writes to standard input has detached its processes: nothing is killed.
+    An owner that writes to standard input has detached its processes: nothing is killed or removed.
     """
     mark, folder = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     signal.signal(signal.SIGINT, signal.SIG_IGN)

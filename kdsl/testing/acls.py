@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,  # pyright: ignore[reportPrivateImportUsage]
     AclBindingFilter,  # pyright: ignore[reportPrivateImportUsage]
@@ -19,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kdsl.errors import listing, nearest
 from kdsl.retry import Deadline, retry
 from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.running import convert_errors
 
 _SECONDS = 60.0
 
@@ -62,10 +62,8 @@ def allow(
         for operation in operations
     ]
     for future in admin.create_acls(bindings).values():
-        try:
+        with convert_errors(f"User {user!r} cannot be given rights"):
             future.result(_SECONDS)
-        except KafkaException as error:
-            raise LocalKafkaError(f"User {user!r} cannot be given rights: {error}") from error
     _wait_for(admin, bindings, user)
 
 
@@ -73,7 +71,7 @@ def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> 
     """Wait until the broker applies the rights.
 
     Raises:
-        LocalKafkaError: It does not in time.
+        LocalKafkaError: It does not in time, or does not answer.
     """
     anything: Any = None
     rights_of_user = AclBindingFilter(
@@ -88,7 +86,8 @@ def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> 
 
     def find_missing(_: float) -> list[AclBinding]:
         """Ask for the rights of the user, and return those that are still missing."""
-        applied = admin.describe_acls(rights_of_user).result(_SECONDS)
+        with convert_errors(f"The rights of user {user!r} cannot be described"):
+            applied = admin.describe_acls(rights_of_user).result(_SECONDS)
         return [binding for binding in bindings if binding not in applied]
 
     if retry(find_missing, lambda missing: not missing, Deadline(_SECONDS), pause=0.02):

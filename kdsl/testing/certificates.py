@@ -136,8 +136,8 @@ class Certificates:
     def key_store(self, user: str, kind: StoreType = "PEM") -> Path:
         """Write a store with a user's key and chain, once for each type, and return its path.
 
-        JKS and PKCS12 have the password, PEM has none. LocalKafkaError if JKS is wanted and keytool is missing or
-        fails.
+        JKS and PKCS12 have the password, PEM has none. For JKS, the PKCS12 store is written, too, and converted with
+        keytool: LocalKafkaError if that is missing or fails.
         """
         pair, name = self.user(user), user.encode()
         if kind == "PEM":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,7 +76,8 @@ class DetachedRegistry:
         """Kill the registry if it runs, and remove the temporary folder of its log; its schemas are lost."""
         process = _find_process(self.pid, self.mark)
         if process is not None:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
             wait_ended([process], 10)
         if Path(self.data_dir).name.startswith("kdsl-registry-"):
             shutil.rmtree(self.data_dir, ignore_errors=True)
@@ -143,10 +145,12 @@ class DetachedKafka:
         processes = [process for one in every if (process := self._process(one)) is not None]
         for process in processes:
             # A suspended process does not receive SIGTERM, and a process whose data is deleted need not flush it.
-            (process.kill if self.temporary or process.status() == psutil.STATUS_STOPPED else process.terminate)()
+            with suppress(psutil.NoSuchProcess):
+                (process.kill if self.temporary or process.status() == psutil.STATUS_STOPPED else process.terminate)()
         left = wait_ended(processes, 20)  # without its controllers a broker would wait for minutes
         for process in left:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         wait_ended(left, 10)
         if self.temporary and Path(self.data_dir).name.startswith("kdsl-kafka-"):
             shutil.rmtree(self.data_dir, ignore_errors=True)
@@ -199,7 +203,8 @@ def start(
         The running Kafka, and whether it was started now.
 
     Raises:
-        LocalKafkaError: Some of its brokers died since the last start, or it cannot be started.
+        LocalKafkaError: Some of its brokers died since the last start, it cannot be started, the name is invalid, or
+            its record cannot be read.
     """
     with lock_file(_record_path(name).with_suffix(".lock")):
         known = find(name)

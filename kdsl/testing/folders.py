@@ -26,7 +26,7 @@ def make_folder(path: Path) -> Path:
 
 
 def read_tail(log: Path, lines: int = 25) -> str:
-    """Read the last lines of a log; empty if it cannot be read."""
+    """Read the last lines of a log, of its last 64 KiB at most; empty if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 65536))
@@ -38,7 +38,9 @@ def read_tail(log: Path, lines: int = 25) -> str:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; it ends with the process that holds it. The file is created.
+    """Wait for a lock between processes, and hold it for the body, at most until this process ends.
+
+    The file is created if it does not exist, and stays.
 
     Raises:
         LocalKafkaError: This operating system has no such locks (Windows), or the folder cannot be created.

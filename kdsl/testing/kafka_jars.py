@@ -117,10 +117,10 @@ def _read_cache(folder: Path) -> KafkaJars | None:
 
 
 def _read_folder(folder: Path) -> KafkaJars:
-    """Return the jars of a user's folder, with a folder for files derived from them.
+    """Return the jars of a user's folder, and create a folder in kdsl's cache for files derived from them.
 
     Raises:
-        LocalKafkaError: It does not contain Kafka.
+        LocalKafkaError: It does not contain Kafka, or the folder in the cache cannot be created.
     """
     jars = _list_jars(folder)
     sizes = "\n".join(f"{jar} {jar.stat().st_size}" for jar in jars)

@@ -56,13 +56,15 @@ class Realm:
         return dict(self._environment)
 
     def start(self, mark: str) -> None:
-        """Create the realm, unless the folder has it already, and start its KDC on a free port.
+        """Create the realm, unless the folder has it already, start its KDC on a free port, and wait until it answers.
+
+        The configuration of clients and of the KDC is written in any case.
 
         Args:
             mark: The process's first argument, by which a watchdog knows it.
 
         Raises:
-            LocalKafkaError: A program is missing or fails, or the KDC does not start.
+            LocalKafkaError: A program is missing or fails, or the KDC does not answer within 20 s.
         """
         missing = missing_programs()
         if missing:
@@ -121,7 +123,7 @@ class Realm:
         return self._process.pid
 
     def disown(self) -> None:
-        """Let the KDC outlive this process."""
+        """Let the KDC outlive this process, and forget it, so that `stop` does nothing."""
         process, self._process = self._process, None
         if process is not None:
             process.returncode = 0  # this process does not wait for it

@@ -71,6 +71,10 @@ class LocalKafka(LocalService, RunningKafka):
         jars: A folder of Kafka's jars to use instead, see ``find_kafka``.
         timeout: How long the brokers may take to start, in seconds.
         on_progress: Called with a line about each step; None logs to ``kdsl.testing``.
+
+    Raises:
+        LocalKafkaError: The number of brokers is below 1, a kind of login is not known or needs users, or a property is
+            one that this class sets itself.
     """
 
     _error = LocalKafkaError
@@ -398,7 +402,7 @@ class LocalKafka(LocalService, RunningKafka):
         taken: set[int] = set()
 
         def choose(wanted: int | None = None) -> int:
-            """Take a port, or a free one if None; LocalKafkaError if it is in use."""
+            """Add a port, or a free one if None, to `taken`, and return it; LocalKafkaError if it is in use."""
             if wanted is not None and not is_free(wanted):
                 raise LocalKafkaError(
                     f"port={self._port}: port {wanted} on {HOST} is in use; name another, or leave port= out to take a "
@@ -534,5 +538,5 @@ def _check_kinds(security: Security | Sequence[Security]) -> tuple[Security, ...
 
 
 def _add_plaintext(security: Sequence[Security]) -> tuple[Security, ...]:
-    """Return the kinds of login with plaintext, which is always open: brokers talk to each other in it."""
+    """Return the kinds of login, with plaintext added if it is not among them: brokers talk to each other in it."""
     return security if "plaintext" in security else (*security, "plaintext")  # type: ignore[return-value]

@@ -148,13 +148,13 @@ class LocalRegistry(LocalService):
         self._process.wait_until(self._serves, self._timeout, LocalRegistryError)
 
     def _end_processes(self) -> None:
-        """End the registry."""
+        """Kill the registry, if it was started, and wait for its end."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def _disown_processes(self) -> None:
-        """Let the registry outlive this process."""
+        """Let the registry outlive this process, and forget it."""
         if self._process is not None:
             self._process.disown()
             self._process = None
@@ -180,7 +180,7 @@ class LocalRegistry(LocalService):
         ]
 
     def _serves(self) -> bool:
-        """Return whether the registry answers; this also sets its compatibility.
+        """Return whether the registry answers with HTTP 200; a compatibility other than ``NONE`` is set with this.
 
         Raises:
             LocalRegistryError: It does not know the compatibility.

@@ -16,13 +16,13 @@ _RANGE = range(16000, 32000)
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """Choose a port that could be opened a moment ago.
+    """Choose a random port from 16000 to 31999 that could be opened a moment ago.
 
     Args:
         taken: Ports that are already assigned.
 
     Raises:
-        LocalKafkaError: No port is free.
+        LocalKafkaError: None of 200 such ports is free.
     """
     for port in random.sample(_RANGE, 200):
         if port not in taken and is_free(port):

@@ -53,7 +53,7 @@ def broker_properties(
     overrides: Mapping[str, str],
     acls: bool = False,
 ) -> dict[str, str]:
-    """Compute all properties of one broker.
+    """Compute all properties of one broker; the site creates the key files that its kinds of login need.
 
     Args:
         node_id: The broker, from 1.
@@ -113,7 +113,7 @@ def broker_properties(
 
 
 def controllers(nodes: Mapping[int, object]) -> Sequence[int]:
-    """Choose the brokers that are also controllers: three, so that one may fail; of two brokers, only the first."""
+    """Choose the brokers that are also controllers: the first three, so that one may fail; of fewer, only the first."""
     ordered = sorted(nodes)
     return ordered[:3] if len(ordered) >= 3 else ordered[:1]
 

@@ -48,7 +48,7 @@ def find_registry(
 
 
 def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> None:
-    """Fetch the registry's archive, unpack it into a new folder, and delete the archive.
+    """Fetch the registry's archive, unpack it into a new folder, and delete the archive and Ivy's copy of it.
 
     Raises:
         DownloadError: It cannot be fetched.

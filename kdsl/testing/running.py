@@ -123,7 +123,7 @@ class RunningKafka:
             LocalKafkaError: The broker refuses, as for a topic that exists; or leaders are missing after 60 s.
         """
         topic = NewTopic(name, partitions, -1 if replication is None else replication, config=dict(config or {}))
-        with _convert_errors(f"Topic {name!r} cannot be created"):
+        with convert_errors(f"Topic {name!r} cannot be created"):
             _await_one(self.admin().create_topics([topic], operation_timeout=_SECONDS))
         self._wait_for_leaders(name, partitions)
         return name
@@ -147,7 +147,7 @@ class RunningKafka:
         Raises:
             LocalKafkaError: The broker refuses, as for a topic that does not exist; or it still exists after 60 s.
         """
-        with _convert_errors(f"Topic {name!r} cannot be deleted"):
+        with convert_errors(f"Topic {name!r} cannot be deleted"):
             _await_one(self.admin().delete_topics([name], operation_timeout=_SECONDS))
         _wait_until(lambda: self._count_leaders(name) is None, f"Topic {name!r} still exists")
 
@@ -158,7 +158,7 @@ class RunningKafka:
             LocalKafkaError: The broker refuses, as for a total that is not larger than before; or leaders are missing
                 after 60 s.
         """
-        with _convert_errors(f"Topic {name!r} cannot have {total} partitions"):
+        with convert_errors(f"Topic {name!r} cannot have {total} partitions"):
             _await_one(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
         self._wait_for_leaders(name, total)
         self._producer = None  # it would not look for partitions that it does not know for minutes
@@ -174,7 +174,7 @@ class RunningKafka:
             LocalKafkaError: The broker refuses, as for an offset beyond the end.
         """
         wanted = [TopicPartition(name, partition, offset) for partition, offset in before.items()]
-        with _convert_errors(f"Records of topic {name!r} cannot be deleted"):
+        with convert_errors(f"Records of topic {name!r} cannot be deleted"):
             _await_all(self.admin().delete_records(wanted))
 
     def topic_id(self, name: str) -> str:
@@ -183,7 +183,7 @@ class RunningKafka:
         Raises:
             LocalKafkaError: There is no such topic.
         """
-        with _convert_errors(f"Topic {name!r} cannot be described"):
+        with convert_errors(f"Topic {name!r} cannot be described"):
             described = _await_one(self.admin().describe_topics(TopicCollection([name])))
         return str(described.topic_id)
 
@@ -334,7 +334,7 @@ class RunningKafka:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask(_: float) -> dict[int, int] | KafkaException:
-            """Ask once; return the error if a partition has just moved."""
+            """Ask once for the offsets by partition; return the error if a partition has just moved, raise others."""
             described = _await_one(self.admin().describe_topics(TopicCollection([name])))
             wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
             try:
@@ -345,7 +345,7 @@ class RunningKafka:
                 return error
             return {p.partition: offsets[p].offset for p in sorted(offsets, key=lambda p: p.partition)}
 
-        with _convert_errors(f"Offsets of topic {name!r} cannot be read"):
+        with convert_errors(f"Offsets of topic {name!r} cannot be read"):
             answer = retry(ask, lambda answer: isinstance(answer, dict), Deadline(_SECONDS), pause=0.02)
             if isinstance(answer, KafkaException):
                 raise answer
@@ -362,7 +362,7 @@ class RunningKafka:
             """Return whether each partition has a leader, and all leaders answer."""
             if self._count_leaders(name) == partitions:
                 # A leader is elected before it has opened its log; until then it refuses requests.
-                with suppress(KafkaException):
+                with suppress(KafkaException, TimeoutError):
                     _await_all(self.admin().list_offsets({TopicPartition(name, p): _LATEST for p in range(partitions)}))
                     return True
             return False
@@ -370,13 +370,14 @@ class RunningKafka:
         _wait_until(serves, f"Topic {name!r} has no leader")
 
     def _count_leaders(self, name: str) -> int | None:
-        """Ask how many partitions have a leader; None if there is no such topic. KafkaException for other errors."""
-        try:
-            described = _await_one(self.admin().describe_topics(TopicCollection([name])))
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise
+        """Ask how many partitions have a leader; None if there is no such topic. LocalKafkaError for other errors."""
+        with convert_errors(f"Topic {name!r} cannot be described"):
+            try:
+                described = _await_one(self.admin().describe_topics(TopicCollection([name])))
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise
         return sum(1 for partition in described.partitions if partition.leader is not None and partition.leader.id >= 0)
 
 
@@ -406,7 +407,7 @@ def _wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 @contextmanager
-def _convert_errors(what: str) -> Iterator[None]:
+def convert_errors(what: str) -> Iterator[None]:
     """Convert errors of the client inside a with statement.
 
     Raises:

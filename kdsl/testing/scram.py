@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ScramCredentialInfo,  # pyright: ignore[reportPrivateImportUsage]
     ScramMechanism,  # pyright: ignore[reportPrivateImportUsage]
@@ -10,8 +9,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from kdsl.testing.errors import LocalKafkaError
-from kdsl.testing.running import RunningKafka
+from kdsl.testing.running import RunningKafka, convert_errors
 from kdsl.testing.security import Users
 
 _ITERATIONS = 4096  # the minimum of Kafka
@@ -33,7 +31,5 @@ def store_users(kafka: RunningKafka, users: Users) -> None:
             for user, password in users.items()
         ]
         for name, future in admin.alter_user_scram_credentials(wanted).items():
-            try:
+            with convert_errors(f"User {name!r} cannot be created"):
                 future.result(60)
-            except KafkaException as error:
-                raise LocalKafkaError(f"User {name!r} cannot be created: {error}") from error

@@ -46,7 +46,9 @@ class Site:
             LocalKafkaError: This Kafka has no folder for keys.
         """
         if self._folder is None:
-            raise LocalKafkaError("this Kafka has no folder for keys; pass folder=")
+            raise LocalKafkaError(
+                "this Kafka has no folder for keys before it is started: call start(), or use it in a with statement"
+            )
         path = self._folder / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path

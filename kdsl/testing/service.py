@@ -70,6 +70,8 @@ class LocalService(ABC):
     def start(self) -> Self:
         """Start the service, and wait until it is ready. Does nothing if it is started already.
 
+        A watchdog process is started, too. If the start fails, everything is stopped again.
+
         Raises:
             KdslError: A process ended, or was not ready in time; or a program, a port or a folder cannot be used.
         """
@@ -204,7 +206,7 @@ class ServiceProcess:
             psutil.Process(self._process.pid).resume()
 
     def terminate(self) -> None:
-        """Ask the process to shut down (SIGTERM), also a frozen one; `wait` waits for its end."""
+        """Ask the process, if it runs, to shut down (SIGTERM), also a frozen one; `wait` waits for its end."""
         if self._process is not None and self.running:
             self.thaw()  # a frozen process does not receive the signal
             self._process.terminate()

@@ -63,6 +63,9 @@ class SparkCluster(LocalService):
         memory: The memory of each worker, and of its executor, as Spark writes it.
         python_path: More folders that executors import from.
         timeout: How long the cluster may take to start, in seconds.
+
+    Raises:
+        SparkClusterError: The number of workers or of cores is below 1.
     """
 
     _error = SparkClusterError
@@ -242,7 +245,13 @@ class SparkCluster(LocalService):
         self._wait(worker, "Successfully registered with master")
 
     def log(self, worker: int = 0) -> str:
-        """Read all that the master (0) or a worker has logged; SparkClusterError if the cluster is not started."""
+        """Read all that the master (0) or a worker has logged.
+
+        Raises:
+            SparkClusterError: The cluster is not started, or there is no such worker.
+        """
+        if not 0 <= worker <= self.workers:
+            raise SparkClusterError(f"there is no worker {worker}; workers are 1 to {self.workers}, the master is 0")
         return self._log_file(worker).read_text(encoding="utf-8", errors="replace")
 
     def _log_file(self, process: int) -> Path:

@@ -64,7 +64,7 @@ class Watchdog:
 
 
 def _after_fork() -> None:
-    """Forget the watchdogs of the parent in a forked process."""
+    """Close the pipes to the watchdogs of the parent in a forked process, and forget them."""
     for watchdog in list(_watching):
         watchdog._forget_in_child()  # noqa: SLF001
     _watching.clear()

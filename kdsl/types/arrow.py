@@ -178,7 +178,7 @@ def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _with_numbers(kind: pa.DataType) -> pa.DataType:
-    """Return a type with integers in place of dates, times and timestamps."""
+    """Return a type with integers in place of dates, times and timestamps, at any depth."""
     if pa.types.is_date32(kind):
         return pa.int32()
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):

@@ -208,6 +208,7 @@ class Field:
     comment: str | None = None
 
     def __str__(self) -> str:
+        """The name in back-ticks, the type, and the comment in quotes if there is one, as in Flink's SQL."""
         quoted = self.name.replace("`", "``")
         comment = "" if self.comment is None else " '{}'".format(self.comment.replace("'", "''"))
         return f"`{quoted}` {self.type}{comment}"

@@ -100,8 +100,8 @@ class TypeReader:
             nullability: Whether ``NULL`` or ``NOT NULL`` may follow the type.
 
         Raises:
-            TypeSyntaxError: There is no type, one of Flink's that a Kafka table's column cannot have, or one that is
-                nested too deeply.
+            TypeSyntaxError: There is no type, or one with a mistake; it is one of Flink's that a Kafka table's column
+                cannot have; or it is nested too deeply.
         """
         self._start = self.token.start
         kind = self._read_type(1, nullability=nullability)
@@ -299,7 +299,7 @@ class TypeReader:
         """Read the length of ``CHAR(n)`` and the like, by default 1; VARCHAR is then STRING, and VARBINARY is BYTES.
 
         Raises:
-            TypeSyntaxError: What is in brackets is not one valid number.
+            TypeSyntaxError: What is in brackets is not one number from 1 to `kdsl.types.model.MAX_LENGTH`.
         """
         default = t.MAX_LENGTH if name.startswith("VAR") else 1
         length = self._choose_number(self._read_numbers(1), 0, default, 1, t.MAX_LENGTH, f"the length of {name}")
@@ -307,7 +307,12 @@ class TypeReader:
         return kinds[name](length)
 
     def _read_decimal(self) -> t.DataType:
-        """Read precision and scale of a DECIMAL, by default 10 and 0; raise a TypeSyntaxError if they are invalid."""
+        """Read precision and scale of a DECIMAL, by default 10 and 0.
+
+        Raises:
+            TypeSyntaxError: The brackets contain something else, the precision is not from 1 to 38, or the scale not
+                from 0 to the precision.
+        """
         numbers = self._read_numbers(2)
         digits = self._choose_number(numbers, 0, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
         return t.Decimal(digits, self._choose_number(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
@@ -316,7 +321,8 @@ class TypeReader:
         """Read the rest of TIME, TIMESTAMP or TIMESTAMP_LTZ, also in standard SQL; by default with 0 or 6 digits.
 
         Raises:
-            TypeSyntaxError: The precision is invalid, or the words after it are.
+            TypeSyntaxError: The precision is not a number from 0 to 9, or ``WITHOUT`` or ``WITH`` is not followed by
+                the words of standard SQL.
         """
         numbers, kind = self._read_numbers(1), name
         if name != "TIMESTAMP_LTZ" and self._accept("WITHOUT"):
@@ -356,7 +362,7 @@ class TypeReader:
         """Read a member of a row, with its comment, and return it with the token of its name.
 
         Raises:
-            TypeSyntaxError: There is no name, or no type after it.
+            TypeSyntaxError: There is no name, it is empty, or no type follows it.
         """
         if self.token.kind not in ("word", "quoted"):
             self._fail("a name", "a name in back-ticks")

@@ -416,6 +416,7 @@ def evaluator_within(cls: type, outer: Evaluate) -> Evaluate:
     """Return an evaluator by the names of a nested class, of its bases and their modules, then by the outer one."""
 
     def evaluate(text: str) -> Any:
+        """Evaluate an annotation by the names of the first class that has all of them, otherwise by the outer ones."""
         for owner in cls.__mro__:
             module = sys.modules.get(owner.__module__)
             try:

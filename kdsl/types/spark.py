@@ -46,7 +46,7 @@ def spark_type(kind: t.DataType) -> s.DataType:
     """The Spark type of a column type.
 
     Lengths are dropped (Spark's CHAR and VARCHAR exist only in catalogs); TIMESTAMP is TIMESTAMP_NTZ, TIMESTAMP_LTZ is
-    TIMESTAMP, both with microseconds; MULTISET is a map from element to count.
+    TIMESTAMP, both with microseconds; TIME has at most 6 digits of a second; MULTISET is a map from element to count.
     """
     match kind:
         case t.Decimal(precision=precision, scale=scale):

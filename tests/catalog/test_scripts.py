@@ -217,6 +217,16 @@ def test_a_wrong_option_of_a_table_without_columns_is_one_problem() -> None:
     assert codes(text, inference=True) == ["3: option-value"]
 
 
+@pytest.mark.parametrize("rules", ["", ", 'json.infer-schema.fixed-types' = 'id BIGNIT'"])
+def test_columns_of_a_table_that_exists_already_are_not_inferred(rules: str) -> None:
+    options = "'connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'a:1', 'format' = 'json'"
+    text = f"""CREATE TABLE t (a STRING) WITH ({options}, 'scan.startup.mode' = 'earliest-offset');
+        CREATE TABLE IF NOT EXISTS t WITH ({options}{rules});
+        CREATE TABLE s (x STRING) WITH ('connector' = 'print'); INSERT INTO s SELECT a FROM t"""
+
+    assert problems(text) == []
+
+
 def test_describe_shows_what_flink_shows() -> None:
     plan = plan_of(
         """CREATE TABLE t (

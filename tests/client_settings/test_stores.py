@@ -346,3 +346,17 @@ def test_a_pem_store_that_is_fetched_goes_into_java_s_settings(keys: Certificate
     assert java.settings["ssl.truststore.certificates"].split() == keys.authority.read_text().split()
     assert files(temporary) == []
     assert java.settings.keys().isdisjoint({"ssl.keystore.location", "ssl.truststore.location"})
+
+
+@pytest.mark.usefixtures("fetcher")
+def test_a_pem_store_that_is_fetched_without_the_pem_it_needs_is_a_problem(keys: Certificates) -> None:
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": f"obs://bucket/store#{keys.authority}",
+    }
+
+    (problem,) = java_settings(settings, "consumer", machine=READ).problems
+
+    assert problem.code == "tls-pem"
+    assert "holds no PEM block PRIVATE KEY" in problem.message

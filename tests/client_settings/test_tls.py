@@ -102,6 +102,15 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             ],
         ),
         (
+            {"ssl.ca.location": "obs://bucket/ca.pem"},
+            [
+                "'ssl.ca.location' is 'obs://bucket/ca.pem': it is not a local file (obs://), and "
+                "no package registers a fetcher (an entry point of the group 'kdsl.files' with the name of the "
+                "scheme); "
+                "copy the file to the driver and to every executor and write its path, or install a fetcher"
+            ],
+        ),
+        (
             {"ssl.truststore.certificates": CA},
             [
                 "'ssl.truststore.certificates' contains PEM, but the type of the truststore is JKS; "

@@ -199,6 +199,15 @@ def test_an_incomplete_kerberos_login_is_reported(key: str) -> None:
     assert f"the Kerberos {key} is set without its" in problems[0].message
 
 
+def test_a_principal_alone_is_reported_if_the_ticket_cache_is_turned_off() -> None:
+    login = {"contexts": "KafkaClient", "use-ticket-cache": "false", "principal": "me@R"}
+    settings = {f"security.kerberos.login.{name}": value for name, value in login.items()}
+
+    (problem,) = java_settings({**SASL, **settings}, "producer").problems
+
+    assert "the Kerberos principal is set without its keytab" in problem.message
+
+
 def test_a_kerberos_login_without_kerberos_is_a_warning() -> None:
     settings = {
         "connector.kerberos.principal": "me@R",

@@ -313,6 +313,20 @@ class TestJsonSchema:
         with pytest.raises(CodegenError, match="of an object"):
             json_schema_draft({"type": "string"})
 
+    @pytest.mark.parametrize(
+        ("names", "topic"),
+        [
+            ({"title": "https://x.org/orders/"}, "orders"),
+            ({"$id": "https://x.org/orders//"}, "orders"),
+            ({"title": "/", "$id": "https://x.org/orders"}, "orders"),
+            ({"title": "/"}, "records"),
+        ],
+    )
+    def test_names_that_end_in_a_slash(self, names: dict[str, str], topic: str) -> None:
+        table = json_schema_draft({"type": "object", "properties": {"a": {"type": "string"}}, **names}).table
+
+        assert (table.name, table.options.topic) == (topic, (topic,))
+
     def test_members_of_nested_objects_keep_their_defaults(self, tmp_path: Path) -> None:
         inner = {
             "type": "object",

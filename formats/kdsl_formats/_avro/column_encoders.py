@@ -109,12 +109,12 @@ class _Nothing(ColumnEncoder):
         self.number = number
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Return the bytes of NULL: one in a union, else none; rows with other values are marked for the fallback."""
+        """Return the bytes of each element: 1 in a union, otherwise 0; rows with values are marked for the fallback."""
         fallback.add(np.asarray(array.is_valid()))
         return np.full(len(array), 0 if self.number is None else 1)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the branch of NULL in a union, and move the positions after it, in place."""
+        """In a union write the branch of NULL, and move the positions after it, in place; otherwise do nothing."""
         if self.number is not None:
             out.data[at] = 2 * self.number
             at += 1
@@ -167,7 +167,10 @@ class _Choice(ColumnEncoder):
         self.chosen: list[npt.NDArray[np.intp]] = []
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
+
+        These are rows with several members, rows without a member if the union has no null, and those of the members.
+        """
         values = [pc.struct_field(array, name) for name, _, _ in self.members]
         present = [np.asarray(value.is_valid()) for value in values]
         count = np.sum(present, axis=0)

@@ -75,7 +75,8 @@ def column_of(step: Step, kind: t.DataType) -> ColumnDecoder:
 def _union_column(branches: Sequence[Step], kind: t.DataType) -> ColumnDecoder:
     """The decoder of a union; null and branches that fail need no decoder of their own.
 
-    It leaves all bodies to the fallback (`unsupported`) if only null or only failing branches are in the union.
+    It leaves all bodies to the fallback (`unsupported`) if the union has only null, only failing branches, or no null
+    and no branch that column decoders can read.
     """
     real = [i for i, branch in enumerate(branches) if not isinstance(branch, Null | Fail)]
     failing = [i for i, branch in enumerate(branches) if isinstance(branch, Fail)]
@@ -105,7 +106,7 @@ class _Unsupported(ColumnDecoder):
         self.kind = arrow_type(kind)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Mark all bodies for the fallback."""
+        """Mark the bodies of all positions for the fallback."""
         cursor.mark_all_fallback()
 
     def build(self, cursor: Cursor) -> pa.Array:

@@ -121,8 +121,8 @@ class _DoubleConversion(Conversion):
 def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
     """The conversion to a column of values that Kafka Connect wrote; None if Avro's own rules apply.
 
-    They are recognized by their ``connect.name``; without one, strings, doubles and ``VariableScaleDecimal`` are
-    converted to a DECIMAL, and ``time-micros`` to a TIME.
+    Dates, times and timestamps are recognized by a ``connect.name`` that fits the type on the wire and the column.
+    Strings, doubles and ``VariableScaleDecimal`` are converted to a DECIMAL, and ``time-micros`` to a TIME, without it.
     """
     if isinstance(column, t.Decimal):
         if wire.name == VARIABLE and {f.name: f.type.kind for f in wire.fields} == {"scale": "int", "value": "bytes"}:

@@ -34,7 +34,7 @@ class AvroDecoder:
             decimal; otherwise a time is in milliseconds and a decimal has the table's scale, as in Flink.
         min_batch: Fewer bodies than this are read one by one.
 
-    If two schemas cannot be resolved, each record that meets the mismatch is bad, as in Java; this class raises no
+    If two schemas cannot be resolved, each record that meets the mismatch is bad, as in Java; that alone raises no
     error.
 
     Raises:

@@ -34,7 +34,7 @@ def java_hash(key: str) -> int:
 def java_orders(
     keys: pa.StringArray, counts: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """The iteration order of many maps, and which maps have a repeated key (their order is undefined).
+    """The iteration order of many maps, as indices in `keys`; and which maps repeat a key (their order is undefined).
 
     Args:
         keys: The keys of all maps, one map after the other.

@@ -168,10 +168,10 @@ class _SchemaReader:
         return kind
 
     def _check_depth(self, depth: int, path: str) -> None:
-        """Check that a type of this depth is not nested too deeply.
+        """Check that a type with `depth` levels is not nested too deeply at the level that is being read.
 
         Raises:
-            AvroTypeError: It is.
+            AvroTypeError: It reaches more than `MAX_DEPTH` levels deep.
         """
         if self._level - 1 + depth > MAX_DEPTH:
             raise AvroTypeError(
@@ -228,7 +228,7 @@ class _SchemaReader:
         """Read a union.
 
         Raises:
-            AvroTypeError: It contains a union, a type twice, or an invalid type.
+            AvroTypeError: It contains a union, a type twice, an invalid type, or too many types.
         """
         branches = tuple(self.read(m, namespace, path) for m in members)
         seen: set[str] = set()
@@ -245,8 +245,11 @@ class _SchemaReader:
     def _read_object(self, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
         """Read a schema that is a JSON object.
 
+        If its type is not a name but an object or a list, that schema is read, and the other members are ignored.
+
         Raises:
-            AvroTypeError: It has no type, its type needs a member that is missing, or a type inside it is invalid.
+            AvroTypeError: It has no type, its type is unknown or needs a member that is missing, a type inside it is
+                invalid, or it is too large.
         """
         kind = schema.get("type")
         if not isinstance(kind, str):

@@ -74,7 +74,7 @@ def zigzag_varints(values: Integers) -> tuple[Words, Integers]:
 
 
 def put_varints(out: OutputBuffer, at: Integers, raw: Words, size: Integers) -> None:
-    """Write measured varints to the buffer, and move the positions after them, in place.
+    """Write the results of `zigzag_varints` to the buffer, and move the positions after them, in place.
 
     Up to seven bytes after each are overwritten.
     """

@@ -69,7 +69,7 @@ class EmptyItemCounter:
             kind: Their type; each type inside it counts, because each is read.
 
         Raises:
-            BodyError: There are too many.
+            BodyError: They and those counted before are more than `MOST_EMPTY`.
         """
         self.count += count * kind.members
         if self.count > MOST_EMPTY:
@@ -196,6 +196,7 @@ def _reader_of_fixed(size: int) -> ReadValue:
     """The function that reads a fixed number of bytes; it raises `BodyError` if the body has fewer."""
 
     def read(body: bytes, at: int) -> tuple[bytes, int]:
+        """Return the bytes at an index and the index after them; `BodyError` if the body has fewer."""
         if at + size > len(body):
             raise _end_error(f"a value of {size} bytes")
         return body[at : at + size], at + size
@@ -256,7 +257,7 @@ class _Compiler:
         raise AssertionError(step)
 
     def skipper(self, kind: Type) -> ReadValue:
-        """The function that skips values of a type, which may contain itself; it raises `BodyError`."""
+        """The function that skips values of a type, which may contain itself; it raises `BodyError` if it cannot."""
         if kind.kind in _READERS:
             return _READERS[kind.kind]
         if kind.kind == "fixed":
@@ -292,6 +293,7 @@ def _scalar_reader(step: Scalar) -> ReadValue:
     convert = converter_of(step)
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
+        """Return the converted value at an index and the index after it; `BodyError` if it does not fit the column."""
         value, at = wire(body, at)
         try:
             return convert(value), at
@@ -309,6 +311,10 @@ def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: Infin
     """
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
+        """Return the converted value at an index and the index after it; `BodyError` if it cannot be converted.
+
+        Infinity becomes None and is counted; in a column that is NOT NULL it raises `BodyError`, too.
+        """
         value, at = inner(body, at)
         try:
             return conversion.value(value), at
@@ -346,6 +352,7 @@ def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
     """The function that reads the symbol of an enum by its index; `BodyError` if there is none, or it is None."""
 
     def read(body: bytes, at: int) -> tuple[str, int]:
+        """Return the symbol whose number is at an index and the index after it; `BodyError` if there is no symbol."""
         index, at = _read_int(body, at)
         if not 0 <= index < len(symbols):
             raise BodyError(f"the enum {name} has no symbol number {index}")
@@ -361,6 +368,7 @@ def _union_reader(branches: list[ReadValue]) -> ReadValue:
     """The function that reads the index of a branch, and then that branch; `BodyError` if there is no such branch."""
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
+        """Return the value of the branch whose number is at an index, and the index after it; `BodyError` for none."""
         index, at = _read_int(body, at)
         if not 0 <= index < len(branches):
             raise BodyError(f"a union of {len(branches)} types has no type number {index}")
@@ -409,9 +417,11 @@ def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue
     """
 
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
+        """Return the items of the array at an index and the index after it; `BodyError` if it cannot be read."""
         items: list[Any] = []
 
         def read_item(at: int) -> int:
+            """Add the item at an index to the list, and return the index after it; its `BodyError` gets its number."""
             try:
                 value, at = inner(body, at)
             except BodyError as e:
@@ -433,9 +443,11 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
     """
 
     def read(body: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
+        """Return the entries of the map at an index and the index after it; `BodyError` if it cannot be read."""
         entries: dict[str, Any] = {}
 
         def read_entry(at: int) -> int:
+            """Add the entry at an index, and return the index after it; the `BodyError` of its value gets the key."""
             key, at = _read_string(_read_bytes, body, at)
             try:
                 entries[key], at = inner(body, at)
@@ -451,9 +463,11 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: bool) -> ReadValue:
-    """The function that skips an array, or a map if `keyed`; `count_items` is called before items are skipped."""
+    """The function that skips an array, or a map if `keyed`; `count_items` is called for blocks without their size."""
 
     def read(body: bytes, at: int) -> tuple[None, int]:
+        """Return None and the index after the array or map at an index; `BodyError` if it cannot be read."""
+
         def skip_item(item: int) -> int:
             return inner(body, _read_bytes(body, item)[1] if keyed else item)[1]
 
@@ -466,6 +480,7 @@ def _record_skipper(inner: list[ReadValue]) -> ReadValue:
     """The function that skips the fields of a record."""
 
     def read(body: bytes, at: int) -> tuple[None, int]:
+        """Return None and the index after the record at an index; `BodyError` if a field cannot be read."""
         for one in inner:
             at = one(body, at)[1]
         return None, at
@@ -490,6 +505,7 @@ def _record_reader(steps: list[tuple[ReadValue, str | None]], constants: dict[st
     """
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
+        """Return the record at an index and the index after it; the `BodyError` of a column's field gets its name."""
         row = dict(constants)
         for one, name in steps:
             if name is None:

@@ -169,6 +169,7 @@ def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteV
     """The function that writes a union of one type; NULL is a `BodyError` if the union has no null."""
 
     def write(value: Any, body: bytearray) -> None:
+        """Append the branch and the value to the body; `BodyError` for NULL in a union without null."""
         if value is None and null is not None:
             put_long(null, body)
         else:
@@ -201,6 +202,7 @@ def _choice_writer(step: Choice) -> WriteValue:
     inner = [writer_of(m[1]) for m in step.members]
 
     def write(value: Any, body: bytearray) -> None:
+        """Append the branch and the value of the member that has one, or the branch of null, to the body."""
         index = choose_member(step, value)
         if index is None:
             assert step.null is not None
@@ -220,6 +222,7 @@ def _array_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
+        """Append the array to the body; the `BodyError` of an item gets its index."""
         if require_value(value):
             put_long(len(value), body)
             for i, item in enumerate(value):
@@ -251,6 +254,7 @@ def _map_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
+        """Append the map to the body; the `BodyError` of a value gets its key."""
         entries = entries_in_order(value)
         if entries:
             put_long(len(entries), body)
@@ -273,6 +277,7 @@ def _record_writer(fields: list[tuple[str, WriteValue]]) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
+        """Append the fields to the body; the `BodyError` of a field gets its name."""
         require_value(value)
         for name, inner in fields:
             try:

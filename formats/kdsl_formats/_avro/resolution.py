@@ -269,7 +269,8 @@ class _Resolver:
     def _resolve_record(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
         """Resolve two records: match fields by name or alias, and give missing ones their defaults.
 
-        Return the step; it is a `Fail` if a missing field of a column does not have a default.
+        Return the step; it is a `Fail` if a missing field of a column does not have a default. It skips the fields of
+        the writer that no column reads.
 
         Raises:
             AvroTypeError: The table's schema has no field for a column, a field or default does not fit its column, or
@@ -420,7 +421,7 @@ def _branch_column(union: Type, column: t.DataType | None) -> t.DataType | None:
 
 
 def _wire_step(wire: Type, held: t.DataType) -> Step:
-    """The step that reads a value as it is on the wire, with the type `held`."""
+    """The step that reads a value as it is on the wire, with the type `held`: a scalar, or a record for a ROW."""
     if not isinstance(held, t.Row):
         return Scalar(wire.kind, wire.kind, held)
     kinds = {f.name: f.type for f in held.fields}
@@ -500,7 +501,7 @@ def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.
     """Return the row type that represents a union, and the type of one of its members.
 
     Raises:
-        AvroTypeError: The column is not such a row.
+        AvroTypeError: The column is not a row, or has no member with this name.
     """
     row = _require_type(column, t.Row, r, path)
     kind = next((f.type for f in row.fields if f.name == name), None)
@@ -534,11 +535,15 @@ def converter_of(step: Scalar) -> Callable[[Any], Any]:
 
 
 def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
-    """The function that converts a decimal's bytes; None if the column has too few digits, ValueError for no bytes."""
+    """The function that converts a decimal's bytes, rounded half up to the column's scale.
+
+    It returns None if the column has too few digits before the point, and raises ValueError for no bytes.
+    """
     quantum = decimal.Decimal(1).scaleb(-kind.scale)
     bound = 10 ** (kind.precision - kind.scale)
 
     def convert(data: bytes) -> decimal.Decimal | None:
+        """Return the decimal, or None if it has too many digits; ValueError for no bytes."""
         if not data:
             raise ValueError("a decimal of no bytes is not a number")
         if len(data) > 64:  # far beyond every decimal, and slow to convert

@@ -96,7 +96,13 @@ class _Refusal:
 
 
 def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refusal]:
-    """Everything in a type that a derived schema does not support."""
+    """Everything in a type that a derived schema does not support.
+
+    Args:
+        kind: The type.
+        path: Where the type is in the table's row; empty for the row itself, whose nested rows must not clash by name.
+        legacy: Whether timestamps have the legacy mapping (`legacy_timestamps` of `avro_schema`).
+    """
     match kind:
         case t.Time(precision=precision) if precision > _MILLIS:
             yield _Refusal(
@@ -227,7 +233,7 @@ class _Deriver:
                 return _SIMPLE[type(kind)]
 
     def _derive_record(self, row: t.Row, name: str, legacy: bool) -> Any:
-        """Derive the schema of a row; return only its name if it was derived before."""
+        """Derive the schema of a row, with a namespace if it is the first; only its name if that was derived before."""
         if name in self.records:
             return name
         outermost = not self.records
@@ -358,7 +364,7 @@ class _ColumnTypes:
 
 
 def _time_column(logical: str, legacy: bool) -> t.DataType:
-    """The column type of a logical type of a number; DATE unless it is of times or timestamps."""
+    """The column type of a number's logical type, as in `row_of`; DATE unless it is of times or timestamps."""
     name, _, unit = logical.rpartition("-")
     precision = {"millis": _MILLIS, "micros": _MICROS, "nanos": 9}.get(unit, 0)
     match name:

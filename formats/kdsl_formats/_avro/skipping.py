@@ -116,6 +116,7 @@ class SkipperFactory:
         some = [(2 * i, step) for i, step in enumerate(steps) if kind.branches[i].kind != "null"]
 
         def skip(cursor: Cursor) -> None:
+            """Move the cursor after the unions; bodies with a wrong branch index are marked for the fallback."""
             codes = cursor.take_branch_codes(len(steps))
             for code, step in some:
                 which = np.flatnonzero(codes == code)
@@ -139,6 +140,7 @@ class SkipperFactory:
         size = None if keyed else _size_of_type(inner)
 
         def locate(cursor: Cursor) -> tuple[Integers, Integers]:
+            """Move the cursor after arrays or maps; return their numbers of elements, and the elements' positions."""
             counts = _read_counts(cursor, whole=self._whole)
             if size is not None:
                 if not size:  # elements without bytes: nothing limits their number

@@ -36,7 +36,10 @@ class Numbers(ColumnDecoder):
             self.values[slots] = values
 
     def _read_values(self, cursor: Cursor) -> npt.NDArray[Any]:
-        """Read a number at each position, in the column's unit, and move the cursor after it."""
+        """Read a number at each position, in the column's unit, and move the cursor after it.
+
+        Bodies with integers that are unreadable, or out of the column's range, are marked for the fallback.
+        """
         match self.step.wire:
             case "boolean":
                 flags: Mask = cursor.take_bytes() == 1
@@ -167,7 +170,7 @@ class Symbols(ColumnDecoder):
             self.indexes[slots] = indexes
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read; all are NULL if the enum has no symbols."""
         if not len(self.symbols):
             return pa.nulls(self.count, pa.string())
         return self.symbols.take(pa.array(self.indexes, mask=None if self.valid is None else ~self.valid))

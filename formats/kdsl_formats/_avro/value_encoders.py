@@ -170,7 +170,8 @@ class Decimals(ColumnEncoder):
     def _rescale(self, fallback: FallbackMask) -> None:
         """Convert the stored numbers to the schema's scale.
 
-        Rows whose numbers would lose digits are marked for the fallback.
+        Rows whose numbers would lose digits, or have more than eight bytes before or after, need the fallback and are
+        marked.
         """
         factor = 10 ** min(abs(self.shift), _LONG_DIGITS)
         wrong = self.high != self.low >> 63

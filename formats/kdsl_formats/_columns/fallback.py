@@ -76,7 +76,10 @@ class RowOrder:
         return values if self._insert_before is None else np.insert(values, self._insert_before, list(added))
 
     def index(self, positions: Indices, count: int) -> Indices:
-        """Return the index of each row in a column whose first `count` values are followed by those read one by one."""
+        """Return the index of each row in a column whose first `count` values are followed by those read one by one.
+
+        `positions` are the indices of the rows read by columns among the first values.
+        """
         return self.insert(positions, range(count, count + self._count))
 
 
@@ -84,6 +87,8 @@ def merge_rows(
     rows: pa.StructArray, indexes: Indices, owner: Indices, fallback_rows: FallbackRows, count: int
 ) -> Decoded:
     """Merge rows read by columns with those read one by one, in the order of their messages.
+
+    The result does not name the message of each row if every message gave one row.
 
     Args:
         rows: The rows read by columns.

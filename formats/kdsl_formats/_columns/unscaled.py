@@ -49,7 +49,7 @@ def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[
         low: The lower halves.
         high: The upper halves.
         shift: How many digits to add; negative to remove digits.
-        fallback: Updated with the numbers that are too large for this function.
+        fallback: Updated with the numbers that are too large for this function; all are if `shift` exceeds 18 digits.
     """
     if not shift:
         return low, high

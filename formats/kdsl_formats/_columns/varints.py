@@ -58,7 +58,7 @@ def _join_groups(words: Words) -> Words:
 def _add_long_numbers(data: Bytes, positions: Integers, which: Any, numbers: Words, size: Integers) -> Mask:
     """Add the ninth and tenth byte to the numbers and sizes that have them, in place.
 
-    Return which numbers have more.
+    Return which numbers have more, or do not fit in 64 bits.
     """
     ninth, tenth = data[positions[which] + 8], data[positions[which] + 9]
     is_ten = ninth >= 0x80

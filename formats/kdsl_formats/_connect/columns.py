@@ -82,7 +82,10 @@ def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
 
 
 def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of: pa.Array) -> ReadColumn:
-    """Decimals from the halves of their numbers; too large ones need the fallback. NULL where `of` is NULL."""
+    """Decimals from the halves of their numbers; too large ones need the fallback. NULL where `of` is NULL.
+
+    ``fallback`` may be changed in place.
+    """
     lost = exceeds_precision(low, high, kind.precision, fallback)
     if lost is not None:
         fallback = fallback | lost

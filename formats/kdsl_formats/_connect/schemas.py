@@ -117,7 +117,7 @@ def _wire_schema(wire: Wire, modes: Modes) -> dict[str, Any]:
 
 
 def _time_schema(kind: str, name: str, modes: Modes) -> dict[str, Any]:
-    """A named schema of dates, times or timestamps."""
+    """A schema of dates, times or timestamps, named as by Kafka Connect if the settings say so, else as by Debezium."""
     return {"type": kind, "name": f"{CONNECT if modes.times == 'connect' else DEBEZIUM}{name}", "version": 1}
 
 
@@ -152,7 +152,10 @@ def table_of_schema(schema: Any) -> SchemaTable | None:
 
 
 def _schema_names(schema: Any, depth: int = 0) -> list[str]:
-    """The names of a schema and of the schemas inside it, repeated as they occur; without those of a map's keys."""
+    """The names of a schema and of the schemas inside it, repeated as they occur; without those of a map's keys.
+
+    Schemas deeper than `MAX_DEPTH` are left out.
+    """
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return []
     inner = [*schema["fields"]] if isinstance(schema.get("fields"), list) else []

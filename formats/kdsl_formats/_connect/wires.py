@@ -215,7 +215,7 @@ class Decimals(Wire):
         return columns.decimals_of_strings(spelled, self.decimal)
 
     def read_objects(self, spelled: pa.StringArray) -> ReadColumn:
-        """Read values from objects, as they are spelled in JSON; also return which need the fallback."""
+        """Read values from objects, as they are spelled in JSON; all need the fallback in modes but ``precise``."""
         if self.mode == "precise":
             return columns.decimals_of_objects(spelled, self.decimal)
         return super().read_objects(spelled)

@@ -76,7 +76,7 @@ class DebeziumFormat(PlaceholderFormat):
     )
 
     def check_use(self, row: t.Row, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Report a table that is read with truncate='apply' and does not keep its rows."""
+        """Report what the base class reports, and a table that is read with truncate='apply' but does not keep rows."""
         yield from super().check_use(row, use, direction)
         if self.truncate == "apply" and direction == "read" and not use.keyed:
             message = (

@@ -134,7 +134,8 @@ class FramedReader:
     def _reader(self, schema_id: int) -> AvroDecoder | None:
         """Return the decoder for a schema, which is fetched from the registry once; None if its messages have no rows.
 
-        The decoder and the undeclared columns of the schema are stored.
+        The decoder, or the error of a schema that cannot be used, and the undeclared columns of the schema are stored;
+        a schema that the registry does not have is not, but its client asks for one again only after some seconds.
 
         Raises:
             _UnreadableError: The registry does not have the schema, it is invalid or not an Avro schema, or the table's
@@ -168,7 +169,7 @@ class FramedReader:
 
 
 def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[str]:
-    """Yield why the messages of a writer's schema cannot be read into a table; nothing if they can.
+    """Yield why no message of a writer's schema can be read into a table; nothing if some can, as of one union branch.
 
     Args:
         writer_schema: The schema that messages are written with.
@@ -204,7 +205,7 @@ def _find_misfits(step: Step, path: str) -> Iterator[str]:
 
 
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:
-    """The reader's schema, in a union with null if the writer's is a union: a null has no row."""
+    """The reader's schema, in a union with null if the writer's is a union and it is not: a null has no row."""
     unions = isinstance(writer_schema, Sequence) and not isinstance(writer_schema, str)
     return ["null", reader_schema] if unions and isinstance(reader_schema, Mapping) else reader_schema
 

@@ -66,7 +66,10 @@ class AvroRegistryFormat(RegistryFormat):
         return rows
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report columns that Avro lacks (rules F-11, F-12), a wrong 'schema' (SR-6) and contradicting options."""
+        """Report contradicting options, and a 'schema' that does not match the columns (rule SR-6).
+
+        Without a 'schema', report columns that Avro lacks (F-11, F-12).
+        """
         if self.schema is not None:
             yield from schema_problems(self.schema, self.envelope_row(row), self.title)
         else:
@@ -74,7 +77,7 @@ class AvroRegistryFormat(RegistryFormat):
         yield from self.option_problems(named=self.schema is not None, direction=direction)
 
     def prunable(self) -> bool:
-        """True if fields are matched by name; the option ``schema`` needs all columns."""
+        """True unless the option ``schema`` is set, which needs all columns: fields are matched by name."""
         return self.schema is None
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:

@@ -29,7 +29,7 @@ def split_frames(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[B
 
     Returns:
         The schema id of each message (`NO_ID` for a null message and for one without a frame), the bodies (null in
-        these cases), and the messages without a frame.
+        these cases), and the messages without a frame as bad records.
     """
     count = len(messages)
     lengths = np.asarray(pc.fill_null(pc.binary_length(messages), NO_ID))

@@ -33,7 +33,7 @@ NO_REGISTRY = "registry-missing"
 
 
 def _option(key: str, doc: str, **more: Any) -> Any:
-    """Declare an option that also has an older key."""
+    """Declare an option that also has an older key, with the prefix ``schema-registry.``; for `more` see `option`."""
     return option(key, doc, aliases=(f"{_OLD_PREFIX}{key}",), **more)
 
 
@@ -145,7 +145,7 @@ class RegistryFormat(Format):
         return Registry(mine.url, Properties(login).merge(mine.properties))
 
     def _settings(self) -> dict[str, Value]:
-        """The client settings from the format's own options."""
+        """The client settings from the format's options: ``properties.*``, overridden by those of keys and logins."""
         named = {key: getattr(self, key.replace(".", "_").replace("-", "_")) for key in _OWN}
         return {**self.properties, **{key: value for key, value in named.items() if value is not None}}
 
@@ -199,7 +199,7 @@ class RegistryFormat(Format):
             record: The full name of the written record.
 
         Raises:
-            KdslError: The subject cannot be determined.
+            KdslError: The subject is named after the topic, and the table has several topics or a pattern.
         """
         if self.subject is not None:
             return self.subject

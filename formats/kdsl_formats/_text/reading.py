@@ -232,7 +232,7 @@ def _instants(strings: pa.StringArray, length: Indices, kind: pa.TimestampType) 
 
 
 def _parse(strings: pa.StringArray, kind: pa.DataType, pattern: str) -> tuple[pa.Array, Mask]:
-    """Cast strings; also returns which need the fallback, because they do not match a pattern."""
+    """Cast strings; also returns which need the fallback: those that do not match a pattern, or all if a cast fails."""
     try:
         return pc.cast(strings, kind), _no_fallback(strings)
     except pa.ArrowInvalid:

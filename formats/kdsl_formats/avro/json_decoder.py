@@ -87,6 +87,7 @@ def _scalar_reader(step: Scalar) -> ReadValue:
     convert = converter_of(step)
 
     def read(value: Any) -> Any:
+        """Return the value in the column's type; `BodyError` if it does not fit."""
         wire_value = read_wire(value)
         try:
             converted = convert(wire_value)
@@ -115,6 +116,7 @@ def _integer_reader(bits: int) -> ReadValue:
     """
 
     def read(value: Any) -> int:
+        """Return the integer; `BodyError` if the value is not a number, or not an integer of at most `bits` bits."""
         if not isinstance(value, Integer | Fractional):
             raise _type_error("a number", value)
         if len(value) > _MAX_CHARACTERS:
@@ -190,6 +192,7 @@ def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
     nullable = len(names) < len(branches)
 
     def read(value: Any) -> Any:
+        """Return the value inside the object, or None for a null of the union; `BodyError` for any other value."""
         if value is None and nullable:
             return None
         if not isinstance(value, dict) or len(value) != 1:
@@ -210,6 +213,7 @@ def _items_reader(inner: ReadValue) -> ReadValue:
     """
 
     def read(value: Any) -> list[Any]:
+        """Return the items of a JSON array; `BodyError` for any other value; that of an item gets its index."""
         if not isinstance(value, list):
             raise _type_error("an array", value)
         items = []
@@ -232,6 +236,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
     """
 
     def read(value: Any) -> list[tuple[str, Any]]:
+        """Return the members of a JSON object as pairs; `BodyError` for other values; that of a member gets its key."""
         if not isinstance(value, dict):
             raise _type_error("an object", value)
         entries: dict[str, Any] = {}
@@ -253,6 +258,7 @@ def _record_reader(fields: dict[str, ReadValue]) -> ReadValue:
     """
 
     def read(value: Any) -> dict[str, Any]:
+        """Return the fields of a JSON object; `BodyError` if it is not an object, or a field is missing or unknown."""
         if not isinstance(value, dict):
             raise _type_error("an object", value)
         row = {}

@@ -80,6 +80,7 @@ def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteVa
     """
 
     def write(value: Any) -> str:
+        """Return the JSON of the value; `BodyError` for None that is not nullable."""
         if value is None and nullable:
             return "null"
         return f"{{{name}:{inner(require_value(value))}}}"
@@ -94,6 +95,7 @@ def _array_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any) -> str:
+        """Return the JSON of the list; the `BodyError` of an item gets its index."""
         items = []
         for i, item in enumerate(require_value(value)):
             try:
@@ -113,6 +115,7 @@ def _map_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any) -> str:
+        """Return the JSON of the map; the `BodyError` of a value gets its key."""
         entries = []
         for key, item in entries_in_order(value):
             try:
@@ -132,6 +135,7 @@ def _record_writer(fields: list[tuple[str, str, WriteValue]]) -> WriteValue:
     """
 
     def write(value: Any) -> str:
+        """Return the JSON of the record; the `BodyError` of a field gets its name."""
         require_value(value)
         fields_written = []
         for name, shown, inner in fields:

@@ -223,7 +223,8 @@ class ChangeDecoder:
     ) -> Decoded:
         """Merge the rows read by columns and the rows read one by one, in the order of their messages.
 
-        Of the located rows only those with `is_read` are used; the others are among the rows read one by one.
+        Of the located rows only those with `is_read` are used; the others are among the rows read one by one. The
+        result counts infinite values and undeclared members of the used rows only.
         """
         rows = np.flatnonzero(is_read)
         order = RowOrder(changes.owner[locations.owner[rows]], fallback_rows)

@@ -83,7 +83,7 @@ class ChangeEncoder:
 def _choose(
     present: np.ndarray[tuple[int], np.dtype[np.bool_]], if_there: bytes, if_gone: bytes
 ) -> pa.Scalar | pa.Array:
-    """One value for present rows and another for deleted ones; a scalar if all rows need the same value."""
+    """One value for present rows and another for deleted ones; a scalar if all are present or both values are equal."""
     if present.all() or if_there == if_gone:
         return pa.scalar(if_there, pa.binary())
     return pc.if_else(pa.array(present), pa.scalar(if_there, pa.binary()), pa.scalar(if_gone, pa.binary()))

@@ -150,7 +150,8 @@ class ChangeObserver:
     def _learn_head(self, message: bytes) -> bytes | None:
         """Remember the types that the schema in a message says, and return the bytes before the message's payload.
 
-        None if the message is not JSON of a plain form, or its schema is not one of rows.
+        None if the message is not JSON of a plain form, or its schema is not one of rows. If many schemas are
+        remembered, the oldest is forgotten.
         """
         head = head_of(message)
         assert self.reader.schemas is not None
@@ -192,7 +193,9 @@ class ChangeObserver:
         head: bytes,
         schema_types: SchemaTypes | None,
     ) -> None:
-        """Settle what can be settled without the reference, and clear it in ``left``.
+        """Settle messages without rows, and those of each table in rounds (`settle_in_rounds`) unless they are few.
+
+        What is settled, or seen by the reference in a round, is cleared in ``left``.
 
         Args:
             observation: What the batch shows; changed.
@@ -302,7 +305,7 @@ class ChangeObserver:
         table: TableId,
         groups: list[tuple[_Statement, Indices]],
     ) -> None:
-        """Settle the changes of one table: add them to the observation, and clear their messages in ``left``.
+        """Settle the changes of one table in rounds (`settle_in_rounds`), and clear their messages in ``left``.
 
         `message_of` has the index of the message of each change, `groups` each statement with the changes that make it.
         """
@@ -336,7 +339,8 @@ class ChangeObserver:
     ) -> Mask:
         """Which of some changes with one statement about their table show nothing that the table does not have.
 
-        The lane of the statement learns the members that it did not know.
+        The lane of the statement learns the members that it did not know. `count` is the number of all changes in the
+        buffer, `changes` has the indices of some of them, and `images` the objects of all.
         """
         lane = self._lane(statement, growth.primary_key)
         settled = np.zeros(count, dtype=bool)
@@ -359,7 +363,11 @@ class ChangeObserver:
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
 
     def _lane(self, statement: _Statement, required: tuple[str, ...]) -> TableLane:
-        """The lane for the rows of changes with a statement; created unless it is remembered from earlier."""
+        """The lane for the rows of changes with a statement; created unless it is remembered from earlier.
+
+        No value may be null in the `required` columns; messages with their schema ignore that. If many lanes are
+        remembered, the one that was not used for longest is forgotten.
+        """
         key = (statement.table, statement.spelled, required)
         lane = self._lanes.pop(key, None)
         if lane is None:

@@ -293,7 +293,8 @@ class ReferenceChangeDecoder:
     def _rows_before_and_after(self, operation: str, change: Row) -> Iterator[tuple[int, Row]]:
         """Return the rows of a change with a before- and an after-image.
 
-        If the table is read by key, an update needs no before-image, and columns that an image lacks are None.
+        If the table is read by key, an update needs no before-image, nor does a delete whose key identifies the row;
+        columns that a before-image lacks are None then.
 
         Raises:
             FieldError: An image that the operation needs is null or absent.
@@ -347,7 +348,8 @@ class ReferenceChangeDecoder:
         """Return the rows of a change with lists of rows and of their old values.
 
         Raises:
-            FieldError: A list that the operation needs is null or absent, or the list of old values is shorter.
+            FieldError: A list that the operation needs is null or absent, or one of its elements is; or the list of old
+                values is shorter.
         """
         data, old_spelled = _require(change["data"], "data"), document.get("old")
         is_update = operation == self.dialect.update

@@ -51,7 +51,7 @@ class ChangeReader:
         """Return the table of a message and its rows, before and after its changes; None if it has no rows.
 
         Raises:
-            ValueError: The message cannot be read, or its table id, primary key or types are invalid.
+            ValueError: The message cannot be read, or as for `table_of`, `primary_key_of` and `read_types`.
         """
         document = parse_only(message)
         if not list(self._structure.read_document(document)):

@@ -202,7 +202,11 @@ def _locate_data_and_old(code: Codes, fallback: Mask, owner: Indices, images: Sp
 
 
 def _locate_lists(buffer: MessageBuffer, code: Codes, good: Mask, data: ValueSpans, old: ValueSpans) -> RowLocations:
-    """Locate the rows of changes with lists of rows; changes with invalid lists are cleared in ``good``, in place."""
+    """Locate the rows of changes with lists of rows.
+
+    Changes whose lists cannot be split into objects, and updates whose two lists differ in length, are cleared in
+    ``good``, in place.
+    """
     index = np.flatnonzero(good & (code != _SKIP))
     changed = index[code[index] == _UPDATE]
     counts = []

@@ -151,7 +151,7 @@ def _read_booleans(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
 
 
 def _read_dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Read dates that are the same in both calendars; also returns which strings need the fallback."""
+    """Read dates; also returns which strings need the fallback: unusual ones, and days before 1582-10-15."""
     values, fallback = reading.dates(strings)
     days = np.asarray(values.view(pa.int32()).fill_null(0))
     return values, fallback | (days < FIRST_GREGORIAN_DAY)

@@ -42,7 +42,7 @@ class CsvEncoder:
         return pc.binary_join_element_wise(*strings, delimiter, null_handling="replace", null_replacement=self.null)
 
     def _column_writer(self, kind: t.DataType) -> Write:
-        """The function that writes a column, with quotes if its type may need them."""
+        """The function that writes a column, with quotes if its type may need them and the dialect has quotes."""
         write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED) or self.dialect.quote is None:
             return write
@@ -67,7 +67,10 @@ class CsvEncoder:
                 return _WRITERS[type(kind)]
 
     def _write_array(self, column: pa.ListArray, inner: Write) -> pa.StringArray:
-        """Write arrays: their elements with the array delimiter between them."""
+        """Write arrays: their elements with the array delimiter between them, NULL elements as the null literal.
+
+        The string of an array that is NULL is NULL.
+        """
         counts = np.asarray(pc.list_value_length(column).fill_null(0))
         offsets = np.zeros(len(counts) + 1, dtype=np.int32)
         np.cumsum(counts, out=offsets[1:])

@@ -130,7 +130,11 @@ def count_values(values: int) -> str:
 
 
 class _RowReader:
-    """Reads a row from a position in a string, value by value."""
+    """Reads the first row of a string, value by value.
+
+    Raises:
+        ValueError: The string is empty, or has only comments and blanks and the dialect skips them.
+    """
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         self.text, self.dialect, self.position = text, dialect, 0

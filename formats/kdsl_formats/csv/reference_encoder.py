@@ -33,7 +33,7 @@ class ReferenceEncoder:
         return self.dialect.delimiter.join(parts).encode()
 
     def _column_writer(self, kind: t.DataType) -> Write:
-        """The function that writes a column, with quotes if its type may need them."""
+        """The function that writes a column, with quotes if its type may need them; None becomes the null literal."""
         write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED):
             return lambda value: self.null if value is None else write(value)
@@ -54,7 +54,7 @@ class ReferenceEncoder:
                 return _WRITERS[type(kind)]
 
     def _element_writer(self, kind: t.DataType) -> Write:
-        """The function that writes elements of an ARRAY or members of a ROW."""
+        """The function that writes elements of an ARRAY or members of a ROW; None becomes the null literal."""
         write = self._value_writer(kind)
         return lambda value: self.null if value is None else write(value)
 

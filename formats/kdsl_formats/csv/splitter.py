@@ -69,7 +69,7 @@ class Splitter:
         )
 
     def _choose_stand_ins(self, messages: pa.BinaryArray) -> Mapping[str, str] | None:
-        """Choose an unused control character for each character that is not ASCII; None if there are too few."""
+        """Choose control characters that no message has for the dialect's characters beyond ASCII; None if too few."""
         free = _CONTROLS[np.bincount(content(messages), minlength=256)[_CONTROLS] == 0]
         used = (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)
         left = [c for c in map(chr, free) if c not in used]
@@ -101,8 +101,8 @@ class Splitter:
     def _find_irregular(self, messages: pa.BinaryArray) -> Mask:
         """Which messages the splitter must not search: they could disturb their neighbours, or begin without a row.
 
-        They are empty or not UTF-8, contain the escape character or, if blanks are dropped, a quote, or begin with a
-        byte order mark, a comment or blanks.
+        They are empty or not UTF-8, contain the escape character or, if blanks are dropped, a quote, or begin with what
+        may be a byte order mark or, if comments are skipped, with a comment or blank.
         """
         data = content(messages)
         start, end = bounds(messages)

@@ -44,7 +44,11 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
     )
 
     def envelope_row(self, row: t.Row, use: Use = ALONE) -> t.Row:
-        """The type of the envelope; the before-image has only the key columns if the others are not needed."""
+        """The type of the envelope.
+
+        For a table that keeps the last row of each key, the before-image has only the row's key columns, if it has any;
+        with the option 'schema' it has all columns.
+        """
         key = None if self.schema is not None else key_row(row, use.keyed)
         return envelope(row, key)
 

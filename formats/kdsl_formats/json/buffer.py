@@ -77,7 +77,7 @@ class MessageBuffer:
     """Messages as spans of one buffer, with space for more bytes after them.
 
     Args:
-        data: A buffer with the messages.
+        data: A buffer with the messages, which are copied.
         messages: The spans of the messages in it, one directly after the other.
         scratch: Provides the memory; positions are valid until the next buffer uses it.
     """

@@ -159,7 +159,8 @@ class ColumnReader:
             columns: The values of each member, all of one length; None for a member that is not read.
 
         Yields:
-            The index of the member, its column, and which of its values need the fallback.
+            The index of the member, its column, and which of its values need the fallback; members of one scalar
+            type come together.
         """
         for alike in self._alike:
             chosen = [(i, values) for i in alike if (values := columns[i]) is not None]
@@ -175,7 +176,7 @@ class ColumnReader:
                     yield i, column.slice(place * rows, rows), fallback[place * rows : (place + 1) * rows]
 
     def _count_infinite(self, count: int, owner: Indices, inside: Integers) -> None:
-        """Add to `infinite`, for each of `count` values, the infinite values inside its members or elements."""
+        """Add to `infinite`, for each of `count` values, the sum of `inside` over the members or elements it owns."""
         counts = np.bincount(owner, inside, count).astype(np.int64)
         self.infinite = counts if self.infinite is None else self.infinite + counts
 
@@ -184,7 +185,8 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Read Debezium's and Kafka Connect's values; return them and which need the fallback, and set `infinite`.
 
-        Infinite values need the fallback if the type is not nullable.
+        Values that are neither strings (``text``) nor other present ones (``bare``) are NULL. Infinite ones are NULL,
+        too, or need the fallback if the type is not nullable.
         """
         fallback = np.zeros(len(text), dtype=bool)
         infinite = np.zeros(len(text), dtype=bool)
@@ -210,7 +212,10 @@ class ColumnReader:
         return pa.nulls(len(text), self.type) if array is None else array, fallback
 
     def _read_quoted(self, strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-        """Read strings as bytes, dates, times or timestamps; return the column, and which need the fallback."""
+        """Read strings as bytes, dates, times or timestamps; return the column, and which need the fallback.
+
+        The digits of a time beyond the type's precision are cut off.
+        """
         match self.kind:
             case t.Binary() | t.VarBinary():
                 return reading.latin_bytes(strings) if self.rules.as_texts else reading.base64(strings)
@@ -280,7 +285,10 @@ class ColumnReader:
         return values, fallback
 
     def _read_strings(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        """Read strings, and other values by their spelling; return the column, and which values need the fallback."""
+        """Read strings, and other values by their spelling; return the column, and which values need the fallback.
+
+        These are strings with wrong escapes, and values that may become another string than their spelling.
+        """
         strings = _slice_strings(buffer, spans, text | bare)
         fallback = np.zeros(len(text), dtype=bool)
         indexes = np.flatnonzero(text & buffer.find_escaped(spans)) if buffer.backslashes.size else fallback[:0]
@@ -337,7 +345,8 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Build a list or map column of parts that a reader read; also returns which values need the fallback.
 
-        Lists that are not present are NULL. Infinite values inside are added to `infinite`.
+        Lists that are not present are NULL; those with a part that ``inner`` marks need the fallback. Infinite values
+        inside are added to `infinite`.
         """
         if reader.infinite is not None:
             self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)

@@ -229,7 +229,7 @@ class JsonDecoder:
 
 
 def _are_plain_strings(buffer: MessageBuffer, values: ValueSpans, kind: t.DataType) -> bool:
-    """Whether a column's values are spans of the buffer, which can be reordered before they become strings."""
+    """Whether a column has the type of strings, and its values are absent or strings without escapes."""
     if not isinstance(kind, (t.Char, t.VarChar)) or bool((values.form == BARE).any()):
         return False
     return not buffer.backslashes.size or not bool(buffer.find_escaped(values.spans).any())

@@ -165,7 +165,7 @@ def _decode_text(message: bytes) -> tuple[str, str]:
 
 
 def _detect_encoding(message: bytes) -> tuple[str, int]:
-    """The encoding that the first bytes indicate, and the length of its byte order mark."""
+    """The encoding that the first bytes indicate, otherwise UTF-8, and the length of a byte order mark, or 0."""
     for mark, encoding in (*_WIDE_MARKS, *_MARKS):
         if message.startswith(mark):
             return encoding, len(mark)

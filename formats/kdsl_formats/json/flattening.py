@@ -91,7 +91,8 @@ class FlatFinder:
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
         """Locate each column's value in each object, as `ObjectFinder.find` does.
 
-        A column does not get an object, unless it stays whole: its value is absent then.
+        A column does not get an object, unless it stays whole: its value is absent then. Objects also need the fallback
+        if a value in them that is not read is not JSON.
         """
         members = self._finder.find(buffer, objects, first)
         count = len(members.which)

@@ -94,7 +94,7 @@ class FrameFinder:
         return None
 
     def _learn_frame(self, message: bytes) -> Frame | None:
-        """The frame of one message; None if its payload is not its last member, or it has no plain shape.
+        """The frame of one message; None if its payload is a string or not its last member, or it has no plain shape.
 
         None also if the message is not JSON, has a key twice, or has a string among the members that are read.
         """

@@ -33,7 +33,10 @@ class LossCountingDecoder:
         self._spellings: dict[str, Decoder] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages with the inner decoder, and add the counts of integers that lost digits (`Decoded.lossy`)."""
+        """Decode messages with the inner decoder, and add for each DOUBLE column how many integers lost digits.
+
+        A column without such integers is left out of `Decoded.lossy`.
+        """
         decoded = self._inner.decode(messages)
         lossy: dict[str, int] = {}
         for i, name in self._columns:

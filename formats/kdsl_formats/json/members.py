@@ -36,7 +36,11 @@ class Parts:
 
 
 def split_objects(buffer: MessageBuffer, objects: Spans) -> Parts:
-    """Split objects into members, which are not checked to be JSON; objects without a plain outline are not `valid`."""
+    """Split objects into members, which are not checked to be JSON.
+
+    Objects without a plain outline (`find_outline`), or with keys, values and commas in another order than JSON's, are
+    not `valid`, and have no parts.
+    """
     valid, quotes, depths, brackets = find_outline(buffer, objects, b"{")
     sound_indexes = np.flatnonzero(valid)
     count = count_inside(buffer.quotes, objects.pick(sound_indexes))[1]
@@ -88,7 +92,11 @@ def split_objects(buffer: MessageBuffer, objects: Spans) -> Parts:
 
 
 def split_arrays(buffer: MessageBuffer, arrays: Spans) -> Parts:
-    """Split arrays into elements, which are not checked to be JSON; arrays without a plain outline are not `valid`."""
+    """Split arrays into elements, which are not checked to be JSON.
+
+    Arrays without a plain outline (`find_outline`), with a blank element, or with several strings between two commas,
+    are not `valid`, and have no parts.
+    """
     valid, quotes, depths, brackets = find_outline(buffer, arrays, b"[")
     sound_indexes = np.flatnonzero(valid)
     some = arrays.pick(sound_indexes)

@@ -234,7 +234,8 @@ class ObjectFinder:
     def _try_shape(self, layout: ShapeLayout, search: _Search) -> int:
         """Add the objects that match a shape to the search, and remember it if any does; returns how many match.
 
-        The undeclared members of a matching object must be JSON; they are added if `find_undeclared` is set.
+        The undeclared members of a matching object must be JSON; they are added if `find_undeclared` is set. Fewer than
+        `min_batch` objects with as many quotes as the shape are not compared with it: 0 is returned.
         """
         same = search.have_quotes(layout.shape.quotes)
         if np.count_nonzero(same) < self.min_batch:

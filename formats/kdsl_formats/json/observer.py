@@ -92,7 +92,8 @@ class ObjectLevel:
     ) -> Mask:
         """Which values of a member pass the check; objects that are flattened pass if all values inside them do.
 
-        If members are flattened, one whose own name has a dot passes only where it is absent.
+        If members are flattened, one whose own name has a dot passes only where it is absent. The level of the objects
+        in a member is created when it is first needed, and learns their members.
         """
         column = self._prefix + name
         if self._flat is None or column in self._flat:
@@ -119,7 +120,7 @@ class ObjectLevel:
         """Add the members that a search met but did not look for, and create a new finder for them all.
 
         Returns whether to search again: there are such members, their names are UTF-8, and they are not too many in
-        all. If they are too many, the finder stays the same.
+        all. If they are too many, the finder stays the same; if a name is not UTF-8, none is added.
         """
         keys = dict.fromkeys(key for members in found_members.undeclared for key in members.keys)
         if not keys:
@@ -174,6 +175,8 @@ class TableLane:
     ) -> Mask:
         """Which objects certainly show nothing that the table does not have; members that are new here are learned.
 
+        Objects with null in a required column are not among them.
+
         Args:
             buffer: The buffer.
             objects: The objects.
@@ -197,7 +200,7 @@ class TableLane:
         return settled
 
     def _are_held(self, buffer: MessageBuffer, values: ValueSpans, column: str, growth: TableGrowth) -> Mask:
-        """Which values of a column certainly show nothing that the table does not have; most often also null ones."""
+        """Which values of a column certainly show nothing that the table does not have; null ones are among them."""
         kind, coerced = growth.types.get(column), False
         if column in self._fixed or self._declared is not None:
             coerced = True
@@ -232,7 +235,10 @@ class JsonObserver:
         self._ids = ObjectFinder(names, all_needed=True, min_batch=min_batch) if names else None
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages.
+
+        Null and empty messages are ignored. The members of objects are remembered for later batches.
+        """
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch and not self.reference.rules.payload:
@@ -275,7 +281,10 @@ class JsonObserver:
             settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
 
     def _lane(self, table: TableId) -> TableLane:
-        """The lane that settles the messages of a table; it is created unless an earlier one is remembered."""
+        """The lane that settles the messages of a table; it is created unless an earlier one is remembered.
+
+        If many are remembered, the one that was not used for longest is forgotten.
+        """
         lane = self._lanes.pop(table, None)
         if lane is None:
             lane = TableLane(self.reference, min_batch=self._min_batch)

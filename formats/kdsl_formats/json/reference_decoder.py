@@ -179,7 +179,7 @@ class ReferenceDecoder:
             raise e.inside(PAYLOAD) from None
 
     def _read_element(self, value: Any) -> dict[str, Any]:
-        """Convert an element of an array of rows, or a payload.
+        """Convert an element of an array of rows, or a payload, as `_convert_row` does.
 
         Raises:
             FieldError: It is not an object, or a value cannot be read.
@@ -482,9 +482,10 @@ class ReferenceDecoder:
         return count
 
     def _row_converter(self, kind: t.Row) -> Convert:
-        """Return a converter of objects to rows: an absent member is None, or a `FieldError` if it is needed.
+        """Return a converter of objects to rows: an absent member is None, if the rules allow that.
 
-        It raises `FieldError` also for other JSON values and, unless errors are ignored, for bad members.
+        It raises `FieldError` for an absent member if the rules set `fail_on_missing_field`, for other JSON values and,
+        unless errors are ignored, for bad members.
         """
         members = [(f.name, self._member_converter(f.type)) for f in kind.fields]
         name, strict = kind.spelling, self.rules.fail_on_missing_field
@@ -528,7 +529,7 @@ def _require_string(value: str) -> str:
 
 
 def _read_boolean(value: Any) -> bool:
-    """Read a boolean or the string ``true``, in any case; every other value is False."""
+    """Read a boolean or the string ``true``, in any case, with blanks around it or not; every other value is False."""
     if isinstance(value, bool):
         return value
     return type(value) is str and numbers.trim(value).isascii() and numbers.trim(value).lower() == "true"

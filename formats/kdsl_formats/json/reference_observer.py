@@ -334,7 +334,7 @@ class ReferenceObserver:
         return t.STRING if self.inference.as_strings else self._own_type(value)
 
     def _own_type(self, value: Any) -> t.DataType:
-        """The type of a value that is not null, by itself."""
+        """The type of a value that is not null, by itself: STRING also for objects, arrays and numbers out of range."""
         match value:
             case dict() | list():
                 return t.STRING
@@ -492,7 +492,7 @@ class RowReader:
         """Return the rows of a message and their table; None if it has no rows.
 
         Raises:
-            ValueError: The message cannot be read, has rows of several tables, or its table id is invalid.
+            ValueError: The message cannot be read, has rows of several tables, or lacks a part of its table id.
         """
         try:
             document = parse_only(message)

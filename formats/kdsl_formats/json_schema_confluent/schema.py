@@ -196,7 +196,8 @@ class _Comparison:
     def compare_rows(self, schema: Any, document: str, row: t.Row, path: str, depth: int) -> Iterator[str]:
         """The differences between the members of objects and the fields of rows, as sentences.
 
-        A schema that allows several kinds of objects is not compared. On reading, a nullable column may be absent.
+        A schema that allows several kinds of objects is not compared. A column without a member is a difference only if
+        the schema allows no other members; on reading, only if the column is NOT NULL.
         """
         objects = [
             (b, d) for b, d in self.branches(schema, document, depth) if b is not None and "object" in _own_types(b)

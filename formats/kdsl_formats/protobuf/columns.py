@@ -126,7 +126,10 @@ class MemberReader:
         return values if owner is None else self._place_values(buffer, values, owner, count, fallback)
 
     def _absent_column(self, buffer: MessageBuffer, count: int, fallback: Mask) -> pa.Array:
-        """The column of a field that no message has: NULL, or the default if the field has no NULL."""
+        """The column of a field that no message has: NULL, or the default if the field has no NULL.
+
+        A default that is not readable marks all messages for the fallback.
+        """
         if self._null:
             return pa.nulls(count, self.type)
         one = self._default_value(buffer, fallback)
@@ -135,7 +138,10 @@ class MemberReader:
     def _place_values(
         self, buffer: MessageBuffer, values: pa.Array, owner: Integers, count: int, fallback: Mask
     ) -> pa.Array:
-        """The values at the indices of their messages; elsewhere NULL, or the default if the field has no NULL."""
+        """The values at the indices of their messages; elsewhere NULL, or the default if the field has no NULL.
+
+        A default that is not readable marks all messages for the fallback.
+        """
         index = np.zeros(count, dtype=np.int32)
         if self._null:
             absent = np.ones(count, dtype=bool)
@@ -222,7 +228,10 @@ class MemberReader:
         return pa.Array.from_buffers(self.one, len(numbers), [None, pa.py_buffer(wide)])
 
     def _read_enums(self, numbers: Words, fallback: Mask, owner: Integers | None) -> pa.Array:
-        """Convert enum numbers to names, or keep them; unknown ones are `UNRECOGNIZED`, or need the fallback."""
+        """Convert enum numbers to names, or keep them if the column has numbers.
+
+        Unknown numbers become `UNRECOGNIZED`; those of a closed enum, or of a column of numbers, need the fallback.
+        """
         member = self.member
         values = numbers.astype(np.uint32).view(np.int32)
         index = np.minimum(np.searchsorted(self._numbers, values), len(self._numbers) - 1)

@@ -52,7 +52,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """Report columns that do not fit the message that the options name, and options that contradict each other.
 
-        Of a sink, also report that its message is unknown.
+        Of a sink that does not use the latest version, also report that its message is unknown.
         """
         if self._has_own_message:
             yield from super().check(row, direction)

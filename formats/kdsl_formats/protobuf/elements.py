@@ -34,7 +34,8 @@ def mark_fallback(fallback: Mask, owner: Integers | None, wrong: Mask) -> None:
 def join_single_values(parts: list[FieldValues]) -> tuple[Integers | None, Integers, Integers, Words | None]:
     """Join the parts of a field that occurs once: return the messages of its values, their start, end and numbers.
 
-    The messages are None if each message has one value, the numbers None if they are not varints.
+    The messages are None if each message has one value, the numbers None if they are not varints. Without parts, start
+    and end are empty, and both others None.
     """
     none = np.zeros(0, dtype=np.int64)
     if not parts:

@@ -157,7 +157,10 @@ class MemberWriter:
         return FieldData(numbers=numbers)
 
     def _to_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """Convert numbers to the bits that are written; also returns which need the fallback (None: none of them)."""
+        """Convert numbers to the bits that are written; also returns which need the fallback (None: none of them).
+
+        NULL becomes 0, or the first value of an enum.
+        """
         member, kind = self.member, self.field.type
         if member.form == "enum":
             return self._enum_bits(array)
@@ -181,7 +184,10 @@ class MemberWriter:
         return numbers.view(np.uint64), None
 
     def _enum_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """The numbers of enum values, the first one for unknown values, and which need the fallback (None: none)."""
+        """The numbers of enum values, the first one of the enum for NULL and for unknown values.
+
+        Also return which values need the fallback: unknown ones, if the rules reject them; None if there are none.
+        """
         member = self.member
         if member.by_name:
             known = pa.array(list(member.numbers), pa.string())
@@ -259,7 +265,7 @@ class MemberWriter:
 
 
 def _message_columns(member: Member, array: pa.Array) -> list[pa.Array]:
-    """The columns of the messages that are a column's values."""
+    """The columns of a column's messages: seconds and nanoseconds of timestamps, wrapped values, or a ROW's fields."""
     match member.form:
         case "timestamp":
             micros = (

@@ -129,7 +129,7 @@ class MessageFormat(Format):
         return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report a message that cannot be found, columns without a fitting field, and required fields to write.
+        """Report an unknown message, columns without a fitting field, and, to write, required fields without a column.
 
         Without a name of a message nothing is reported.
         """

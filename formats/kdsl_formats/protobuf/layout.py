@@ -351,6 +351,7 @@ def _messages_of(files: FileDescriptorSet) -> Iterator[tuple[str, tuple[Descript
     """Every message of a set: its full name, its declaration, and the list that contains it."""
 
     def inside(messages: Any, prefix: str) -> Iterator[tuple[str, tuple[DescriptorProto, Any]]]:
+        """Yield what `_messages_of` returns for a list of messages, whose names get a prefix, and those inside them."""
         for message in list(messages):
             yield prefix + message.name, (message, messages)
             yield from inside(message.nested_type, f"{prefix}{message.name}.")
@@ -376,7 +377,7 @@ def _drop_empty_oneofs(message: DescriptorProto) -> None:
 
 
 def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Layout:
-    """The layout of a copied message, with the original message for what the copy lacks."""
+    """The layout of a copy (`descriptor`) of a message for a row; fields of the copy without a column are hidden."""
     members = tuple(
         _bind_member(descriptor.fields_by_name[f.name], message.fields_by_name[f.name], f) for f in row.fields
     )
@@ -389,13 +390,13 @@ def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Lay
 
 
 def _hidden_type(field: FieldDescriptor) -> t.DataType:
-    """A type for a field that is read but has no column."""
+    """A type for a field that is read but has no column: an empty ROW for a message, otherwise the best column type."""
     one: t.DataType = t.Row(()) if field.message_type is not None else _column_types(field)[0]
     return t.Array(one) if field.is_repeated else one
 
 
 def _bind_member(field: FieldDescriptor, original: FieldDescriptor, column: t.Field) -> Member:
-    """The member for a field and its column."""
+    """The member for a field of a copied message, with the same field of the original message, and its column."""
     kind, shape = column.type, "one"
     if isinstance(kind, t.Map):
         kind, shape = t.row(key=kind.key, value=kind.value), "map"
@@ -425,7 +426,7 @@ def _bind_member(field: FieldDescriptor, original: FieldDescriptor, column: t.Fi
 
 
 def _message_form(inner: Descriptor, whole: Descriptor, kind: t.DataType) -> tuple[Form, Layout]:
-    """The form in which a type represents a message, and its layout."""
+    """The form in which a type represents a message (`inner` is its copy, `whole` the original), and its layout."""
     if isinstance(kind, t.Row):
         return "message", _bind_layout(inner, whole, kind)
     if whole.full_name == TIMESTAMP:

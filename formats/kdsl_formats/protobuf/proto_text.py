@@ -53,7 +53,7 @@ class _FileWriter:
             yield from self._write_enum(enum, "")
         for message in file.message_type:
             yield from self._write_message(message, "", _join_name("", file.package))
-        yield from self._write_extensions(file.extension, "", _join_name("", file.package), {})
+        yield from self._write_extensions(file.extension, "", {})
 
     def _write_message(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
         """Write a message, line by line; `scope` is the full name of what contains it."""
@@ -90,7 +90,7 @@ class _FileWriter:
         for name, one in inside.items():
             if name not in declared:
                 yield from self._write_message(one, indent, scope)
-        yield from self._write_extensions(message.extension, indent, scope, inside)
+        yield from self._write_extensions(message.extension, indent, inside)
         for span in message.extension_range:
             yield f"{indent}extensions {_spell_span(span.start, span.end - 1, _LAST_FIELD)};"
         yield from self._write_reserved(
@@ -100,7 +100,7 @@ class _FileWriter:
         )
 
     def _write_extensions(
-        self, fields: Sequence[FieldDescriptorProto], indent: str, scope: str, inside: dict[str, DescriptorProto]
+        self, fields: Sequence[FieldDescriptorProto], indent: str, inside: dict[str, DescriptorProto]
     ) -> Iterator[str]:
         """Write extensions, line by line."""
         for field in fields:
@@ -111,7 +111,14 @@ class _FileWriter:
     def _write_field(
         self, field: FieldDescriptorProto, indent: str, inside: dict[str, DescriptorProto], *, label: bool = True
     ) -> Iterator[str]:
-        """Write a field, line by line."""
+        """Write a field, line by line: a map or a group with the message that it declares.
+
+        Args:
+            field: The field.
+            indent: The blanks before each line.
+            inside: The messages that are declared beside the field, by their full names.
+            label: Whether to write the field's label, which members of a oneof do not have.
+        """
         entry = inside.get(field.type_name)
         options = _field_options(field)
         shown = f" [{', '.join(options)}]" if options else ""

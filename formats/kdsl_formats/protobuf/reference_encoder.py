@@ -133,7 +133,7 @@ class ReferenceEncoder:
                 self._fill(member.inside, message, value)
 
     def _convert_element(self, member: Member, value: Any) -> Any:
-        """Convert a value inside an ARRAY or a MAP; NULL is the enum's first value, the null text, or empty.
+        """Convert a value inside an ARRAY or a MAP; NULL is the enum's first value, the null text, b"", False or 0.
 
         Raises:
             BadMessageError: As in `_convert_scalar`.
@@ -153,10 +153,13 @@ class ReferenceEncoder:
                 return 0
 
     def _convert_scalar(self, member: Member, value: Any) -> Any:
-        """Convert a value to Protobuf's form; a negative INT or BIGINT becomes the unsigned number of the same bits.
+        """Convert an enum value to its number, and a value of an unsigned field to an unsigned number; others stay.
+
+        A negative number of as many bits as the field becomes the unsigned number of the same bits.
 
         Raises:
-            BadMessageError: It is out of the range of the unsigned number, or an enum value as in `_enum_number`.
+            BadMessageError: A DECIMAL, or a BIGINT for 32 bits, is out of the range of the unsigned number; or as in
+                `_enum_number`.
         """
         if member.form == "enum":
             return self._enum_number(member, value)

@@ -54,7 +54,8 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
     A ``.proto`` file is compiled with protoc, in a temporary folder.
 
     Raises:
-        SchemaError: The schema is not a Protobuf schema, has invalid imports, or cannot be compiled.
+        SchemaError: The schema is not a Protobuf schema, imports an absolute path or one with ``..``, cannot be
+            compiled, or is a descriptor that imports a ``.proto`` file.
         RegistryError: An imported file cannot be fetched.
     """
     _check_kind(schema)

@@ -107,7 +107,8 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
         files: The files; those of ``google/protobuf/`` may be missing.
 
     Raises:
-        SchemaError: There is no such message, or the set lacks files.
+        SchemaError: There is no such message, several have the bare name, or the set lacks files, or they do not fit
+            together.
     """
     complete = _add_well_known(files)
     message_name = _find_name(name, complete.values())
@@ -290,6 +291,7 @@ def _files_of(file: FileDescriptor) -> FileDescriptorSet:
     files: dict[str, FileDescriptorProto] = {}
 
     def add(one: FileDescriptor) -> None:
+        """Add a file to `files` after its imports, unless it is there already."""
         if one.name in files:
             return
         for needed in one.dependencies:
@@ -361,6 +363,7 @@ def _with_imports(name: str, files: Mapping[str, FileDescriptorProto]) -> list[s
     names: dict[str, None] = {}
 
     def add(one: str) -> None:
+        """Add a file's name to `names` after those of its imports, unless it is there already."""
         if one not in names:
             for needed in files[one].dependency:
                 add(needed)

@@ -125,7 +125,8 @@ class _Walk:
         """Read and store the values of one field in the messages ``which`` (None: all), and read their next tags.
 
         A field without a format is skipped. Messages with an unusual encoding (a group, the field number 0, a wrong
-        wire type) are marked for the fallback, and end here.
+        wire type) are marked for the fallback, and end here; those with an unreadable value, or with a second one of a
+        field that is not repeated, are only marked.
         """
         format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]
@@ -193,7 +194,10 @@ class _Walk:
         return True
 
     def _add_seen(self, before: Mask | None, which: Integers | None) -> Mask | None:
-        """Add messages to those that have a field, in place; returns None, which means all, if ``which`` is None."""
+        """Return the mask of messages that have a field with ``which`` added; None, for all, if ``which`` is None.
+
+        The mask ``before`` is changed in place; None stands for no messages.
+        """
         if which is None:
             return None
         noted = np.zeros(len(self._cursor), dtype=bool) if before is None else before

@@ -34,5 +34,5 @@ class MessageBuffer:
         return cls(*pad_bytes(content(messages))), start.astype(np.int64), end.astype(np.int64)
 
     def varints(self, positions: Integers) -> tuple[Words, Integers | int, Mask | None]:
-        """The varints at some positions, their sizes, and which are too long; see `read_varints`."""
+        """The varints at some positions, their sizes in bytes, and which are too long; forms as in `read_varints`."""
         return read_varints(self.data, self.words, positions)

@@ -130,7 +130,7 @@ def _find_record(kind: Type) -> Type | None:
 
 
 def _collect_hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
-    """Yield what an Avro type says about the records and enums inside it, by path; ``of`` is its column type.
+    """Yield what an Avro type says about the records, enums and unions inside it, by path; ``of`` is its column type.
 
     These are names, docs, symbols and defaults. A record without a path, that of the table, is left out.
     """

@@ -46,7 +46,10 @@ def _extract_rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
 
 
 def _extract_images(dialect: Dialect, change: Object) -> Iterator[Object]:
-    """Yield the rows in a change, after and before it, in the order of the message."""
+    """Yield the rows in a change, after and before it, in the order of the message.
+
+    Strings in numeric columns become numbers where the message is one of Canal.
+    """
     first, second = (change.get(member) for member in dialect.members)
     match dialect.images:
         case "before and after":

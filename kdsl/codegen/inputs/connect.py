@@ -42,7 +42,8 @@ class InlineSchema:
 def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSchema | None:
     """Read the table that the schemas inside messages describe.
 
-    None if a message has other members than schema and payload, all schemas are null, or the last one has no columns.
+    None if there are no messages, one does not have exactly the members schema and payload, all schemas are null, or
+    the last schema has no columns.
 
     Args:
         objects: The messages; the schema of the last one is used.

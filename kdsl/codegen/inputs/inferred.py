@@ -11,7 +11,7 @@ import attrs
 from kdsl.types import model as t
 from kdsl.types.widening import join
 
-_LONG = 1 << 63
+_LONG, _WIDE = 1 << 63, 10**t.MAX_DECIMAL
 
 
 @attrs.frozen
@@ -24,9 +24,9 @@ class Unknown(t.DataType):
 def infer_type(values: Iterable[Any]) -> t.DataType:
     """Infer the type of some JSON values, widened until it holds all of them.
 
-    Integers are BIGINT (beyond 64 bits DECIMAL(38, 0)), other numbers DOUBLE, objects ROW with the fields in the order
-    of their first occurrence; a field that some objects do not have is nullable. Other types are joined by
-    `kdsl.types.widening.join`: values of different kinds are STRING, with the JSON as a string.
+    Integers are BIGINT (beyond 64 bits DECIMAL(38, 0), beyond 38 digits STRING), other numbers DOUBLE, objects ROW with
+    the fields in the order of their first occurrence; a field that some objects do not have is nullable. Other types
+    are joined by `kdsl.types.widening.join`: values of different kinds are STRING, with the JSON as a string.
     """
     return replace_unknown(_common_type(values))
 
@@ -44,9 +44,10 @@ def type_of(value: Any) -> t.DataType:
             return Unknown()
         case bool():
             return t.Boolean(nullable=False)
-        case int():
-            fits = -_LONG <= value < _LONG
-            return t.BigInt(nullable=False) if fits else t.Decimal(38, 0, nullable=False)
+        case int() if -_LONG <= value < _LONG:
+            return t.BigInt(nullable=False)
+        case int() if abs(value) < _WIDE:
+            return t.Decimal(t.MAX_DECIMAL, 0, nullable=False)
         case float():
             return t.Double(nullable=False)
         case list():

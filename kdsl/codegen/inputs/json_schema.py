@@ -55,8 +55,8 @@ def json_schema_draft(
 
     Args:
         schema: The schema, of type object.
-        topic: The topic; by default the schema's title, or the last part of its ``$id``.
-        name: The table's name; by default as that of the topic.
+        topic: The topic; by default the last part of the schema's title or ``$id``, or ``records``.
+        name: The table's name; by default the last part of the schema's title or ``$id``, or else the topic.
         others: The schemas that it references, by the names that it uses for them.
         chosen: The format of the messages; by default plain JSON.
 
@@ -73,7 +73,8 @@ def json_schema_draft(
             f"a table needs a JSON Schema of an object with properties, but this one describes {row}; use the schema "
             "of the object"
         )
-    title = str(schema.get("title") or schema.get("$id") or topic or "records").rpartition("/")[2]
+    names = (str(one or "") for one in (schema.get("title"), schema.get("$id"), topic))
+    title = next(filter(None, (one.rstrip("/").rpartition("/")[2] for one in names)), "records")
     columns = [
         ColumnDef(f.name, f.type, default=reader.defaults.get(f.name, MISSING), comment=f.comment) for f in row.fields
     ]
@@ -109,6 +110,12 @@ def _has_time(kind: t.DataType) -> bool:
 
 
 class _Reader:
+    """Reads schemas as column types; collects defaults, hints and notes.
+
+    Args:
+        documents: The schemas by the names that references use; the empty name is that of the schema itself.
+    """
+
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self.documents = documents
         self.hints: dict[Path, Hint] = {}

@@ -37,7 +37,7 @@ def registry_draft(
         registry: The registry.
         version: The version; the latest by default.
         topic: The topic; by default the subject's name without ``-value`` or ``-key``.
-        name: The table's name; by default that of the schema.
+        name: The table's name; by default that of the schema, or the topic's if it has none or is an envelope.
         message: For Protobuf: the message.
         connector: ``upsert-kafka`` for an upsert table, whose key has the topic's subject that ends in ``-key``.
 

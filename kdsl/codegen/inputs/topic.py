@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -31,14 +30,17 @@ from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import resolve
 from kdsl.types import model as t
+from kdsl.types.strings import numbers
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.csv import Csv
+from kdsl_formats.csv.grammar import split_row
 from kdsl_formats.json import Json
 from kdsl_formats.raw import Raw
 
 _REGISTERED = ("avro-confluent", "protobuf-confluent", "json-schema-confluent", "debezium-avro-confluent")
 _CHANGES = ("debezium-json", "canal-json", "maxwell-json", "ogg-json")
 _JSON_NULL = b"null"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _HEAD = 5  # a zero byte, and the four bytes of the schema's id
 
 
@@ -80,8 +82,8 @@ def topic_draft(
             has a key.
 
     Raises:
-        CodegenError: The topic is empty, its values do not have the named format, or records that should be upserts
-            have no key.
+        CodegenError: The topic is empty, its values do not have the named format, their schema cannot be converted, or
+            records that should be upserts have no key or are change data.
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
@@ -173,7 +175,8 @@ def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]
 def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
     """Infer format and columns from the bytes of one side, by the schema in the registry if they name one.
 
-    Without messages the format is raw, unless csv or a format with schemas is named.
+    Without messages the format is raw, unless csv or a format with schemas is named. If no format is named and the
+    registry does not have the schema, the bytes themselves decide, which is noted.
 
     Args:
         messages: The bytes.
@@ -202,7 +205,8 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
     Without ``kind``, messages that are not all JSON objects are ``raw``. JSON's ``null`` among objects is a tombstone.
 
     Raises:
-        CodegenError: Messages of a named format are not JSON objects, not its changes, or for ``csv`` not UTF-8.
+        CodegenError: Messages of a named format are not JSON objects, not its changes, or for ``csv`` not UTF-8 or not
+            rows of CSV.
     """
     if kind == "csv":
         return _infer_csv([_decode(m, "csv") for m in messages])
@@ -239,7 +243,7 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
 
 
 def _has_frame(message: bytes) -> bool:
-    """Return whether a message begins like one of a registry."""
+    """Return whether a message begins with a zero byte, and has more than the four bytes of an id after it."""
     return len(message) > _HEAD and message[0] == 0
 
 
@@ -247,7 +251,8 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
     """Infer format and columns from the schema with the highest id that the messages name; see `infer_side`.
 
     Raises:
-        CodegenError: There is no registry, no message names a schema, or the schema is of another format.
+        CodegenError: There is no registry, no message names a schema, or the schema is of another format than ``kind``
+            or cannot be converted.
         RegistryError: The registry does not have the schema, does not answer, or refuses.
     """
     if cluster.registry is None:
@@ -321,12 +326,17 @@ def _infer_csv(lines: Sequence[str]) -> InferredSide:
     """Infer from rows of CSV; the delimiter is the first one that splits all lines into the same number of values.
 
     If none does, each line is one value. The columns are numbered, which is noted.
+
+    Raises:
+        CodegenError: The format cannot read a line.
     """
     for delimiter in (",", ";", "\t", "|"):
-        rows = [next(csv.reader(io.StringIO(line), delimiter=delimiter), []) for line in lines]
-        if len({len(r) for r in rows}) == 1 and len(rows[0]) > 1:
-            break
+        with suppress(CodegenError):
+            rows = _split_lines(lines, delimiter)
+            if len({len(r) for r in rows}) == 1 and len(rows[0]) > 1:
+                break
     else:
+        _split_lines(lines, ",")
         delimiter, rows = ",", [[line] for line in lines]
     columns = []
     for i, values in enumerate(zip(*rows, strict=True)):
@@ -336,13 +346,30 @@ def _infer_csv(lines: Sequence[str]) -> InferredSide:
     return InferredSide(chosen, tuple(columns), notes=("CSV has no column names; the columns are numbered",))
 
 
+def _split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """Split lines as the format does.
+
+    Raises:
+        CodegenError: It cannot read one of them.
+    """
+    dialect = Csv(field_delimiter=delimiter).dialect()
+    try:
+        return [split_row(line, dialect, len(line) + 1) for line in lines]
+    except ValueError as e:
+        raise CodegenError(f"a value is not csv: {e}; choose another --format") from None
+
+
 def _parse_scalar(text: str) -> Any:
-    """Convert a string to the number or boolean that it spells; any other string stays."""
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
+    """Convert a string to the number or boolean that the csv format reads in it; any other string stays.
+
+    So do numbers that Python does not read (``1f``), and integers of more than 38 digits.
+    """
+    number = numbers.trim(text)
+    if _INTEGER.fullmatch(number):
+        return int(number) if len(number) <= t.MAX_DECIMAL + 1 else text
+    with suppress(ValueError):
+        numbers.parse_double(number)
+        return float(number)
     return {"true": True, "false": False}.get(text.lower(), text)
 
 

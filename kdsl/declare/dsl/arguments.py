@@ -101,7 +101,9 @@ def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
-    """Read the arguments of a class statement; mistakes become problems in the result and leave out the argument.
+    """Read the arguments of a class statement; what cannot be read becomes a problem of the result and is left out.
+
+    Values of options are mostly not checked here. Of ``properties=`` only the wrong ones are left out.
 
     Args:
         located: The arguments with their locations.
@@ -186,7 +188,7 @@ def _read_column_names(name: str, value: Any) -> tuple[str, ...] | None:
     """Return the column names of an argument; None if it is None.
 
     Raises:
-        _StatementError: It is not an iterable of strings, or empty.
+        _StatementError: It is a string, not an iterable of strings, or empty.
     """
     names = None if value is None or isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
     if value is not None and (not names or not all(isinstance(column, str) for column in names)):
@@ -225,7 +227,7 @@ def _read_properties(value: Any) -> dict[str, Any]:
 
 
 def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
-    """Set the properties that have valid values; the others become problems, which never show the values.
+    """Set the properties with values of the types that they may have; for others add problems, which show no values.
 
     Raises:
         _StatementError: It is not a mapping by names, or a name has the prefix of SQL.

@@ -96,6 +96,7 @@ class _ColumnReader:
     def __init__(
         self, declaration: ClassDeclaration, name: str, descriptor: ColumnDescriptor[Any], problems: list[Problem]
     ) -> None:
+        """Find the location of the column, for which its file is parsed once; problems are added to ``problems``."""
         self.declaration, self.name, self.descriptor = declaration, name, descriptor
         self.source: ClassSource = declaration.source()
         self.problems = problems
@@ -156,8 +157,9 @@ class _ColumnReader:
     def _read_annotation(self) -> tuple[type, Any, tuple[Any, ...]]:
         """Return the wrapper (Col or Virtual), the Python type of the values, and the marks of the column.
 
-        An annotation that is missing, cannot be evaluated or has no type in brackets is recorded as a problem, and
-        `_ABSENT` returned as the type.
+        A computed column without an annotation has the return annotation of its function. An annotation that is
+        missing, cannot be evaluated or has no type in brackets is recorded as a problem, and `_ABSENT` returned as the
+        type.
         """
         annotation = self.declaration.annotations.get(self.name, _ABSENT)
         namespace: Any = self.declaration.namespace
@@ -184,7 +186,10 @@ class _ColumnReader:
         return wrapper, get_args(base)[0], marks
 
     def _inner_marks(self, annotation: Any) -> tuple[Any, ...]:
-        """Return the marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as outside; not SQL types."""
+        """Return the marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as outside; not SQL types.
+
+        The result is empty for an annotation that is missing or cannot be evaluated.
+        """
         if annotation is _ABSENT:
             return ()
         try:
@@ -223,7 +228,10 @@ class _ColumnReader:
         return (Virtual if word == "Virtual" else Col), _ABSENT, key
 
     def _choose_metadata_mark(self, marks: list[MetadataMark]) -> MetadataMark | None:
-        """Return the first mark that names metadata, None if there is none; several or wrong ones are problems."""
+        """Return the mark of the column's own call, else the first of those in its annotation; None if there is none.
+
+        A mark whose key is not a string is recorded as a problem and ignored; different keys are a problem, too.
+        """
         every = [m for m in (self.descriptor.mark, *marks) if m is not None]
         for mark in [m for m in every if not _is_string(m.key)]:
             every.remove(mark)
@@ -292,10 +300,11 @@ class _ColumnReader:
         return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
     def _find_comment(self) -> str | None:
-        """Return the comment: the declared one, the string under the column, or its function's docstring; else None."""
+        """Return the declared comment, or the string under the column, or the docstring of the user's function."""
         comment = self.descriptor.comment
         if comment is None:
             comment = self.source.comments.get(self.name)
-        if comment is None and isinstance(self.descriptor, Computed) and self.descriptor.function.__doc__:
-            comment = inspect.cleandoc(self.descriptor.function.__doc__)
+        computed = self.descriptor if isinstance(self.descriptor, Computed) else None
+        if comment is None and computed is not None and computed.sql is None and computed.function.__doc__:
+            comment = inspect.cleandoc(computed.function.__doc__)
         return comment

@@ -115,6 +115,7 @@ class ColumnDescriptor(Generic[T]):
     @overload
     def __get__(self, row: object, owner: type[Any]) -> T: ...
     def __get__(self, row: object | None, owner: type[Any]) -> Any:
+        """Return the class's reference to the column, or the value that a row stores, else the result of `absent`."""
         if row is None:
             return self._reference(owner)
         try:
@@ -128,7 +129,10 @@ class ColumnDescriptor(Generic[T]):
         return self.name or self.attribute
 
     def _reference(self, owner: type[Any]) -> Ref[T]:
-        """Return the reference of a class to the column, which is created once and stored in the class."""
+        """Return the reference of a class to the column, which is created once and stored in the class.
+
+        If the session is remote, `Ref` becomes a subclass of Spark Connect's column class.
+        """
         use_session_columns()
         references: dict[str, Ref[T]] = vars(owner).get(_REFERENCES) or {}
         if self.attribute not in references:

@@ -83,7 +83,7 @@ def computed(
     it.
 
     Args:
-        function: The body; its return annotation gives the type.
+        function: The body; its return annotation gives the type. Without it a decorator is returned.
         type: As for `col`.
         watermark: As for `col`.
         comment: What the column means; by default the docstring of the body.
@@ -126,6 +126,7 @@ def expression(
     text: object = sql  # a class statement may hold anything
 
     def body(row: Any) -> SqlExpression:
+        """Return the expression in Spark's SQL; raise BodyError if it is empty or cannot be translated."""
         if not isinstance(text, str) or not text.strip():
             raise BodyError(f"the expression is {text!r}", "write SQL, such as expression('amount * 2')")
         spark_sql = text if dialect == "spark" else _translate(text, row._kdsl_row[0])  # noqa: SLF001

@@ -81,7 +81,7 @@ class ClassDeclaration:
         return self._source
 
     def arguments_with_locations(self) -> dict[str, Argument]:
-        """Return the arguments of the class statement, each with its file and line."""
+        """Return the arguments of the class statement, each with its file and line, or else the line of the class."""
         source = self.source()
         lines = {name: source.arguments.get(name, source.line) for name in self.arguments}
         return {n: Argument(v, Where(file=self.file, line=lines[n])) for n, v in self.arguments.items()}
@@ -97,7 +97,8 @@ def record_declaration(
 ) -> ClassDeclaration:
     """Record a class statement, and turn each of its columns into a descriptor that returns references.
 
-    The class is changed in place; mistakes in names of columns are recorded in the declaration.
+    The class is changed in place. Row rules are recorded, too; names that cannot be used and columns without annotation
+    are recorded as problems. Of a class that a decorator creates a second time nothing is recorded but that problem.
 
     Args:
         cls: The class.

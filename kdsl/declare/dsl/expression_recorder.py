@@ -79,6 +79,7 @@ def _spark_expression(
     """Return an expression that runs the body with Spark columns when it is used; that may raise BodyError."""
 
     def column() -> Column:
+        """Run the body; raise BodyError if it does not return a Spark column."""
         result = body(_Row(columns, owner, _as_column, name))
         if not isinstance(result, Column):
             raise BodyError(f"the body of {owner.__name__}.{name} returns {result!r}, which is not a Spark column")
@@ -146,6 +147,11 @@ class _Row:
         self._kdsl_row = (columns, owner, convert, running)
 
     def __getattr__(self, name: str) -> Any:
+        """Return the expression of a column, running the body of a computed one, or an attribute of the table class.
+
+        Raises:
+            BodyError: The body of a computed column is running already, or there is no such attribute.
+        """
         columns, owner, convert, running = self._kdsl_row
         column = columns.get(name)
         if column is None:
@@ -185,7 +191,7 @@ def _class_attribute(row: _Row, name: str, owner: type, columns: Mapping[str, Bo
     """Return an attribute of the class that is not a column: a constant, or a function bound to the row.
 
     Raises:
-        BodyError: Neither the class nor its bases have the attribute.
+        BodyError: Neither the class nor its bases have the attribute, or its name begins with two underscores.
     """
     for cls in owner.__mro__:
         if name in vars(cls) and not name.startswith("__"):

@@ -173,8 +173,9 @@ else:
         def _column_in_expression(self, others: Iterable[Ref]) -> Column:
             """Return the Spark column for use in an expression with other references.
 
-            It is qualified if another table of the expression also has a column of this name: the expression is then
-            the condition of a join, and the name alone would be ambiguous.
+            It is qualified if its relation is fixed, or if another table of the expression also has a column of this
+            name: the expression is then the condition of a join, and the name alone would be ambiguous. If the session
+            is remote, `Ref` becomes a subclass of Spark Connect's column class.
 
             Raises:
                 NoSessionError: There is no Spark session yet.
@@ -193,6 +194,11 @@ else:
                 ) from e
 
         def __getattr__(self, name: str) -> Any:
+            """Return the member ``name`` of the Spark column.
+
+            Raises:
+                AttributeError: It begins with ``_``, or the caller wants the name of the column.
+            """
             if name.startswith("_") or _caller_wants_name():
                 raise AttributeError(f"{self!r} has no attribute {name!r}")
             return self._column[name]
@@ -202,6 +208,7 @@ else:
             return f"{table}.{str.__str__(self)}" if table else f"Ref({str.__repr__(self)})"
 
         def __str__(self) -> str:
+            """Return the name of the column; raise TypeError if Spark Connect's expressions ask for it."""
             if sys._getframe(1).f_globals.get("__name__") == CONNECT_EXPRESSIONS:
                 raise TypeError(f"Spark Connect would treat {self!r} as a string here; write F.col({self!r})")
             return str.__str__(self)
@@ -219,16 +226,19 @@ else:
             return self
 
         def __bool__(self) -> bool:
+            """Return True for a caller that wants the name; raise TypeError for any other."""
             if _caller_wants_name():
                 return True
             raise TypeError(f"{self!r} is a column, not a value; use & | ~ instead of and, or, not, and F.when for if")
 
         def __len__(self) -> int:
+            """Return the length of the name for a caller that wants the name; raise TypeError for any other."""
             if _caller_wants_name():
                 return str.__len__(self)
             raise TypeError(f"{self!r} is a column, not a value; use F.length({self!r}) or F.size({self!r})")
 
         def __iter__(self) -> Any:
+            """Return an iterator over the name for a caller that wants the name; raise TypeError for any other."""
             if _caller_wants_name():
                 return str.__iter__(self)
             raise TypeError(
@@ -236,6 +246,7 @@ else:
             )
 
         def __contains__(self, item: Any) -> bool:
+            """Search the column's name for a caller that wants the name; raise TypeError for any other."""
             if _caller_wants_name():
                 return str.__contains__(self, item)
             raise TypeError(
@@ -286,7 +297,7 @@ else:
         """Check that two columns that are compared are different ones.
 
         Raises:
-            SelfComparisonError: Both are the same column of two tables that share an alias.
+            SelfComparisonError: Both are the same column, of one table or of two that share an alias.
         """
         relation = left.__dict__["_relation"]
         if relation is None or not isinstance(right, Ref) or right.__dict__["_relation"] != relation:
@@ -309,12 +320,14 @@ else:
     def _forward(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method of `Ref` that calls a method of the Spark column with references converted to columns.
 
-        If str has the method, too, callers that want the name get that of str.
+        If str has the method, too, callers that want the name get that of str. Arguments that are names, not columns,
+        become plain strings. A comparison of a column with itself raises SelfComparisonError.
         """
         of_str = _REFLECTED_OF_STR.get(name) or getattr(str, name, None)
 
         @functools.wraps(method)
         def call(self: Ref, *args: Any, **named: Any) -> Any:
+            """Call the method of the Spark column, or that of str for a caller that wants the name of the column."""
             with_column = any(isinstance(a, Column) and not isinstance(a, Ref) for a in args)
             if of_str is not None and not with_column and _caller_wants_name():
                 return of_str(self, *args, **named)
@@ -340,6 +353,7 @@ else:
 
         @functools.wraps(of_str)
         def call(self: Ref, *args: Any, **named: Any) -> Any:
+            """Call the method of str for a caller that wants the name of the column; raise TypeError for any other."""
             if _caller_wants_name():
                 return of_str(self, *args, **named)
             raise TypeError(

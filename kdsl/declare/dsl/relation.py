@@ -75,6 +75,7 @@ class _Aliased:
         self._table, self._relation = table, attrs.evolve(relation, alias=name or relation.alias, fixed=True)
 
     def __getattr__(self, name: str) -> Any:
+        """Return the qualified reference to a column; raise AttributeError for any other name."""
         if name.startswith("__"):
             raise AttributeError(name)
         column = getattr(self._table, name)

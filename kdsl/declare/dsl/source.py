@@ -57,7 +57,7 @@ def class_source(file: str, name: str, line: int, module: dict[str, Any] | None 
 
 
 def _read_classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
-    """Yield each class of a source with its name and each line that may be its beginning; none if it is invalid."""
+    """Yield each class of a source with its name and each line that may be its beginning; none if it is not Python."""
     try:
         tree = ast.parse(text)
     except SyntaxError:  # the file was changed since it was imported

@@ -77,6 +77,7 @@ class SqlExpression:
         return self.text
 
     def __str__(self) -> str:
+        """Raise BodyError, always: a column is not a string."""
         raise BodyError(
             "the body converts a column to a string",
             "join strings with +, or use pyspark's F.concat and F.format_string",
@@ -86,6 +87,7 @@ class SqlExpression:
         return str(self)
 
     def __bool__(self) -> bool:
+        """Raise BodyError, always: the value of a column is not known yet."""
         raise BodyError(
             "the body uses a column as a condition (with if, and, or, not or in), but its value is not known yet",
             "write & | ~ for and, or, not; write F.when for if",
@@ -110,6 +112,7 @@ class SqlExpression:
         return to_sql(other) * self
 
     def __truediv__(self, other: Any) -> SqlExpression:
+        """Write a division; that of integers has the type DOUBLE."""
         quotient = _write_operation(self, "/", other)
         return SqlExpression(
             quotient.text, t.Double() if isinstance(quotient.type, _INTEGERS) else quotient.type, compound=True
@@ -119,6 +122,7 @@ class SqlExpression:
         return to_sql(other) / self
 
     def __mod__(self, other: Any) -> SqlExpression:
+        """Write a remainder with the sign of the divisor; that of decimals, as in Python, with that of the dividend."""
         right = to_sql(other)
         if isinstance(self.type, t.Decimal) or isinstance(right.type, t.Decimal):
             return _write_operation(self, "%", right)
@@ -133,6 +137,7 @@ class SqlExpression:
         return to_sql(other) % self
 
     def __floordiv__(self, other: Any) -> NoReturn:
+        """Raise BodyError, always: Spark rounds differently."""
         raise BodyError(
             "the body divides with //, which Spark rounds differently", "divide with /, or use F.floor(a / b)"
         )
@@ -182,11 +187,17 @@ class SqlExpression:
         return to_sql(other) | self
 
     def __invert__(self) -> SqlExpression:
+        """Write the bitwise complement of an integer, and NOT for a value of any other type."""
         if isinstance(self.type, _INTEGERS):
             return SqlExpression(f"~ {self.operand}", self.type, compound=True)
         return SqlExpression(f"NOT {self.operand}", t.Boolean(), compound=True)
 
     def __getitem__(self, key: Any) -> SqlExpression:
+        """Write the access to an element of a map or an array.
+
+        Raises:
+            BodyError: The value is neither, the index is negative, or the key has no SQL literal.
+        """
         match self.type:
             case t.Map(value=value) | t.Array(element=value) if not (isinstance(key, int) and key < 0):
                 return SqlExpression(f"{self.operand}[{to_sql(key).text}]", value)
@@ -200,6 +211,12 @@ class SqlExpression:
         raise BodyError(f"the body iterates over {self.text}", "use pyspark's functions, such as F.transform")
 
     def __getattr__(self, name: str) -> Any:
+        """Return the expression of a member of a row, or the method of a string that writes a call in SQL.
+
+        Raises:
+            AttributeError: The name begins with ``_``.
+            BodyError: There is no such member, or no such method in SQL.
+        """
         if name.startswith("_"):
             raise AttributeError(name)
         if isinstance(self.type, t.Row):
@@ -236,7 +253,11 @@ def _any_string(left: SqlExpression, right: Any) -> bool:
 
 
 def _wider_type(left: t.DataType | None, right: t.DataType | None) -> t.DataType | None:
-    """Return the type of an operation of two values, as far as it matters: the widest kind, or the known one."""
+    """Return the type of an operation of two values, as far as it matters; None if neither type is known.
+
+    It is the first of the two that is a float, else a decimal, else a date or timestamp, else a string; otherwise the
+    right one, or the left one if the right one is not known.
+    """
     for kinds in (_FLOATS, (t.Decimal,), (t.Timestamp, t.TimestampLtz, t.Date), _STRINGS):
         for kind in (left, right):
             if isinstance(kind, kinds):
@@ -245,7 +266,7 @@ def _wider_type(left: t.DataType | None, right: t.DataType | None) -> t.DataType
 
 
 def _write_operation(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
-    """Write an operation of two values, with the wider type; raise BodyError without an SQL literal."""
+    """Write an operation of two values, with the wider type; raise BodyError if the right one has no SQL literal."""
     other = to_sql(right)
     return SqlExpression(
         f"{left.operand} {operator} {other.operand}", _wider_type(left.type, other.type), compound=True

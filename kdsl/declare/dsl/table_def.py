@@ -27,7 +27,10 @@ COLUMNS = "__kdsl_columns__"
 
 
 def read_columns(cls: type) -> tuple[dict[str, ClassColumn], list[Problem]]:
-    """Read the columns of a table class, with inherited ones, by attribute in order; also the problems in them."""
+    """Return the columns of a table class, with inherited ones, by attribute in order, and the problems in all of them.
+
+    An inherited column whose attribute the class or one of its bases has replaced is left out.
+    """
     columns: dict[str, ClassColumn] = {}
     problems: list[Problem] = []
     for base in _table_bases(cls):
@@ -140,7 +143,10 @@ def _locate_in_table(column: ColumnDef, table: str) -> ColumnDef:
 
 
 def _read_rules(cls: type, columns: Mapping[str, ClassColumn]) -> Iterator[RowRuleDef]:
-    """Yield the row rules of a table class: those of its columns, then those in its body, with inherited ones."""
+    """Yield the row rules of a table class: those of its columns, then those in its body, with inherited ones.
+
+    Values of ``expect=`` that are not row rules, and rules whose attribute a subclass has replaced, are left out.
+    """
     for column in columns.values():
         where = attrs.evolve(column.column.where, table=cls.__name__)
         for rule in column.descriptor.expect:

@@ -143,7 +143,14 @@ class LibrdkafkaInspector:
         return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`."""
+        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`.
+
+        Retriable errors are retried for `ANSWER` seconds. A group that does not exist has no members; its rights are
+        None.
+
+        Raises:
+            NotAnsweredError: The cluster does not report the group.
+        """
 
         def ask(_: float) -> Any:
             """Describe the group once; return the error instead of raising it."""
@@ -167,7 +174,7 @@ class LibrdkafkaInspector:
         return members, _name_rights(group.authorized_operations)
 
     def _settings(self, topic: str) -> dict[str, str]:
-        """Ask for the settings of a topic.
+        """Ask for the settings of a topic that have a value.
 
         Raises:
             NotAnsweredError: The cluster does not report them.

@@ -97,7 +97,7 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
 def _check_table(
     plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *, written: bool
 ) -> Iterator[Finding]:
-    """Check a table; an error of kdsl is a finding."""
+    """Check a table; an error of kdsl is a finding. ``written`` is as for `check_read`."""
     verb = "read" if isinstance(plan, ReadPlan) else "write"
     try:
         if isinstance(plan, ReadPlan):
@@ -145,7 +145,7 @@ def _check_settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]
 
 
 def _without_login(cluster: Cluster) -> Cluster:
-    """Return the cluster without its login: the settings that librdkafka and Java's clients have in common."""
+    """Return the cluster without its login, with SSL or PLAINTEXT: settings that both kinds of clients understand."""
     properties = {key: value for key, value in cluster.properties.items() if not key.startswith(_LOGIN)}
     protocol = str(cluster.settings().get("security.protocol", "PLAINTEXT")).upper()
     properties["security.protocol"] = "SSL" if protocol in _TLS else "PLAINTEXT"

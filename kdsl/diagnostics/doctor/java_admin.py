@@ -72,7 +72,13 @@ class JavaInspector:
         return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`."""
+        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`.
+
+        A group that does not exist has no members; its rights are None.
+
+        Raises:
+            NotAnsweredError: The cluster does not report the group.
+        """
         options = self._package.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
         futures = self._client.describeConsumerGroups(self._admin.java_list([name]), options).describedGroups()
         try:
@@ -92,7 +98,7 @@ class JavaInspector:
         return self._jvm.org.apache.kafka.clients.admin
 
     def _settings(self, topic: str) -> dict[str, str]:
-        """Ask for the settings of a topic.
+        """Ask for the settings of a topic that have a value.
 
         Raises:
             NotAnsweredError: The cluster does not report them.

@@ -63,7 +63,8 @@ def check_protocol(address: Address, *, tls: bool) -> Finding | None:
 def check_advertised(brokers: dict[int, Address], known: set[Address]) -> Iterator[Finding]:
     """Check that the addresses that the brokers advertise to clients can be reached from here.
 
-    A client uses the bootstrap servers only at the start, and then the addresses that the brokers advertise.
+    A client uses the bootstrap servers only at the start, and then the addresses that the brokers advertise. A loopback
+    address is an error unless a bootstrap server has one, too. No brokers at all are a warning.
 
     Args:
         brokers: The advertised address of each broker, by its id.
@@ -90,7 +91,7 @@ def check_advertised(brokers: dict[int, Address], known: set[Address]) -> Iterat
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host is a loopback address or ``localhost``; other names are not resolved."""
+    """Whether a host is a loopback address, ``localhost`` or a name that ends in it; other names are not resolved."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -139,7 +139,7 @@ def check_leaders(name: str, state: TopicState) -> Iterator[Finding]:
 
 
 def check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, ...]) -> Iterator[Finding]:
-    """Report rights that this user lacks; nothing if it has them, or if the brokers do not say which it has (None)."""
+    """Report needed rights that this user lacks; nothing if it has all, or if the brokers do not say which (None)."""
     if rights is None:
         return
     missing = [right for right in needed if right not in rights and "ALL" not in rights]
@@ -186,7 +186,8 @@ def check_durability(
 def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client: Settings) -> Iterator[Finding]:
     """Report settings of the topic that do not fit the table that is written: compaction, timestamps, sizes.
 
-    Of a topic of upserts the retention is reported in any case (`_check_retention`).
+    Of a topic of upserts with a message key the retention is reported, too (`_check_retention`). ``client`` has the
+    client properties.
     """
     compacted = "compact" in settings.get("cleanup.policy", "")
     if compacted and plan.key is None and not any(m.key == "__raw_key__" for m in plan.metadata):
@@ -209,7 +210,7 @@ def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client
 def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
     """Check that a topic keeps the last record of each key as long as the row exists, and say how long deletes stay.
 
-    Nothing is reported if the brokers do not report the topic's settings.
+    A topic that keeps all records gets a warning, too. Nothing is reported if the brokers do not report the settings.
     """
     policy = settings.get("cleanup.policy")
     if policy is None:  # the brokers do not report it
@@ -235,7 +236,7 @@ def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
 def _check_producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) -> Iterator[Finding]:
     """Report settings of the producer with which records can be lost, repeated or reordered, and the partitioner.
 
-    Without such settings the delivery guarantee is reported.
+    Without such settings the delivery guarantee is reported. ``client`` has the client properties.
     """
     check = "producer"
     before = check, plan.delivery
@@ -325,7 +326,10 @@ _OTHER_START = (
 
 
 def _check_start(plan: ReadPlan, cluster: Cluster, *, written: bool) -> Finding:
-    """Ask the brokers where a read would start; report a start that fails, or how many offsets there are to read."""
+    """Ask the brokers where a read would start; report a start that fails, or how many offsets there are to read.
+
+    A missing offset is only a warning if the table is written, too, and declares neither a group nor a start.
+    """
     subscription = subscribe(plan, cluster)
     try:
         topics = subscription.topics()

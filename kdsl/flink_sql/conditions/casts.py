@@ -21,7 +21,7 @@ FLOATS = (t.Float, t.Double)
 def convert(value: Compiled, want: t.DataType, *, trying: bool = False) -> Compiled | None:
     """Convert an expression to a type as CAST does; None if Arrow has no conversion with exactly Spark's result.
 
-    An integer that does not fit a smaller type fails for its row.
+    An integer that does not fit a smaller type fails for its row. A NULL without a type becomes a NULL of the type.
 
     Args:
         value: The expression.
@@ -125,6 +125,7 @@ def _narrow(value: Compiled, want: t.DataType, *, trying: bool) -> Compiled:
     bound = BOUNDS[type(want)]
 
     def step(rows: Rows) -> Evaluated:
+        """Compute the integer, and convert it to the smaller type."""
         evaluated = value.step(rows)
         whole = pc.cast(evaluated.values, pa.int64())
         over = pc.or_(pc.less(whole, -bound), pc.greater_equal(whole, bound))

@@ -256,6 +256,7 @@ class Compiler:
         """Compile a column, or a member of it."""
 
         def step(rows: Rows) -> Evaluated:
+            """Return the values of the column, or of its member."""
             values = rows.columns[name]
             for member in members:
                 values = pc.struct_field(values, indices=member)
@@ -264,7 +265,7 @@ class Compiler:
         return Compiled(self.type_of(node).type, step)
 
     def _compile_literal(self, node: n.Literal) -> Compiled:
-        """Compile a constant; a date or time that is invalid is refused."""
+        """Compile a constant, or NULL without a type; a date or time that `_compile_moment` cannot read is refused."""
         kind = self.type_of(node).type
         if kind is None:
             null = pa.scalar(None, pa.null())
@@ -373,7 +374,8 @@ class Compiler:
     def _compile_in_constants(self, node: n.In) -> Compiled | None:
         """Compile ``IN`` with a set of constants, without ``NOT``, or refuse as `_compile_comparable`.
 
-        None if the values must be compared one by one: not all are constants of the operand's type, or it is a float.
+        None if the values must be compared one by one: not all are constants of the operand's type and other than NULL,
+        or the operand is a FLOAT, a DOUBLE or itself a constant.
         """
         pairs = [self._compile_comparable(node, node.operand, value) for value in node.values]
         operand = pairs[0][0]
@@ -386,6 +388,7 @@ class Compiler:
         values = pa.array([c.as_py() for c in constants if c is not None], arrow_type(operand.type))  # type: ignore[arg-type]
 
         def compute(operands: Any) -> Any:
+            """Say of each operand whether it is among the constants; NULL stays NULL."""
             among = pc.is_in(operands, value_set=values)
             if isinstance(operands, pa.Array) and not operands.null_count:
                 return among
@@ -394,7 +397,10 @@ class Compiler:
         return strict(operators.BOOLEAN, compute, operand)
 
     def _compile_like(self, node: n.Like) -> Compiled:
-        """Compile LIKE; SIMILAR TO, and a pattern that is not a constant or has a wrong escape, are refused."""
+        """Compile LIKE; SIMILAR TO, and a pattern that is not a string in quotes, are refused.
+
+        So is a pattern that escapes another character than ``%``, ``_`` and the escape character itself.
+        """
         if node.similar:
             self.refuse(node, "SIMILAR TO", "use LIKE, or REGEXP(text, 'regular expression')")
         pattern, escape = self.type_of(node.pattern).constant, None
@@ -420,6 +426,7 @@ class Compiler:
             return constant(None, operators.BOOLEAN)
 
         def compute(values: Any) -> Any:
+            """Call ``find`` with an array of strings; for a scalar with one of a single string, and return a scalar."""
             if isinstance(values, pa.Scalar):
                 return find(pa.array([values.as_py()], pa.string()))[0]
             return find(values)
@@ -472,7 +479,7 @@ class Compiler:
     # arithmetic
 
     def _compile_negative(self, node: n.Unary) -> Compiled:
-        """Compile ``-x``; intervals, NULL, and decimals of more than 34 digits are refused."""
+        """Compile ``-x``, to a constant for a literal; intervals, NULL, and decimals of over 34 digits are refused."""
         kind = self.type_of(node).type
         if kind is None or isinstance(kind, Interval):
             self.refuse(node, "an interval or NULL after -", "write the constant itself")
@@ -486,7 +493,7 @@ class Compiler:
         return negated
 
     def _compile_binary(self, node: n.Binary) -> Compiled:
-        """Compile arithmetic; what cannot be computed exactly is refused."""
+        """Compile arithmetic of numbers, times and intervals; NULL and what cannot be computed exactly are refused."""
         families = {self.type_of(node.left).family, self.type_of(node.right).family}
         if families & {"interval", "date", "time", "timestamp"}:
             return self._compile_moved_time(node)

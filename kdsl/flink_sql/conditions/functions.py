@@ -75,12 +75,13 @@ Call = Callable[[Compiler, n.Call, t.DataType | None], Compiled | None]
 
 
 def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
-    """Return the compiler of a function of one argument; the result is cast to the call's type.
+    """Return the compiler of a function of one argument; the result of Arrow's ``compute`` is cast to the call's type.
 
-    It returns None for an argument of another family than ``families``.
+    It returns None for an argument of another family than ``families``, and if the call has no type.
     """
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+        """Compile the call; None for an argument of another family, or without a type of the call."""
         (argument,) = call.arguments
         if kind is None or compiler.type_of(argument).family not in families:
             return None
@@ -90,14 +91,14 @@ def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
 
 
 def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile ABS; None for other types than numbers, and for decimals of more than 34 digits."""
+    """Compile ABS of a number, as ``kind``; None for other types, and for decimals of more than 34 digits."""
     if kind is None or not isinstance(kind, (*INTEGERS, *FLOATS, t.Decimal)):
         return None
     return operators.unary(kind, compiler(call.arguments[0]), "abs")
 
 
 def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile MOD as ``%``; None if it cannot be computed exactly."""
+    """Compile MOD as ``%``; None if it cannot be computed exactly, or is NULL."""
     return compiler.arithmetic(n.Binary("%", *call.arguments, at=call.at), kind)
 
 
@@ -186,9 +187,10 @@ def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 
 def _with_end(compute: Callable[..., Any]) -> Call:
-    """Return the compiler of STARTSWITH or ENDSWITH (``compute``); None if the second argument is not a constant."""
+    """Return the compiler of STARTSWITH or ENDSWITH; ``compute`` is Arrow's function for it."""
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+        """Compile the call; None if the second argument is not a constant."""
         text, end = call.arguments
         constant = compiler.type_of(end).constant
         return None if constant is None else compiler.match(kind, partial(compute, pattern=constant), text)
@@ -226,7 +228,7 @@ _OF_DAYS = frozenset(("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DOY", "D
 def _field(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """Compile EXTRACT, YEAR and the like; None for an unknown unit, and for other types than DATE and TIMESTAMP.
 
-    A DATE has no units shorter than a day.
+    None also for units shorter than a day of a DATE.
     """
     unit = str(call.words.get("UNIT", call.name)).upper()
     of = compiler.type_of(call.arguments[-1]).type

@@ -143,7 +143,11 @@ class _Reader:
         """Translate one construct, and return whether a quantifier may follow it.
 
         Args:
-            repeatable: Whether a quantifier may come next; otherwise one raises PatternError.
+            repeatable: Whether a quantifier may come next.
+
+        Raises:
+            PatternError: A quantifier comes next where none may, a group begins with ``(?`` and not with ``(?:``, or
+                an escape, a class or a quantifier cannot be translated.
         """
         sign = self.pattern[self.at]
         rest = self.pattern[self.at :]
@@ -183,7 +187,12 @@ class _Reader:
         return True
 
     def _read_quantifier(self, rest: str) -> None:
-        """Translate a quantifier; raise PatternError for a possessive or repeated one, or over 1000 repetitions."""
+        """Translate the quantifier at the start of ``rest``, the pattern from here on.
+
+        Raises:
+            PatternError: It is possessive, another one follows, it repeats more than 1000 times, or braces have another
+                form than ``{n}``, ``{n,}`` and ``{n,m}``.
+        """
         length = 1
         if rest[0] == "{":
             repeat = _REPEAT.match(rest)

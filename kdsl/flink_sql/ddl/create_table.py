@@ -100,7 +100,7 @@ class _CreateTableReader:
         """Read the elements between the brackets, and the closing bracket, into ``parts``.
 
         An element with a mistake, or with anything but a comma or the bracket after it, is recorded as a problem and
-        skipped.
+        skipped, and the reader's ``skipped`` is set.
 
         Raises:
             StatementError: The closing bracket cannot be found; the error is fatal.
@@ -198,7 +198,10 @@ class _CreateTableReader:
         parts.columns.append(attrs.evolve(parsed, where=where))
 
     def fail_after_column(self, first: Token, parsed: Column) -> None:
-        """Raise a StatementError: neither a comma nor the closing bracket follows a column, or it has a ``DEFAULT``."""
+        """Raise a StatementError: neither a comma nor the closing bracket follows a column, or it has a ``DEFAULT``.
+
+        ``first`` is the name of the column.
+        """
         r = self.reader
         if r.at("DEFAULT"):
             message = f"the column {first.value!r} has a DEFAULT, which a Kafka table cannot apply"
@@ -236,7 +239,7 @@ class _CreateTableReader:
             parts.keys.append(PrimaryKey((column.value,), named, where))
 
     def read_not_enforced(self, first: Token) -> None:
-        """Read ``NOT ENFORCED`` after a primary key; a missing one is recorded as a problem.
+        """Read ``NOT ENFORCED`` after a primary key that begins with ``first``; a missing one is recorded as a problem.
 
         Raises:
             StatementError: ``NOT`` is not followed by ``ENFORCED``.
@@ -283,7 +286,9 @@ class _CreateTableReader:
         return Watermark(column.value, expression, where)
 
     def read_computed_column(self, first: Token) -> ComputedColumn:
-        """Read a computed column after ``AS``; a string after ``COMMENT`` at its end is the comment.
+        """Read a computed column after ``AS``; ``first`` is its name.
+
+        A string after ``COMMENT`` at the end of the expression is the comment.
 
         Raises:
             StatementError: As for `read_expression`.
@@ -367,10 +372,13 @@ class _CreateTableReader:
     # The clauses after the brackets
 
     def read_clauses(self, columns: bool) -> dict[str, Any]:
-        """Read the clauses after the columns; return the attributes of the statement that they set.
+        """Read the clauses after the columns to the end of the statement; return its attributes that they set.
+
+        Args:
+            columns: Whether there were brackets with columns, for the message.
 
         Raises:
-            StatementError: A clause has a mistake, or occurs twice.
+            StatementError: A clause has a mistake or occurs twice, or something else comes next.
         """
         r = self.reader
         attributes: dict[str, Any] = {}

@@ -231,7 +231,7 @@ class _ScriptReader(StatementReader):
         return self.source.where(first.start, len(first.text))
 
     def read_create(self, first: Token) -> AnyStatement:
-        """Read a statement that begins with ``CREATE``.
+        """Read what follows ``CREATE``; ``first`` is that token, the location of the statement.
 
         Raises:
             StatementError: kdsl has no such statement, or it has a mistake.
@@ -258,7 +258,10 @@ class _ScriptReader(StatementReader):
         return self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY", "CATALOG"])])
 
     def read_create_catalog(self, first: Token) -> CreateCatalog:
-        """Read what follows ``CREATE CATALOG``; raise a `StatementError` if it has a mistake."""
+        """Read what follows ``CREATE CATALOG``; raise a `StatementError` if it has a mistake.
+
+        Mistakes in its options are recorded as problems.
+        """
         if_not_exists = self.accept("IF")
         if if_not_exists:
             self.expect("NOT", "EXISTS")
@@ -389,7 +392,7 @@ class _ScriptReader(StatementReader):
         return self.source.text[first.start : last.end]
 
     def read_statement_set(self, first: Token) -> StatementSet:
-        """Read ``EXECUTE STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``.
+        """Read ``[EXECUTE] STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``; ``first`` is its location.
 
         An INSERT with a mistake is recorded as a problem and skipped. A set without any INSERT is recorded, too, and
         returned nevertheless.

@@ -161,6 +161,11 @@ class Catalog:
             The table; with ``IF NOT EXISTS`` the one that exists already, and nothing is added. None if it is ``LIKE``
             one that could not be read: then only its name is added, to ``unread_names``.
         """
+        before = self.find(statement.name)
+        if before is not None and statement.name.parts[-1] != before.name:
+            before = None
+        if before is not None and statement.if_not_exists:
+            return before
         problems: list[Problem] = []
         if statement.like is not None:
             base = self.find(statement.like.table)
@@ -198,10 +203,7 @@ class Catalog:
         else:
             own = [p for p in problems if p not in table.problems]
             table = attrs.evolve(table, problems=(*own, *table.problems))
-        before = self.find(statement.name)
-        if before is not None and statement.name.parts[-1] == before.name:
-            if statement.if_not_exists:
-                return before
+        if before is not None:
             line, column = before.where.line, before.where.position
             message = f"the table {table.name!r} exists already, declared in line {line}, column {column}"
             fix = "give one of them another name, or drop that one before"
@@ -263,6 +265,7 @@ def _with_not_null_key(statement: CreateTable) -> CreateTable:
     names = statement.primary_key.columns if statement.primary_key else ()
 
     def column(one: Column) -> Column:
+        """Return a copy of a column of the key as NOT NULL; any other column, and a computed one, as it is."""
         if isinstance(one, ComputedColumn) or one.name not in names:
             return one
         return attrs.evolve(one, type=one.type.as_nullable(False))
@@ -300,7 +303,10 @@ class _Columns:
         return tuple(self._define_column(c) for c in self.statement.columns)
 
     def _define_column(self, column: Column) -> ColumnDef:
-        """Define a column; if it cannot be translated, a problem is recorded and the type is unknown (STRING)."""
+        """Define a column; a computed one that `_translate` cannot translate has an unknown type (STRING).
+
+        Its expression is then kept in Flink's SQL.
+        """
         table = self.statement.name.last
         where = attrs.evolve(column.where, table=table)
         match column:

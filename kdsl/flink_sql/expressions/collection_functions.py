@@ -73,6 +73,7 @@ def _combine_arrays(function: str, least: int, most: int) -> Function:
     """Return the translator of a function that combines ``least`` to ``most`` arrays into one of their common type."""
 
     def translate(call: Arguments) -> TypedSql:
+        """Translate the call; raise UntranslatableError unless all arguments are arrays with a common type."""
         call.require_count(least, most)
         for i in range(len(call)):
             _require_array(call, i)
@@ -111,7 +112,7 @@ def _array_slice(call: Arguments) -> TypedSql:
 def _array_sort(call: Arguments) -> TypedSql:
     """Translate ``ARRAY_SORT(array, ascending, nulls_first)``, whose flags must be constants.
 
-    By default it is ascending, and NULL comes first if so.
+    By default it is ascending; NULL comes by default first in ascending order, and last in descending order.
 
     Raises:
         UntranslatableError: The arguments are wrong.
@@ -148,6 +149,7 @@ def _array_to_array(template: str) -> Function:
     """Return the translator of a function from an array to one of the same type; ``{}`` stands for the array."""
 
     def translate(call: Arguments) -> TypedSql:
+        """Translate the call; raise UntranslatableError unless there is one argument, an ARRAY."""
         call.require_count(1)
         kind = _require_array(call)
         return call.result(template.format(call[0].text), kind)
@@ -169,6 +171,7 @@ def _map_to_array(template: str, *, keys: bool) -> Function:
     """Return the translator of a function from a map, ``{}``, to an array of its keys, or else of its values."""
 
     def translate(call: Arguments) -> TypedSql:
+        """Translate the call; raise UntranslatableError unless there is one argument, a MAP."""
         call.require_count(1)
         kind = _require_map(call)
         return call.result(template.format(call[0].text), t.Array(kind.key if keys else kind.value))

@@ -16,6 +16,7 @@ def _keep_type(template: str) -> Function:
     """Return the translator of a function of a number, ``{}``, whose result has the type of the number."""
 
     def translate(call: Arguments) -> TypedSql:
+        """Translate the call, and CAST it to the type; raise UntranslatableError unless there is one number."""
         call.require_count(1)
         call.require_kinds("number")
         kind = call[0].type or t.Int()
@@ -28,6 +29,7 @@ def double_function(template: str) -> Function:
     """Create a function of one number, which is cast to DOUBLE and inserted for ``{}`` in a template of Spark SQL."""
 
     def translate(call: Arguments) -> TypedSql:
+        """Translate the call to a DOUBLE; raise UntranslatableError unless there is one number."""
         call.require_count(1)
         call.require_kinds("number")
         return call.result(template.format(*call.as_doubles()), t.Double())
@@ -50,6 +52,7 @@ def _logarithm_function(function: str) -> Function:
     """
 
     def translate(call: Arguments) -> TypedSql:
+        """Translate the call to a DOUBLE; raise UntranslatableError for wrong arguments."""
         call.require_count(1, 2 if call.name == "LOG" else 1)
         call.require_kinds("number")
         texts = call.as_doubles()

@@ -403,7 +403,11 @@ class ExpressionTranslator:
     # conditions
 
     def translate_between(self, node: n.Between) -> TypedSql:
-        """Translate ``BETWEEN``; values that cannot be translated or compared raise UntranslatableError."""
+        """Translate ``[NOT] BETWEEN [SYMMETRIC]``.
+
+        Raises:
+            UntranslatableError: Values cannot be translated or compared.
+        """
         value, low, high = self(node.operand), self(node.low), self(node.high)
         nullable = value.nullable or low.nullable or high.nullable
 
@@ -415,7 +419,7 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in(self, node: n.In) -> TypedSql:
-        """Translate ``IN`` a list, or a query by `translate_in_query`.
+        """Translate ``[NOT] IN`` a list, or a query by `translate_in_query`.
 
         Raises:
             UntranslatableError: Values cannot be translated or compared, or as for `translate_in_query`.
@@ -441,7 +445,7 @@ class ExpressionTranslator:
         self.fail(node, "SELECT", "a query cannot be used in this expression", "use a join")
 
     def translate_like(self, node: n.Like) -> TypedSql:
-        """Translate ``LIKE`` and ``SIMILAR TO``.
+        """Translate ``[NOT] LIKE`` and ``[NOT] SIMILAR TO``.
 
         Raises:
             UntranslatableError: A value is not a string, or the pattern or the escape character cannot be translated.

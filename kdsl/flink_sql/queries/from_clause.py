@@ -181,7 +181,8 @@ class FromClause:
 
         Raises:
             UntranslatableError: The table is a changelog or unknown, a column is unknown, the time is not a TIMESTAMP,
-                or the lengths are invalid.
+                a length is not an INTERVAL of whole milliseconds or (except OFFSET) not above zero, or the size of a
+                HOP or CUMULATE is not a multiple of its slide or step.
         """
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.alias or node.table.name[-1]
@@ -269,7 +270,12 @@ class FromClause:
         return f"{left_text} {'INNER' if inner else node.kind} JOIN {right_text} ON {equal or 'true'}", relations
 
     def note_join(self, node: n.Join, condition: JoinCondition, sides: tuple[Relation, ...]) -> bool:
-        """Record what may be impossible in a join of streams.
+        """Record what may be impossible in a join in which a side is a stream.
+
+        Args:
+            node: The join.
+            condition: What its condition requires.
+            sides: The tables of both sides.
 
         Returns:
             Whether the bounds of its times must also be written for instants.
@@ -304,6 +310,8 @@ class FromClause:
         self, node: n.Join, left: tuple[Relation, ...], right: tuple[Relation, ...]
     ) -> tuple[tuple[tuple[str, TypedSql], ...], str]:
         """Merge the columns of ``USING`` or ``NATURAL``; also return the SQL of the condition that they are equal.
+
+        Both are empty for a join without these words, or if a ``NATURAL`` join has no column in common.
 
         Raises:
             UntranslatableError: A side does not have exactly one such column, or the two cannot be compared.

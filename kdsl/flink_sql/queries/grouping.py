@@ -216,8 +216,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
         ``added`` is the SQL condition that a row adds a row.
 
         Raises:
-            UntranslatableError: It is not COUNT, SUM or AVG of numbers, has DISTINCT, or is AVG of more than 6 digits
-                after the point.
+            UntranslatableError: It is not COUNT, or SUM or AVG of a number; has DISTINCT; or is AVG of more than 6
+                digits after the point.
         """
         if name not in RETRACTABLE or node.distinct:
             shown = f"{name}(DISTINCT …)" if node.distinct else name
@@ -260,7 +260,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _translate_average(self, node: n.Call, value: TypedSql, word: str, suffix: str) -> TypedSql:
-        """Write AVG, with the result that Flink has; raise UntranslatableError as `_require_exact_average` does."""
+        """Write AVG, with the result that Flink has; ``word`` and ``suffix`` are as for `_sum_aggregate`.
+
+        Raises:
+            UntranslatableError: It is a DECIMAL with more than 6 digits after the point.
+        """
         self._require_exact_average(node, value)
         exact = exact_average(value, f"nullif(count({word}{value.text}){suffix}, 0)", word, suffix)
         if exact is not None:
@@ -398,7 +402,10 @@ def _as_nullable_type(value: TypedSql) -> t.DataType | None:
 
 
 def _sum_aggregate(value: TypedSql, word: str, suffix: str) -> TypedSql:
-    """Write SUM, with the type that Flink has: that of the value, or DECIMAL(38, scale)."""
+    """Write SUM, with the type that Flink has: that of the value, DECIMAL(38, scale), or BIGINT for NULL.
+
+    ``word`` is ``DISTINCT `` or empty; ``suffix`` is the SQL after the call.
+    """
     match value.type:
         case t.Decimal(scale=scale):
             text = f"sum({word}CAST({value.text} AS DECIMAL(38, {scale}))){suffix}"

@@ -248,6 +248,8 @@ class _QueryTranslator(FromClause):
     def present_groups(self, condition: str, *, going: bool) -> tuple[str | None, str]:
         """Choose how groups that no longer exist leave the result: in a stream as deletes, otherwise by HAVING.
 
+        A query without tables is not a stream.
+
         Args:
             condition: The SQL of whether a group exists; empty if all do.
             going: Whether a group may exist at first, and no longer exist later.
@@ -332,9 +334,10 @@ class _QueryTranslator(FromClause):
     def translate_groups(
         self, expressions: QueryExpressionTranslator, node: n.Select, relations: tuple[Relation, ...]
     ) -> tuple[list[str], set[str]]:
-        """Translate GROUP BY to Spark's keys; also return the SQL of what else can be selected: ends of windows.
+        """Translate GROUP BY to Spark's keys; also return the SQL of what else can be selected.
 
-        Sets of keys are added to ``expressions.optional`` and noted in the facts.
+        These are both ends of windows, and the keys in sets of keys, which are also added to ``expressions.optional``.
+        Sets of keys are noted in the facts.
 
         Raises:
             UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys;

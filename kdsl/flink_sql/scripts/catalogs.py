@@ -160,7 +160,10 @@ class ScriptCatalogs:
         return KafkaCatalog.of_options(name, cluster, options)
 
     def drop(self, statement: DropCatalog) -> None:
-        """Forget a catalog and its tables; the current one, or a missing one without ``IF EXISTS``, is a problem."""
+        """Forget a catalog and its tables; the current one (it stays) or a missing one is recorded as a problem.
+
+        With ``IF EXISTS`` a missing one is not a problem.
+        """
         name, where = statement.name.last, statement.name.where
         if name == self.current[0]:
             fix = f"write USE CATALOG {DEFAULT_CATALOG} before"
@@ -377,7 +380,7 @@ def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:
 
 
 def _add_inferred(table: DeclaredTable, inferred: TableDef) -> DeclaredTable:
-    """Add the inferred columns and options of the value format to a declared table, as if they were written in it."""
+    """Return a declared table with the inferred columns and options of the value format, as if written in it."""
     assert inferred.inferred is not None
     assert inferred.value_format is not None
     names = set(inferred.inferred.columns)

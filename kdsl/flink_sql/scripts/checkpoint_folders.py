@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _INDEX = f"{FOLDER}/inserts.json"
+_VERSION = 1
 
 
 @attrs.frozen
@@ -123,11 +124,12 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[st
         The full paths of the folders, by the names of the jobs.
 
     Raises:
-        CheckpointError: A folder belongs to another INSERT, or the folder cannot be read and written.
+        CheckpointError: A folder belongs to another INSERT, ``inserts.json`` is damaged or was written by a newer kdsl,
+            or the folder cannot be read and written.
     """
     folder = open_folder(spark, base)
     folders, stored = _choose_folders(folder.read, base, jobs)
-    document = {"version": 1, "inserts": {name: attrs.asdict(insert) for name, insert in sorted(stored.items())}}
+    document = {"version": _VERSION, "inserts": {name: attrs.asdict(insert) for name, insert in sorted(stored.items())}}
     folder.write(_INDEX, json.dumps(document, indent=2) + "\n")
     return folders
 
@@ -161,7 +163,8 @@ def predict_folders(jobs: Iterable[Job], checkpoint: str | None = None) -> dict[
         The folders, for display, by the names of the jobs; jobs that store no progress are left out.
 
     Raises:
-        CheckpointError: A folder belongs to another INSERT, or a folder of this machine cannot be read.
+        CheckpointError: A folder belongs to another INSERT, or a folder of this machine, or ``inserts.json`` in it,
+            cannot be read.
     """
     expected: dict[str, str] = {}
     for base, group in jobs_by_base(jobs, checkpoint).items():
@@ -201,7 +204,8 @@ def _choose_folders(
         The full paths of the folders by the names of the jobs; and all INSERTs by the names of their folders.
 
     Raises:
-        CheckpointError: A folder belongs to another INSERT.
+        CheckpointError: A folder belongs to another INSERT, several may belong to a changed one, an INSERT seems to
+            have another number than at its last checkpoint, or what is stored cannot be read.
     """
     inserts = {job.name: Insert.of(job) for job in jobs if job.streaming}
     text = read(_INDEX)
@@ -209,14 +213,35 @@ def _choose_folders(
         stored: dict[str, Insert] = {}
         _check_numbers(read, base, list(inserts.items()))
     else:
-        documents = json.loads(text)["inserts"]
-        stored = {
-            name: Insert(document["digest"], document["sink"], tuple(document["reads"]))
-            for name, document in documents.items()
-        }
+        stored = _read_index(text, f"{base}/{_INDEX}")
     folders = assign_folders(inserts, stored, base)
     stored |= {folders[job]: insert for job, insert in inserts.items()}
     return {job: f"{base}/{name}" for job, name in folders.items()}, stored
+
+
+def _read_index(text: str, location: str) -> dict[str, Insert]:
+    """Read the INSERTs by the names of their folders from ``inserts.json``; ``location`` is that file, for messages.
+
+    Raises:
+        CheckpointError: The document is damaged, or was written by a newer kdsl.
+    """
+    try:
+        document = json.loads(text)
+        version = document["version"]
+        if version == _VERSION:
+            return {
+                name: Insert(one["digest"], one["sink"], tuple(one["reads"]))
+                for name, one in document["inserts"].items()
+            }
+    except Exception as e:
+        raise CheckpointError(
+            f"{location} cannot be read: {type(e).__name__} in its contents; restore it from a copy, or remove it: "
+            "each statement then continues in the folder of its number and sink"
+        ) from e
+    raise CheckpointError(
+        f"{location} has version {version}, and this kdsl reads version {_VERSION}; use the kdsl that wrote it, or a "
+        "newer one"
+    )
 
 
 def _check_numbers(read: Callable[[str], str | None], base: str, inserts: Sequence[tuple[str, Insert]]) -> None:

@@ -6,6 +6,7 @@ Catalyst evaluates everything, and no Python runs per row: the source only count
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -18,6 +19,7 @@ from kdsl.flink_sql.scripts.options import DatagenField, DatagenOptions, ScriptO
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
+from kdsl.types.strings.numbers import to_float
 
 NUMBER = "value"
 """The column that holds the number of the row, from 0."""
@@ -73,7 +75,7 @@ class _RowGenerator:
         return f"CAST({self.value_sql(name, kind)} AS {spark_type_name(kind)}) AS {quote_name(name)}"
 
     def field_options(self, path: str) -> DatagenField:
-        """Return the options of a field, and note that the field exists."""
+        """Return the options of a field, the defaults if it has none, and note in ``paths`` that the field exists."""
         if path not in self.paths:
             self.paths.append(path)
         return self.fields.get(path, _DEFAULT)
@@ -83,6 +85,10 @@ class _RowGenerator:
         full = f"fields.{path}.{key}"
         where = self.table.locations.get(full, self.table.where)
         self.problems.append(Problem("datagen-field", f"{full!r} {message}", fix, where))
+
+    def add_range_problem(self, path: str, key: str, number: Decimal, kind: t.DataType) -> None:
+        """Record that the number in a field's option is out of range for a type."""
+        self.add_problem(path, key, f"is {number}, which is out of range for {kind.spelling}", "choose another number")
 
     def check_paths(self) -> None:
         """Record a problem for options of fields that do not exist; called after the SQL of all columns is written."""
@@ -117,8 +123,16 @@ class _RowGenerator:
         if options.end < options.start:
             self.add_problem(path, "end", f"is {options.end}, before the start {options.start}", "set it higher")
             return "NULL"
+        counter = t.BigInt()  # the type in which Spark counts
+        kinds = (counter, counter if isinstance(kind, t.Char | t.VarChar) else kind)
+        bounds = {"start": Decimal(options.start), "end": Decimal(options.end)}
+        too_small = {key: one for one in kinds for key, number in bounds.items() if not _holds(one, number)}
+        for key, one in too_small.items():
+            self.add_range_problem(path, key, bounds[key], one)
+        if too_small:
+            return "NULL"
         self.lengths.append(options.end - options.start + 1)
-        return f"({options.start}L + {NUMBER})"
+        return f"({_bigint_literal(options.start)} + {NUMBER})"
 
     def random_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
         """Return the Spark SQL of a random value; invalid options are recorded, and valid SQL is still returned.
@@ -171,41 +185,40 @@ class _RowGenerator:
 
     def read_bounds(
         self, path: str, kind: t.DataType, options: DatagenField, least: str, most: str
-    ) -> tuple[Decimal, Decimal]:
-        """Return ``min`` and ``max`` of a field, by default ``least`` and ``most``; wrong ones are problems.
+    ) -> tuple[Decimal, Decimal] | None:
+        """Return ``min`` and ``max`` of a field, by default ``least`` and ``most``.
 
-        A bound that is not a number becomes 0; an infinite one or NaN becomes the default, without a problem; if min is
-        above max, both become max.
+        None, and problems, if one is not a number or out of range for the type, or if min is above max.
         """
         limits = []
         for key, text, default in (("min", options.minimum, least), ("max", options.maximum, most)):
             try:
                 number = Decimal(default if text is None else text)
             except InvalidOperation:
+                number = Decimal("NaN")
+            if number.is_nan():
                 self.add_problem(path, key, f"has the value {text!r}, which is not a number", "write a number")
-                number = Decimal(0)
-            limits.append(number if number.is_finite() else Decimal(default))
-        if limits[0] > limits[1]:
-            self.add_problem(
-                path, "min", f"is {limits[0]}, above the max {limits[1]} of {kind.spelling}", "set it lower"
-            )
-            return limits[1], limits[1]
-        return limits[0], limits[1]
+            elif not _holds(kind, number):
+                self.add_range_problem(path, key, number, kind)
+            else:
+                limits.append(number)
+        match limits:
+            case [low, high] if low <= high:
+                return low, high
+            case [low, high]:
+                self.add_problem(path, "min", f"is {low}, above the max {high} of {kind.spelling}", "set it lower")
+        return None
 
     def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Return the SQL of a random integer from ``min`` to ``max``; ``NULL``, and a problem, if they do not fit.
+        """Return the SQL of a random integer from ``min`` to ``max``; ``NULL``, and problems, if they are wrong.
 
         Fractions of the bounds are cut. All numbers of the range are equally probable, with a deviation below 2**-32.
         """
         bits = _BITS[type(kind)]
-        low, high = self.read_bounds(path, kind, options, str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1))
-        least, most = int(low), int(high)
-        for key, number in (("min", least), ("max", most)):
-            if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-                self.add_problem(
-                    path, key, f"is {number}, which is out of range for {kind.spelling}", "choose another number"
-                )
-                return "NULL"
+        bounds = self.read_bounds(path, kind, options, str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1))
+        if bounds is None:
+            return "NULL"
+        least, most = map(int, bounds)
         span = most - least + 1
         if span <= 2**52:
             return f"({_bigint_literal(least)} + CAST(floor(rand() * {span}D) AS BIGINT))"
@@ -217,18 +230,22 @@ class _RowGenerator:
         return f"CAST({least}BD + pmod({wide}, {span}BD) AS BIGINT)"
 
     def random_fraction(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Return the SQL of a random FLOAT, DOUBLE or DECIMAL from ``min`` to ``max``; wrong bounds are recorded.
+        """Return the SQL of a random FLOAT, DOUBLE or DECIMAL from ``min`` to ``max``.
 
-        By default a DECIMAL is any number of its type, and FLOAT and DOUBLE are positive.
+        It is ``NULL``, and problems are recorded, if the bounds are wrong. By default a DECIMAL is any number of its
+        type, and FLOAT and DOUBLE are positive.
         """
         most = "3.4e38" if isinstance(kind, t.Float) else "1.79e308"
         least = "1.17549435e-38" if isinstance(kind, t.Float) else "2.2250738585072014e-308"
         if isinstance(kind, t.Decimal):
-            most = "9" * (kind.precision - kind.scale) + "." + "9" * kind.scale or "0"
+            most = str(_largest(kind))
             least = f"-{most}"
-        low, high = self.read_bounds(path, kind, options, least.rstrip("."), most.rstrip("."))
-        part = f"rand() * ({float(high)!r}D - {float(low)!r}D)"
-        number = f"({float(low)!r}D + {part})"
+        bounds = self.read_bounds(path, kind, options, least, most)
+        if bounds is None:
+            return "NULL"
+        low, high = bounds
+        half, span = float(low) / 2, float(high) / 2 - float(low) / 2  # the whole span may be no DOUBLE
+        number = f"(2.0D * ({half!r}D + rand() * {span!r}D))"
         if isinstance(kind, t.Decimal):  # a DOUBLE may round up beyond the type
             name = spark_type_name(kind)
             exact = f"TRY_CAST({number} AS {name})"
@@ -248,6 +265,24 @@ class _RowGenerator:
         if options.var_len and isinstance(kind, t.Char | t.Binary):
             many = str(wanted)
         return f"left(concat({', '.join(parts)}), {many})"
+
+
+def _holds(kind: t.DataType, number: Decimal) -> bool:
+    """Return whether a number is in the range of a numeric type, without its fraction if that is one of integers."""
+    match kind:
+        case t.Float():
+            return math.isfinite(to_float(float(number)))
+        case t.Double():
+            return math.isfinite(float(number))
+        case t.Decimal():
+            return number.copy_abs() <= _largest(kind)
+    limit = 2 ** (_BITS[type(kind)] - 1)
+    return -limit - 1 < number < limit
+
+
+def _largest(kind: t.Decimal) -> Decimal:
+    """Return the largest number of a DECIMAL."""
+    return Decimal(f"{'9' * kind.precision}E-{kind.scale}")
 
 
 def _bigint_literal(number: int) -> str:

@@ -101,7 +101,8 @@ def check_script(
 ) -> tuple[ScriptPlan, tuple[Problem, ...]]:
     """Plan a script as far as it can be planned, and return the plan with all its problems, in the order of the file.
 
-    The arguments are those of `plan_script`. Nothing is raised for problems; warnings are among them.
+    The arguments are those of `plan_script`. Nothing is raised for problems; warnings are among them. Tables whose
+    columns are unknown are not in the plan.
     """
     planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint, inference)
     for statement in script.statements:
@@ -167,7 +168,7 @@ class _Planner:
     def add_statement(self, statement: object) -> None:
         """Apply a statement to the script: declare, drop, set, list, or plan a job; problems are recorded.
 
-        EXPLAIN is one.
+        EXPLAIN is always a problem, because it cannot be run in a script.
         """
         match statement:
             case CreateTable():
@@ -215,8 +216,8 @@ class _Planner:
     def find(self, name: Name) -> DeclaredTable | None:
         """The table that a name means: one of the script, or of a catalog as by `find_in_catalogs`; None if none.
 
-        Under ``USE CATALOG`` a name of one part means a table of the script that was declared under it, then one of the
-        catalog, then any table of the script.
+        A table of the script that `may_be_own` denies is none. Under ``USE CATALOG`` a name of one part means a table
+        of the script that was declared under it, then one of the catalog, then any table of the script.
         """
         own = self.catalog.find(name)
         path = self.catalogs.path(name)
@@ -234,10 +235,10 @@ class _Planner:
         return len(parts) < 3 or self.catalogs.is_own(parts[0]) or parts == declared or not self.catalogs.catalogs
 
     def find_in_catalogs(self, name: Name) -> DeclaredTable | None:
-        """Find and plan the table that a name means in a Kafka catalog; None as for `ScriptCatalogs.find`.
+        """Find the table that a name means in a Kafka catalog, and store it with its plan, also for queries.
 
-        Its columns may be inferred, which asks the cluster. Names whose columns are unknown are added to
-        ``unread_names``.
+        None, with problems recorded, as for `ScriptCatalogs.find`. Columns may be inferred, which asks the cluster.
+        Names whose columns are unknown are added to ``unread_names``.
         """
         before = len(self.catalogs.unchecked)
         table = self.catalogs.find(name)
@@ -254,7 +255,8 @@ class _Planner:
     def resolve_names(self, fragment: Fragment) -> dict[tuple[str, ...], str]:
         """Map each table's name in a query, as its parts, to its key in `readable_rows`, if that is another one.
 
-        Tables of catalogs are planned on the way; empty without catalogs, or if the query cannot be read.
+        An unknown name of several parts is mapped to these parts with dots. Tables of catalogs are planned on the way.
+        Empty without catalogs, or if the query cannot be read.
         """
         if not self.catalogs.catalogs:
             return {}
@@ -314,7 +316,10 @@ class _Planner:
     # tables and views
 
     def drop_table(self, statement: Drop) -> None:
-        """Drop a table of the script; a missing one, or one of a catalog (a topic), is recorded as a problem."""
+        """Drop a table of the script; one of a catalog (a topic) is not dropped, and recorded as a problem.
+
+        A missing table is a problem, too, except with ``IF EXISTS`` or if its statement could not be read.
+        """
         path = self.catalogs.path(statement.name)
         if path is None or self.catalog.find(statement.name) is not None:
             self.catalog.drop_table(statement.name, if_exists=statement.if_exists)
@@ -323,10 +328,11 @@ class _Planner:
         self.add_problem("catalog-drop", message, "remove the statement", statement.name.where)
 
     def add_table(self, statement: CreateTable) -> None:
-        """Declare and plan a table.
+        """Declare and plan a table, as by `Catalog.create`.
 
         A name that is taken, differs from another in letter case only, or is that of a catalog's topic, is recorded as
-        a problem, and the table is declared all the same.
+        a problem, and the table is declared all the same. The name of a table that could not be read completely is
+        added to ``unread_names``.
         """
         name = statement.name.last
         if len(statement.name.parts) == 3 and self.catalogs.path(statement.name) and not statement.temporary:
@@ -433,7 +439,10 @@ class _Planner:
         self.views[name] = DeclaredView(name, by_mode, named and attrs.evolve(named, columns=columns), refused)
 
     def make_view(self, statement: CreateView, query: Translated, named: QueryKey | None) -> View:
-        """Describe the view of a query, with the column names of the statement."""
+        """Describe the view of a query, with the column names of the statement, if it has any.
+
+        ``named`` is the key of its rows; None if it is not known.
+        """
         columns = query.columns
         if isinstance(columns, Columns):
             columns = attrs.evolve(columns, unmarked={})  # the run restores the metadata
@@ -497,8 +506,9 @@ class _Planner:
     def apply_hint(self, hint: Hint, fragment: Fragment, position: int) -> bool:
         """Plan the table that a query reads with the options of a hint, and return whether it could be planned.
 
-        If the hint is on a view, cannot be read, or changes whether the table is a changelog, a problem is recorded.
-        Problems of the options are recorded, too, and the result is True.
+        ``position`` is that of the hint in ``fragment``. If the hint is on a view, cannot be read, or changes whether
+        the table is a changelog, a problem is recorded. Problems of the options are recorded, too, and the result is
+        True.
         """
         where = fragment.where(position, len("/*+"))
         if hint.table in self.views:
@@ -555,7 +565,10 @@ class _Planner:
     # jobs
 
     def add_insert(self, statement: Insert) -> None:
-        """Plan the job of an INSERT: its query, the columns it writes and its checks; problems are recorded."""
+        """Plan the job of an INSERT: its query, the columns it writes and its checks; problems are recorded.
+
+        No job is added if the query is wrong (`translate_query`) or its table cannot be written (`find_sink`).
+        """
         sink = self.find_sink(statement)
         query, at_once = self.translate_job_query(statement.query)
         if query is None or sink is None:
@@ -586,7 +599,10 @@ class _Planner:
         self.check_key(job, statement)
 
     def check_key(self, job: Job, statement: Insert) -> None:
-        """Record a problem if the primary key of an upsert table does not identify the rows of a changing query."""
+        """Record a problem if the primary key of an upsert table does not identify the rows of a changing query.
+
+        Nothing is recorded if the key of the query's rows is not known.
+        """
         upserts = None if job.sink is None or job.sink.topic is None else job.sink.topic.definition.upserts
         changing = job.query.changelog or (job.streaming and job.aggregates)
         if upserts is None or not changing or job.sink is None:
@@ -675,7 +691,10 @@ class _Planner:
                 self.add_problem("metadata-sink", message, fix, attrs.evolve(column.where, column=column.name))
 
     def check_loop(self, job: Job, where: Where) -> None:
-        """Record a warning if an endless stream writes to a topic that it reads: it would read its own records."""
+        """Record a warning for each table through which an endless stream would read the records that it writes.
+
+        ``where`` is its location. Tables of other or unknown brokers, and with a wrong topic pattern, are skipped.
+        """
         if not job.streaming or job.ends or job.sink is None or job.sink.topic is None:
             return
         written = job.sink.topic.definition
@@ -702,7 +721,10 @@ class _Planner:
         return not servers[0].isdisjoint(servers[1])
 
     def check_topic(self, table: ScriptTable, direction: str) -> None:
-        """Record the problems of a topic's table for ``read`` or ``write``, once; a table without a topic has none."""
+        """Record the problems of a topic's table for ``read`` or ``write``, once for the same table and options.
+
+        A table without a topic has none. Missing brokers are a problem.
+        """
         options = tuple((o.key, o.value, o.where) for o in table.declared.statement.options)
         judged_as = (table.declared.where, options, direction)
         if table.topic is None or judged_as in self.judged:
@@ -729,7 +751,7 @@ class _Planner:
         self.problems += judged(definition, direction, self.cluster)  # type: ignore[arg-type]
 
     def add_select(self, statement: Query) -> None:
-        """Plan a query whose rows are shown; problems are recorded."""
+        """Add the job of a query whose rows are shown, none if the query is wrong; problems are recorded."""
         query, at_once = self.translate_job_query(statement.query)
         if query is not None:
             columns = tuple(SinkColumn(f.name, f.type, f.type, i) for i, f in enumerate(query.columns.fields))
@@ -840,7 +862,7 @@ class _Planner:
 
 
 def _is_processing(column: ColumnDef) -> bool:
-    """Whether a column is the time at which a row is processed."""
+    """Whether a column is computed by ``PROCTIME()`` alone: the time at which a row is processed."""
     expression = column.expression
     return (
         expression is not None and re.fullmatch(r"\s*PROCTIME\s*\(\s*\)\s*", expression.flink or "", re.I) is not None
@@ -848,7 +870,7 @@ def _is_processing(column: ColumnDef) -> bool:
 
 
 def _query_text(fragment: Fragment) -> tuple[str, int]:
-    """Return a query, with ``TABLE t`` expanded to SELECT, and the number of characters that this adds to it."""
+    """Return a query, with ``TABLE t`` expanded to SELECT, and how many characters longer that is (may be negative)."""
     text = fragment.text
     bare = re.match(r"\s*TABLE\s+", text, re.IGNORECASE)
     if bare is None:

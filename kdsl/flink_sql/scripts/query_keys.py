@@ -105,7 +105,10 @@ def _rename_columns(columns: QueryKey | None, names: Sequence[str]) -> QueryKey 
 
 
 def _key_of_source(node: n.Node | None, tables: dict[str, QueryKey]) -> tuple[QueryKey | None, str | None]:
-    """Return the columns and key of the table or query after FROM (None if not analyzed), and its alias."""
+    """Return the columns and key of the table or query after FROM (None if not analyzed), and its alias.
+
+    A table without an alias has its own name, without the database; a nested query without one has None.
+    """
     match node:
         case n.Table(name=name, alias=alias):
             return tables.get(name[-1]), alias or name[-1]

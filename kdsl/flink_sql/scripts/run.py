@@ -214,8 +214,7 @@ class _ScriptRun:
                 window's step (`TimeWindow`), or is a zone that Python does not know. Sessions are not checked.
         """
         zone = self.spark.conf.get(_ZONE) or "UTC"
-        queries = [*job.queries, *(view.query for view in job.views)]
-        zoned = [w for query in queries for w in query.windows if w.zoned and w.kind != "SESSION"]
+        zoned = [w for query in job.queries for w in query.windows if w.zoned and w.kind != "SESSION"]
         offsets = _zone_offsets(zone) if zoned else None
         moved = [w for w in zoned if offsets is None or any(offset % w.step for offset in offsets)]
         if moved:
@@ -255,7 +254,10 @@ class _ScriptRun:
             df.createOrReplaceTempView(quote_name(view.name))
 
     def missing_marks(self, view: View) -> dict[str, int]:
-        """Return the watermark delay of each event-time column of a view that lacks Spark's watermark metadata."""
+        """Return the watermark delay of each event-time column of a view that lacks Spark's watermark metadata.
+
+        Delays are in milliseconds.
+        """
         columns = view.query.columns
         unmarked = columns.unmarked if isinstance(columns, Columns) else {}
         tables = {i: self.spark.table(quote_name(instants.source)) for i, instants in unmarked.items()}
@@ -284,7 +286,8 @@ class _ScriptRun:
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
         """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks.
 
-        For a stream, the source `counter_source` is registered with the session.
+        For a stream, the source `counter_source` is registered with the session. In a batch, a table without end has no
+        rows.
         """
         rows = table.generated
         assert rows is not None
@@ -307,9 +310,10 @@ class _ScriptRun:
         return df.select(*(quote_name(c.name) for c in table.declared.columns))
 
     def job_rows(self, job: Job) -> DataFrame:
-        """Create the rows of a job with the columns of its sink, matched by position and cast to their types.
+        """Create the rows of a job, whose views exist, with the columns of its sink, matched by position and cast.
 
-        Spark's views of instants that the query needs are created, too.
+        Those of a changelog begin with the column of the row kind. Spark's views of instants that the query needs are
+        created, too.
         """
         self.create_instant_views(job.query)
         df = self.spark.sql(job.query.text)
@@ -381,7 +385,8 @@ class _ScriptRun:
     def choose_trigger(self, job: Job) -> Mapping[str, Any]:
         """Return the arguments of Spark's ``trigger()``; empty for its default.
 
-        ``availableNow`` for ``once``, and for ``datagen`` tables that end; otherwise the interval of ``SET``.
+        ``availableNow`` for ``once``, and if all tables of the job end and one is of ``datagen``; otherwise the
+        interval of ``SET``, if it is above zero.
         """
         datagen = any(table.generated is not None for table in job.tables.values())
         if self.options.once or (job.ends and datagen):
@@ -408,7 +413,9 @@ class _ScriptRun:
     # waiting
 
     def wait_for_streams(self) -> None:
-        """Wait until all running streams end, or until ``stopping`` is set; report each that ends.
+        """Wait until all running streams end, or until ``stopping`` is set.
+
+        Each that ends is removed from ``running`` and reported, also to ``options.on_end``.
 
         Raises:
             ScriptError: A stream failed. The others still run.
@@ -427,7 +434,10 @@ class _ScriptRun:
                 self.options.stopping.wait(0.1)
 
     def stop_streams(self) -> None:
-        """Stop the streams that still run, and report them; a batch that is being written is cancelled."""
+        """Stop and report the streams that still run, call ``options.on_end`` for all in ``running``, and empty it.
+
+        A batch that is being written is cancelled.
+        """
         for job, query in self.running:
             if query.isActive:
                 query.stop()

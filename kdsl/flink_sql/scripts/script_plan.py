@@ -56,7 +56,11 @@ class ScriptTable:
 
     @property
     def row(self) -> t.Row:
-        """The columns as queries read them; a `Changelog` where rows are updated and deleted."""
+        """The columns as queries read them; a `Changelog` where rows are updated and deleted.
+
+        In a table that keeps the last row of each key, and has no before-images, all columns but those of the primary
+        key are nullable, because a delete has only the key.
+        """
         definition = None if self.topic is None else self.topic.definition
         row = self._columns
         if definition is None or definition.value_format is None:

@@ -73,15 +73,15 @@ def stream_problems(
 ) -> Iterator[Problem]:
     """Yield a problem for each part of a streaming query that Spark cannot run.
 
-    Among them are windows whose time has no watermark. Groups without a window are not reported for a sink of
-    ``upsert-kafka`` or ``blackhole``, unless they are grouped again or joined.
+    Among them are windows whose time is not the column of a watermark. Groups without a window are not reported for a
+    sink of ``upsert-kafka`` or ``blackhole``, unless they are grouped again or joined.
 
     Args:
         notes: The parts of the query that may be impossible, with their locations.
         windows: Its windows of event time, with their locations.
         watermarks: Whether a table that is read has a watermark.
         sink: The connector of the table that is written; None if the rows are shown.
-        changes: Whether the sink can take updates and deletes.
+        changes: Whether the sink can take updates and deletes, for the message.
         processing: The columns of processing time.
     """
     all_notes = list(notes)
@@ -113,7 +113,7 @@ def stream_problems(
 
 
 def _check_groups_of_changes(notes: list[tuple[Note, Where]]) -> Iterator[Problem]:
-    """Report a group without a window that is grouped again or joined, which Spark cannot do.
+    """Yield one problem if a group without a window is grouped again or joined, which Spark cannot do.
 
     Args:
         notes: The groups without windows, and the joins of streams, with their locations.

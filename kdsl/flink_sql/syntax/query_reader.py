@@ -35,7 +35,7 @@ class QueryReader(ExpressionReader):
         return query
 
     def read_query(self) -> n.Node:
-        """Read a query with ``WITH``, ``ORDER BY``, ``LIMIT`` and ``OFFSET``.
+        """Read a query with ``WITH``, ``ORDER BY``, ``LIMIT`` (or ``FETCH``, which replaces it) and ``OFFSET``.
 
         Raises:
             UntranslatableError: ``WITH`` is recursive, or the query cannot be read.
@@ -254,6 +254,8 @@ class QueryReader(ExpressionReader):
 
     def _read_table(self) -> n.Node:
         """Read a table, a query or tables in brackets, or a table function, with its alias.
+
+        A table whose columns are renamed becomes a query of them.
 
         Raises:
             UntranslatableError: It has a mistake, is a table as of a time, or a hint is in a wrong place.

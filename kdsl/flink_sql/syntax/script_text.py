@@ -42,8 +42,8 @@ class ScriptText:
     def _secret_spans(self) -> list[tuple[int, int]]:
         """The parts of the text that may be a secret, in order, as start and end positions.
 
-        In a correct statement that is the value of an option. Where quotes are missing, the end of such a value is
-        unknown, so the rest of the line counts as secret.
+        In a correct statement that is the value of an option, or a password in an address. Where quotes are missing,
+        the end of such a value is unknown, so the rest of the line counts as secret.
         """
         spans = find_secrets_in_addresses(self.text)
         safe: list[tuple[int, int]] = []

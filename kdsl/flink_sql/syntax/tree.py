@@ -28,7 +28,7 @@ def deepest_node(root: Node) -> Node:
 
 
 def parts_of(node: object) -> Sequence[object]:
-    """Return the attributes of a node, the elements of a tuple, the values of a mapping; of anything else nothing."""
+    """Return the attributes of a node except ``at``, or the elements of a tuple or a mapping's values; else nothing."""
     if isinstance(node, Node):
         return [getattr(node, a.name) for a in attrs.fields(type(node)) if a.name != "at"]
     if isinstance(node, Mapping):

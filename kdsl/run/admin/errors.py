@@ -192,7 +192,7 @@ def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str]) 
 
 
 def join_some(items: Iterable[str], limit: int = 5) -> str:
-    """Join the first items of a list for a sentence, and say how many more there are; empty without items."""
+    """Join the first ``limit`` items with semicolons, and say how many more there are; empty without items."""
     every = list(items)
     more = f" and {len(every) - limit} more" if len(every) > limit else ""
     return "; ".join(every[:limit]) + more

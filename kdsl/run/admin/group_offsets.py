@@ -88,7 +88,10 @@ class GroupOffsets:
         return code, offsets
 
     def _request(self, handle: int, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
-        """Request the group's offsets with a handle; return the error code, and the offsets if it is 0."""
+        """Request the group's offsets with a handle; return the error code, and the offsets if it is 0.
+
+        The code is that of a timeout if no answer comes. If ``stable``, an offset in an open transaction is an error.
+        """
         lib = self._lib
         options, queue = lib.rd_kafka_AdminOptions_new(handle, n.LIST_GROUP_OFFSETS), lib.rd_kafka_queue_new(handle)
         request = ctypes.c_void_p(lib.rd_kafka_ListConsumerGroupOffsets_new(group.encode(), None))

@@ -177,10 +177,15 @@ class JavaAdmin:
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """Ask for offsets of partitions.
+        """Ask for an offset of each partition; for a time, it is below 0 if all records are older.
+
+        Args:
+            partitions: The partitions.
+            spec: Java's ``OffsetSpec``: the earliest, the latest, or that of a time.
+            committed: Whether the latest is the last stable offset, before which no transaction is open.
 
         Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
+            KafkaReadError: The brokers refuse, or do not answer in time; TopicMissingError if a partition is missing.
         """
         wanted = {partition: self._java_partition(partition) for partition in partitions}
         if not wanted:
@@ -213,6 +218,8 @@ class JavaAdmin:
 
     def result(self, future: Any, what: str, action: errors.Action = "read") -> Any:
         """Wait for the result of a ``KafkaFuture``, and return it (a Java object).
+
+        Until the cluster has answered once, it waits `FIRST_ANSWER` seconds at most.
 
         Args:
             future: The future.

@@ -191,7 +191,11 @@ class LibrdkafkaAdmin:
         return {partition: offset for partition, offset in offsets.items() if partition in wanted}
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets of a consumer group (`ClusterAdmin.commit`); nothing without positions."""
+        """Commit the offsets of a consumer group (`ClusterAdmin.commit`); nothing without positions.
+
+        Raises:
+            KafkaReadError: An offset was not committed; others may have been.
+        """
         if not positions:
             return
         wanted = [ClientPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
@@ -209,10 +213,14 @@ class LibrdkafkaAdmin:
             raise self._read_error(failed[0], f"the offsets of the group {group!r}", "commit")
 
     def groups(self) -> list[str]:
-        """The ids of all consumer groups that this user may see; a broker that stays silent for long is only logged."""
+        """The ids of all consumer groups that this user may see; a broker that stays silent for long is only logged.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
-            """Request the groups, and return them with the error of a broker whose groups are missing.
+            """Request the groups, and return them with the error of a broker whose groups are missing, or None.
 
             Raises:
                 KafkaReadError: The brokers refuse.
@@ -310,6 +318,12 @@ class LibrdkafkaAdmin:
     ) -> dict[TopicPartition, int]:
         """Ask for offsets of partitions; partitions of a topic that was just created are asked for again for a while.
 
+        The offset for a time is below 0 if all records are older.
+
+        Args:
+            wanted: Which offset of each partition: the earliest, the latest, or that of a time.
+            committed: Whether the latest is the last stable offset, before which no transaction is open.
+
         Raises:
             TopicMissingError: A partition does not exist.
             KafkaReadError: The brokers refuse, or do not answer in time.
@@ -379,7 +393,7 @@ class LibrdkafkaAdmin:
         return self._retry(ask, _retriable_error, timeout)
 
     def _do_exist(self, partitions: Iterable[ClientPartition]) -> bool:
-        """Whether the cluster has partitions that a leader does not know yet, as just after their creation."""
+        """Whether the cluster has all of some partitions, which a leader may not know just after their creation."""
         topics = self.topics({partition.topic for partition in partitions})
         return all(p.topic in topics and p.partition < topics[p.topic].partitions for p in partitions)
 
@@ -459,7 +473,13 @@ class LibrdkafkaAdmin:
         deadline = Deadline(most if self._answered else min(FIRST_ANSWER, most))
 
         def attempt(seconds: float) -> _Outcome[V]:
-            """Send the request once; return its result or a retriable error, and raise any other error."""
+            """Send the request once; return its result or a retriable error, and raise any other error.
+
+            Notes what the answer shows about the cluster; its first answer extends the deadline.
+
+            Raises:
+                KafkaReadError: The brokers refuse.
+            """
             try:
                 result = ask(seconds)  # the client keeps connecting between attempts
             except Exception as e:
@@ -487,7 +507,8 @@ class LibrdkafkaAdmin:
         """Note an error after which the question is repeated, and connect again if the group's coordinator has moved.
 
         Raises:
-            KafkaReadError: The client reported an error after which waiting does not help.
+            UnreachableError: The client reported an error after which waiting does not help, or the first broker's port
+                shows why no broker accepts the client (`_examine_port`).
         """
         self._view.note_error()
         self._view.expire()

@@ -50,14 +50,14 @@ class Checkpoint:
         return self.folder.location
 
     def check(self, plan: WritePlan, allow: AllowedChanges) -> list[str]:
-        """Read the stored manifest, and check that a query with a plan may continue from the checkpoint.
+        """Read the stored manifest into `manifest`, and check that a query with a plan may continue from here.
 
         Args:
             plan: What the query writes.
             allow: The unsafe changes of the plan that are allowed, or True for all.
 
         Returns:
-            The lines by which the stored plan and this one differ; empty if they are equal.
+            The lines by which the stored plan and this one differ; empty if they are equal, or no plan is stored.
 
         Raises:
             CheckpointError: The offset log is incomplete or of a newer kdsl, the manifest cannot be read, or the plan

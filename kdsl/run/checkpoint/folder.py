@@ -90,22 +90,22 @@ class _ExplainedFolder:
         return self._folder.path(name)
 
     def read(self, name: str) -> str | None:
-        """Read the text of a file; None if it does not exist."""
+        """Read the text of a file; None if it does not exist. A failure raises a `CheckpointError`."""
         with _explain_failure(self.path(name), "read"):
             return self._folder.read(name)
 
     def write(self, name: str, text: str) -> None:
-        """Replace the text of a file."""
+        """Replace the text of a file, or create it. A failure raises a `CheckpointError`."""
         with _explain_failure(self.path(name), "written"):
             self._folder.write(name, text)
 
     def names(self, name: str) -> list[str]:
-        """List the names in a folder."""
+        """List the names in a folder; empty if it does not exist. A failure raises a `CheckpointError`."""
         with _explain_failure(self.path(name), "read"):
             return self._folder.names(name)
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder."""
+        """Remove a file or a folder; do nothing if it does not exist. A failure raises a `CheckpointError`."""
         with _explain_failure(self.path(name), "removed"):
             self._folder.remove(name)
 
@@ -203,7 +203,8 @@ class ConnectFolder:
     def write(self, name: str, text: str) -> None:
         """Replace the text of a document, which is a folder with a folder for each version; the last version counts.
 
-        Therefore a complete version exists at any time. An equal text is not written.
+        Therefore a complete version exists at any time; earlier ones are emptied afterwards. An equal text is not
+        written.
         """
         versions = self._versions(name)
         last = max(versions, default=-1)

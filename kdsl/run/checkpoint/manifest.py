@@ -119,7 +119,7 @@ class Manifest:
 
 
 def read_manifest(text: str, location: str) -> Manifest:
-    """Read a manifest from its JSON (`Manifest.text`); ``location`` is its file, for messages.
+    """Read a manifest from its JSON (`Manifest.text`), with a new id if it has none; ``location`` is for messages.
 
     Raises:
         CheckpointError: The document is broken, or was written by a newer kdsl.

@@ -73,7 +73,7 @@ def _to_string(value: Any, kind: pa.DataType) -> str:
 
 
 def _timestamp(value: int, kind: pa.TimestampType) -> str:
-    """Return a timestamp as Flink prints it: ``2026-01-31T12:00``, with a Z if its type has a zone."""
+    """Return a timestamp as Flink prints it: ``2026-01-31T12:00``; ``2026-01-31T12:00:00Z`` if its type has a zone."""
     nanos = value * {"s": _SECOND, "ms": 1_000_000, "us": 1000, "ns": 1}[kind.unit]
     days, rest = divmod(nanos, 86400 * _SECOND)
     clock = _clock(rest)

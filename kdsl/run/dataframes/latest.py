@@ -50,7 +50,8 @@ def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = (
 
     Returns:
         The columns of the DataFrame, with the row kind first. A delete certainly has values only for its key. A column
-        without a value in the last change (`kdsl.formats.UNAVAILABLE`) has that of the last change with one.
+        without a value in the last change (`kdsl.formats.UNAVAILABLE`) has that of the last change with one, if any,
+        and is then not listed as unavailable.
     """
     from pyspark.sql import functions as F
 
@@ -76,13 +77,13 @@ def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = (
 
 
 def _may_lack(df: DataFrame, name: str) -> bool:
-    """Whether changes may lack a column's value: those of fixed length are always sent."""
+    """Whether changes may lack a column's value: those of fixed length, and `UNAVAILABLE` itself, are always sent."""
     fixed = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz")
     return name != UNAVAILABLE and df.schema[name].dataType.simpleString() not in fixed
 
 
 def _last_known(df: DataFrame, name: str) -> Column:
-    """The aggregate of a column's value in the last change that has it, in a struct; NULL if no change has it."""
+    """The aggregate of a column's value in the last change, except deletes, that has it, in a struct; NULL if none."""
     from pyspark.sql import functions as F
 
     row = F.col(_ROW)

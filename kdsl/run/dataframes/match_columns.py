@@ -183,7 +183,7 @@ def _members(struct: s.StructType, *, ignore_case: bool) -> dict[str, s.StructFi
 
 
 def _widens(got: s.DataType, want: s.DataType) -> bool:
-    """Whether every value of a simple type has an equal value in another."""
+    """Whether every value of a simple type has an equal value in another; TIME of any precision counts as equal."""
     match got, want:
         case s.NullType(), _:
             return True
@@ -259,10 +259,10 @@ def _is_reordered(got: s.DataType, want: s.DataType, *, ignore_case: bool) -> bo
 
 
 def _with_instants(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]:
-    """Cast a column of metadata timestamps to instants, because only Spark knows the session's time zone.
+    """Cast a column of metadata ``timestamp`` to TIMESTAMP_LTZ, because only Spark knows the session's time zone.
 
-    The returned plan says so; a string that is not a timestamp fails the job. Without such a column, both are returned
-    as they are.
+    The returned plan says so; a string that is not a timestamp fails the job. Without such a column, or if it has that
+    type already, both are returned as they are.
     """
     others = [m for m in plan.metadata if m.key == "timestamp" and not isinstance(m.type, t.TimestampLtz)]
     if not others:

@@ -20,7 +20,7 @@ def repartition_for_tasks(rows: DataFrame, plan: WritePlan) -> DataFrame:
     """Repartition rows into exactly as many partitions as the plan declares tasks; without a declaration, not at all.
 
     Rows of one message key stay in one task, and those from one partition of the DataFrame stay in their order.
-    Therefore the order of a key is kept in Kafka. Rows without a key are distributed evenly.
+    Therefore the order of a key is kept in Kafka. Rows of a table without key columns are distributed evenly.
     """
     count = plan.parallelism
     if count is None:

@@ -111,7 +111,7 @@ def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
 
 
 def collect(cls: type[R], df: DataFrame) -> list[R]:
-    """Collect the rows of a DataFrame on the driver as rows of a table class, with row kinds if it is a changelog.
+    """Collect the rows of a DataFrame on the driver as rows of a table class, with row kinds if both have them.
 
     A missing column has its default; a missing computed or virtual column is not set. Values are not checked.
 

@@ -40,6 +40,7 @@ class ReasonWriter:
     """
 
     def __init__(self, plan: ReadPlan) -> None:
+        """Collect the names of columns, of members of messages, read or not, and of formats, which are not hidden."""
         self._columns = dict.fromkeys(plan.columns.names)
         self._wire: dict[str, str] = {}
         names: set[str] = set(self._columns)

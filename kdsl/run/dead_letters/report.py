@@ -200,7 +200,7 @@ def refusals() -> Path:
 
 
 def refuse(batch: BatchId, message: str) -> None:
-    """Refuse a batch: the commit of a sink of kdsl then fails with a message."""
+    """Refuse a batch, by a file in the folder `refusals`: the commit of a sink of kdsl then fails with a message."""
     path = refusals() / batch.name
     new = path.with_suffix(".new")
     new.write_text(message, encoding="utf-8")
@@ -208,7 +208,7 @@ def refuse(batch: BatchId, message: str) -> None:
 
 
 def allow(batch: BatchId) -> None:
-    """Take back a refusal: the batch runs again."""
+    """Take back the refusal of a batch, if there is one."""
     (refusals() / batch.name).unlink(missing_ok=True)
 
 

@@ -161,7 +161,7 @@ def acquire_ids(
 
 
 def _first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last: int) -> Token:
-    """Create the first token of an id in a run.
+    """Create the first token of an id in a run: it says that ``batch`` is written, and its number follows ``last``.
 
     It has the digest of the open batch's offsets only if that is its batch, which the id may have written.
     """
@@ -236,7 +236,10 @@ class TokenRefresh:
         self._writer, self._busy, self._refresh, self._waited = writer, busy, refresh, 0.0
 
     def tick(self, seconds: float) -> None:
-        """Note that some seconds have passed, and refresh the tokens if that is due; errors are only logged."""
+        """Note that some seconds have passed, and refresh the tokens if that is due; errors are only logged.
+
+        While the query is in a batch, a refresh is delayed for half an interval at most.
+        """
         self._waited += seconds
         if self._waited < self._every or (self._waited < 1.5 * self._every and self._busy()):
             return

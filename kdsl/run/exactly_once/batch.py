@@ -127,7 +127,8 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str, *, adopt: bool) -> None:
     """Write a batch under a write id, unless it is done: then log a warning.
 
-    Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too.
+    Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too. The
+    transactional id is acquired in both cases.
 
     The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it. ``adopt``
     accepts a recorded write as done without a check.
@@ -235,7 +236,7 @@ def _write_within_query(
     """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token.
 
     The ids are acquired in the first batch of a run, or after a failure. The prefix is held until the query ends. What
-    is already written is skipped by the tasks.
+    is already written is skipped by the tasks. The process remembers the write until the next one under its id.
 
     Raises:
         ExactlyOnceError: Two writes have the same ``write_id``, the prefix is held, or the tokens do not allow it.
@@ -322,7 +323,10 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
     tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, refresh)
 
     def wait() -> None:
-        """Refresh tokens until the query has ended, then release the lease; runs in a thread."""
+        """Refresh tokens until the query has ended, then release the lease; runs in a thread.
+
+        Nothing is refreshed after the lease is lost.
+        """
         while True:
             while query.is_active:
                 time.sleep(_LOOK)
@@ -339,6 +343,11 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
 
 def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
     """Refresh the tokens of a query's writes that are older than some seconds; one that fails does not end it.
+
+    Args:
+        holder: The query: its brokers, its prefix and its id.
+        cluster: The cluster.
+        older_than: Only refresh tokens that were committed more than this many seconds ago.
 
     Raises:
         KdslError: The tokens of a write cannot be refreshed; the last such error.
@@ -410,7 +419,10 @@ def _create_batch_spec(
 
 
 def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionSpec) -> None:
-    """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise its error."""
+    """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise its error.
+
+    Rows that rules or NOT NULL have left out are logged afterwards.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
 

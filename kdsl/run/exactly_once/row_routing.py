@@ -87,6 +87,8 @@ def route_rows(
 ) -> tuple[DataFrame, RowRouting]:
     """Choose a stable routing, and return the rows partitioned by it, as `apply_routing` does, and the routing.
 
+    Rows over one Kafka table of kdsl are routed by its tasks; others to one writer, or by columns.
+
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The plan of an exactly-once write.
@@ -247,7 +249,7 @@ def trace_lineage(rows: DataFrame) -> Lineage:
 
 
 def _is_order_independent(node: PlanNode) -> bool:
-    """Whether a node returns the same rows for the same input in any order."""
+    """Whether a node is known to return the same rows for the same input in any order."""
     from kdsl.run.upsert.state import OPERATOR_MARK
 
     if node.name in _ORDER_INDEPENDENT:
@@ -289,7 +291,10 @@ class KdslSource:
 
 
 def kdsl_source(leaf: PlanNode) -> KdslSource | None:
-    """Read the plan and the cluster of a leaf of Spark's plan; None unless it is a stream of kdsl's own source."""
+    """Read the plan and the cluster of a leaf of Spark's plan; None unless it is a stream of kdsl's own source.
+
+    None also for such a stream whose options lack one of them, or the number of tasks.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import CLUSTER, LITERALS, PLAN, read_options
     from kdsl.run.librdkafka.source import PARALLELISM, max_tasks

@@ -49,10 +49,10 @@ class PreparedStream:
 
 
 class QueryWatch:
-    """A thread that accompanies an exactly-once query: it refreshes the query's tokens before they expire.
+    """A thread, started at once, that accompanies a query: it refreshes the query's tokens before they expire.
 
     If the query ends in the middle of a batch, the thread aborts the open transactions, so readers of the topic can
-    continue. Then it releases the lease.
+    continue. Then it releases the lease. Until then `wait_for_previous_query` finds the query.
     """
 
     def __init__(self, query: StreamingQuery, prepared: PreparedStream, cluster: Cluster) -> None:
@@ -81,7 +81,7 @@ class QueryWatch:
             self._prepared.lease.release()
 
     def _wait_for_end(self) -> bool:
-        """Wait a moment for the end of the query, and return whether it has ended; a query that failed has ended."""
+        """Wait a second for the end of the query, and return whether it has ended; a query that failed has ended."""
         try:
             return bool(self.query.awaitTermination(_INTERVAL))
         except Exception:  # noqa: BLE001  # it has failed, or the session has ended

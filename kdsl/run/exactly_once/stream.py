@@ -94,7 +94,8 @@ def _prepare(
 ) -> PreparedStream:
     """Choose the routing, acquire the transactional ids, and store the plan and the routing in the checkpoint.
 
-    The prefix is already leased. The plan is stored before the ids are acquired, the routing afterwards.
+    The prefix is already leased. The plan is stored before the ids are acquired, the routing afterwards. Warnings are
+    logged if an open batch was started with at-least-once, or if its number of writers is kept.
 
     Raises:
         ResolveError: The transaction timeout is above the brokers' maximum.
@@ -306,6 +307,8 @@ def start_stream(
 ) -> StreamingQuery:
     """Start a query that writes exactly once, and a thread that refreshes its tokens and finally releases its lease.
 
+    If the query cannot be started, the lease is released at once.
+
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The write plan.
@@ -342,7 +345,7 @@ def _start(
     reporting: Mapping[str, str],
     mode: str,
 ) -> StreamingQuery:
-    """Start Spark's query for a prepared stream, staged or direct as the plan says.
+    """Start Spark's query for a prepared stream, staged or direct as the plan says; arguments as for `start_stream`.
 
     Raises:
         ResolveError: As for `write_staged` and `write_options`.

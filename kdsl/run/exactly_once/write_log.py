@@ -39,7 +39,7 @@ def log_topic(prefix: str) -> str:
     """Build the name of the topic that records the writes of a prefix.
 
     It begins with the prefix, whose characters that are illegal in topic names are replaced. If any was, or if the name
-    would be too long, the prefix is cut, and a checksum of it added.
+    would be too long, the prefix is cut to 200 characters, and a checksum of it added.
     """
     name = _ILLEGAL.sub("_", prefix)
     if name != prefix or len(name) + len(_ENDING) > _LONGEST:
@@ -90,7 +90,16 @@ class DoneWrite:
 
 
 class WriteLog:
-    """The record of the writes under a prefix."""
+    """The record of the writes under a prefix.
+
+    Args:
+        cluster: The cluster.
+        prefix: The prefix of the transactional ids.
+        table: The table's name, for messages.
+
+    Attributes:
+        topic: The topic that contains the record.
+    """
 
     def __init__(self, cluster: Cluster, prefix: str, table: str) -> None:
         self.topic = log_topic(prefix)
@@ -107,7 +116,8 @@ class WriteLog:
 
         Raises:
             ExactlyOnceError: It cannot be created, or would delete records.
-            KafkaReadError: The brokers cannot be asked for it, or do not know the new topic in time.
+            KafkaReadError: The brokers cannot be asked for it.
+            TopicMissingError: The brokers do not know the new topic in time.
         """
         created = not self._admin.topics([self.topic]) and self._create(target)
         if not created:
@@ -198,6 +208,11 @@ class WriteLog:
     def _read(self, consumer: Consumer, keys: set[bytes], open_ones: set[int]) -> dict[str, DoneWrite]:
         """Read the done writes with some keys, up to the ends of the partitions, and return them by key.
 
+        Args:
+            consumer: A consumer to which all partitions are assigned.
+            keys: The keys.
+            open_ones: The partitions that are not read to their ends; it is emptied.
+
         Raises:
             StalledError: No record arrives in time.
             KafkaReadError: The topic cannot be read; NotAllowedError where this user may not read it.
@@ -230,7 +245,7 @@ class WriteLog:
 
 
 def read_done_write(value: bytes, topic: str) -> DoneWrite:
-    """Read a record of the topic (`kdsl.run.librdkafka.transactions.spec.done_record` makes it).
+    """Read a record of the topic (`kdsl.run.librdkafka.transactions.spec.TransactionSpec.done_record` makes it).
 
     Raises:
         ExactlyOnceError: It was written by a newer kdsl.

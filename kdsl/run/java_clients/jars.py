@@ -57,8 +57,9 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
     """Attach Spark's Kafka connector to a session that does not have it.
 
     The session's setting ``kdsl.jvm.jars``, or else the environment variable ``KDSL_JVM_JARS``, names what is attached:
-    paths of jars, folders of jars and Maven coordinates, separated by commas; ``provided`` attaches nothing. Without
-    either, it is the connector of the session's version of Spark (`connector_packages`).
+    paths of jars, folders of jars and Maven coordinates, separated by commas; with ``provided``, nothing is attached
+    and a session without the connector is an error. Without either, it is the connector of the session's version of
+    Spark (`connector_packages`).
 
     Args:
         spark: The session, classic or Connect.
@@ -264,6 +265,12 @@ def _resolve(
 ) -> list[str]:
     """Return the paths of the jars of some packages, fetched into `ivy_folder` where they are not there yet.
 
+    Args:
+        spark: The session.
+        packages: The packages.
+        description: What they are, for messages.
+        offline: What to do without a network, for messages.
+
     Raises:
         ConnectorMissingError: They cannot be fetched.
     """
@@ -283,7 +290,10 @@ def _resolve(
 def _reason(
     error: str, output: str, coordinate: str, folder: str, description: str = _CONNECTOR, offline: str = _OFFLINE
 ) -> str:
-    """Explain why Ivy could not fetch jars, and what to do, from its error and from what it printed."""
+    """Explain why Ivy could not fetch jars, and what to do, from its error and from what it printed.
+
+    The other arguments are parts of the message: the package, Ivy's folder, what the jars are, advice if offline.
+    """
     return explain_failure(
         output,
         error,

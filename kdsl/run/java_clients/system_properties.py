@@ -63,7 +63,7 @@ def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> 
 
 
 def _set_in_jvm(jvm: Any, wanted: Any, table: str) -> None:
-    """Set the properties of a JVM; a value is appended to an earlier one with a comma, except that of krb5.conf.
+    """Set the properties of a JVM; a value is appended with a comma to an earlier one that lacks it, except krb5.conf.
 
     Args:
         jvm: The JVM, through py4j.

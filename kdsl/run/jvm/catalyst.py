@@ -75,7 +75,10 @@ def _missing(plan: ReadPlan, field: t.Field) -> Column:
 
 
 def _metadata(column: MetadataColumn) -> Column:
-    """Return the column of a metadata key, computed from the columns of Spark's Kafka source."""
+    """Return the column of a metadata key, computed from the columns of Spark's Kafka source.
+
+    A missing timestamp is NULL if the column is nullable. Of headers with the same name, a map has the last one.
+    """
     from pyspark.sql import functions as sf
 
     match column.key:

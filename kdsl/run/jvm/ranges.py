@@ -39,6 +39,7 @@ class RangeReader:
     """
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str, needs: Collection[str]) -> None:
+        """Attach the connector to the session, hide secrets there, set system properties, and resolve the options."""
         attach_connector(spark)
         hide_secrets(spark)
         set_system_properties(spark, cluster, table)

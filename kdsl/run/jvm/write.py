@@ -162,6 +162,12 @@ def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster)
 def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
     """Encode rows as records: with Spark's expressions in real-time mode, else with Arrow.
 
+    Args:
+        rows: The rows.
+        plan: The write plan.
+        counts: How many partitions each topic has.
+        registry: The schema registry; None if no format needs one.
+
     Raises:
         ResolveError: Tasks need a registry that is not declared, or a literal secret.
     """
@@ -236,6 +242,15 @@ def _choose_partitions(
     first_row: int,
 ) -> pa.Array:
     """Choose the partitions of records, topic by topic; null where Kafka's client chooses.
+
+    Args:
+        plan: The write plan.
+        chooser: Chooses the partitions of one topic.
+        counts: How many partitions each topic has.
+        topics: The topic of each record.
+        records: The records.
+        batch: The rows from which they were encoded.
+        first_row: The index of the first one among the rows of the task.
 
     Raises:
         TopicMissingError: A row names a topic that does not exist.

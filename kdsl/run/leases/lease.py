@@ -159,7 +159,7 @@ class Lease:
                 membership.leave()
 
     def release(self) -> None:
-        """Release the lease if it is held; others may acquire it at once. Waits some seconds for that at most."""
+        """Release the lease if it is held; others may acquire it at once. Waits ten seconds for that at most."""
         membership, self._membership = self._membership, None
         if membership is not None:
             atexit.unregister(self.release)
@@ -186,7 +186,7 @@ class Lease:
 
 
 class _Membership:
-    """A membership in the lease's group, kept alive by a thread."""
+    """A membership in the lease's group. Creating it starts a thread, which joins the group and stays until `leave`."""
 
     def __init__(self, cluster: Cluster, group: str, who: str, topics: list[str]) -> None:
         self.client = f"{who}-{uuid.uuid4().hex[:12]}"
@@ -238,7 +238,7 @@ class _Membership:
         """Watch from now on whether another process has taken the lease.
 
         It is checked at once when the membership was interrupted, and from time to time: a member that stays longer
-        than an attempt to acquire takes must be a holder.
+        than an attempt to acquire takes must be a holder. ``on_loss`` is then called with the holders, in a new thread.
         """
         self._admin, self._next_check, self._id = admin, time.monotonic() + _CHECK_INTERVAL, None
         self._on_loss = on_loss

@@ -24,6 +24,8 @@ _lock = threading.Lock()
 class ClientPool(Generic[C]):
     """A pool of clients of one kind, by the key that they were created for. A forked process starts with empty pools.
 
+    A pool is registered with the others for good: `take` closes the idle clients of all of them.
+
     Args:
         size: How many clients the pool holds; when one more is put in, the oldest is closed.
         close: Closes a client.

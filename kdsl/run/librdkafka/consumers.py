@@ -259,7 +259,9 @@ class PooledConsumer:
         deadline = Deadline(seconds)
 
         def ask(timeout: float) -> tuple[list[int], list[tuple[Range, KafkaError | None]]]:
-            """Request the offsets; return them, or the ranges without one.
+            """Request the offsets once; return them, or an empty list and the ranges without one, with their errors.
+
+            After a failure the client's leaders of these ranges are refreshed.
 
             Raises:
                 KafkaReadError: A partition has an error that repeating does not change.
@@ -291,7 +293,7 @@ class PooledConsumer:
         return offsets
 
     def _no_offset(self, range_: Range, error: KafkaError | None, waited: str = "") -> KafkaReadError:
-        """Create the error for a range whose offset cannot be fetched."""
+        """Create the error for a range whose offset cannot be fetched; ``waited`` says in the message for how long."""
         reason = f": {error.str()} ({error.name()})" if error is not None else ""
         fix = "check that the partition has a leader, and that its broker can be reached from this machine"
         if error is not None and errors.is_not_allowed(error):
@@ -303,7 +305,7 @@ class PooledConsumer:
     def _learn_leaders(self, ranges: Sequence[Range], deadline: Deadline) -> set[tuple[str, int]]:
         """Refresh the leaders of the partitions of some ranges, and return the partitions that do not exist.
 
-        None are returned if a request fails. Once the client has learned that a partition has no leader, it does not
+        The result is empty if a request fails. Once the client has learned that a partition has no leader, it does not
         request its offsets for minutes. If no partition of a topic has a leader, it calls the partitions unknown.
         """
         missing = {(r.topic, r.partition) for r in ranges}
@@ -345,7 +347,8 @@ _nth = count(1)
 def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: Mapping[str, str]) -> PooledConsumer:
     """Return the pooled consumer of a cluster and a fetch size; create it if there is none.
 
-    It stays in the pool. Consumers that have been unused for long are closed, and the oldest one if the pool is full.
+    It stays in the pool. Clients that have been unused for ten minutes are closed, and the oldest one if the pool is
+    full.
 
     Args:
         cluster: Where to connect; its secrets are resolved here for a new consumer.

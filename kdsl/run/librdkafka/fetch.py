@@ -181,7 +181,7 @@ class Fetcher:
         return COLUMNS[name](messages)
 
     def _consume(self, max_messages: int) -> Messages:
-        """Poll up to ``max_messages`` messages for a moment; none after an error that the client recovers from.
+        """Poll at most ``max_messages`` within `POLL_SECONDS`; none after an error that the client recovers from.
 
         Raises:
             KafkaReadError: The client fails.
@@ -238,6 +238,10 @@ class Fetcher:
         """Create the read's error for an error of the client, at a range if it is known.
 
         For an expired offset, the brokers are asked for the earliest one, which may raise a KafkaReadError itself.
+
+        Returns:
+            An UnreachableError, NotAllowedError, TopicMissingError, TopicRecreatedError or OffsetError where the code
+            of the error says so.
         """
         where = f" at {at}" if at else ""
         if errors.is_login_error(error):
@@ -306,9 +310,9 @@ class Fetcher:
 
 
 def _find_affected_range(error: KafkaError, ranges: Sequence[Range]) -> Range | None:
-    """Return the first range whose topic an error names; for a refused login, the first range.
+    """Return the first range whose topic occurs in the message of an error; for a refused login, the first range.
 
-    None for a late error about a topic that an earlier task read.
+    None if no such topic occurs in it, as in a late error about a topic that an earlier task read.
     """
     if errors.is_login_error(error):
         return ranges[0]
@@ -349,7 +353,7 @@ class FetchCount:
         self.at = 0.0
 
     def add(self, messages: Messages, columns: Mapping[str, pa.Array]) -> None:
-        """Count some records; the last one and the present time become `event` and `at`.
+        """Count some records and their bytes; the last one's timestamp becomes `event`, and the present time `at`.
 
         Args:
             messages: The records; at least one.

@@ -24,7 +24,8 @@ class HeaderReader:
     """Reads the headers of single records with its own client, which lives until `close`.
 
     Args:
-        settings: librdkafka's settings of a consumer.
+        settings: librdkafka's settings of a consumer; those that are neither strings nor integers, such as callbacks,
+            are left out.
         servers: The cluster's bootstrap servers, for error messages.
     """
 
@@ -97,7 +98,10 @@ class HeaderReader:
         return headers_of
 
     def _headers(self, message: Any) -> Headers:
-        """Copy the headers of a message (a pointer to `kdsl.run.ffi.Message`) in their order; none if it has none."""
+        """Copy the headers of a message (a pointer to `kdsl.run.ffi.Message`) in their order; none if it has none.
+
+        Bytes of names that are not UTF-8 become U+FFFD.
+        """
         lib = self._lib
         headers: Headers = []
         handle, name = ctypes.c_void_p(), ctypes.c_char_p()

@@ -93,6 +93,10 @@ class LetterWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Wait until all letters are acknowledged and report them (`_finish`), also if Spark needs no more rows.
+
+        After any other error than `GeneratorExit`, drop the letters that are not sent, and close the producer.
+        """
         if kind is not None and not issubclass(kind, GeneratorExit):
             self._stack.__exit__(kind, error, traceback)
             return
@@ -101,6 +105,8 @@ class LetterWriter:
 
     def __call__(self, records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
         """Send a letter for each rejection, up to the limit of the query; letters are acknowledged at the task's end.
+
+        They are added to `count`.
 
         Args:
             records: The records of a batch, among them the rejected ones.
@@ -313,7 +319,10 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
 
 @lru_cache(maxsize=16)
 def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
-    """Ask the brokers for `topic_max_bytes`; the last argument makes cached answers expire."""
+    """Ask the brokers for `topic_max_bytes`, with a new client; Kafka's default if they refuse or do not answer.
+
+    The last argument makes cached answers expire.
+    """
     client = AdminClient({**cluster.admin()})
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
@@ -345,6 +354,8 @@ class RecordReader:
 
     def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Read the same records from Kafka again, and return them in their order with the fields `NEEDS`.
+
+        The consumer is borrowed from the pool; after an error it is closed.
 
         Raises:
             KafkaReadError: A record no longer exists, or the brokers do not answer.

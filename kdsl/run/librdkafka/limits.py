@@ -82,7 +82,8 @@ def divide_limit_by_time(
         count_before: Returns for a time how many records of each partition come before the first that is not older. The
             counts for `END_OF_TIME` must exceed the limits.
         ahead: How far a partition may be read ahead, in milliseconds.
-        guess: Where the search begins: a time that is known not to be too late, such as that of the previous batch.
+        guess: Where the search begins: a time that is known not to be too late, such as that of the previous batch; 0
+            if none is known.
         max_records: The maximum of all partitions together; None means no limit.
         max_records_per_partition: The maximum of each partition; None means no limit.
         turn: As for `divide_limit`.

@@ -107,7 +107,7 @@ class _Pointers:
     valid: Any
 
     def put(self, start: int, count: int, addresses: Any, sizes: Any) -> None:
-        """Write the addresses and sizes of some values into two arrays; a null has the address and size 0."""
+        """Write the addresses and sizes of ``count`` values from ``start`` on into arrays; those of a null are 0."""
         ends = self.ends[start : start + count + 1]
         np.add(ends[:-1], self.base, out=addresses)
         np.subtract(ends[1:], ends[:-1], out=sizes)
@@ -178,7 +178,8 @@ class Producer:
         Args:
             topic: The topic.
             timeout: How long to wait for brokers that do not answer, in seconds.
-            creating: Whether a missing topic may be in creation; if so, wait some seconds for it.
+            creating: Whether a missing topic may be in creation; if so, wait some seconds for it, as in any case for
+                one without leaders.
             first_attempt: The timeout of the first request, in seconds.
 
         Returns:
@@ -255,7 +256,12 @@ class Producer:
         self.poll()
 
     def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
-        """Queue records in librdkafka, and wait while its queue is full; records that it refuses are failures.
+        """Queue all records in librdkafka, and wait while its queue is full; those that it refuses count in `failed`.
+
+        Args:
+            topic: The topic.
+            records: The records.
+            rows: The index of each record among the task's rows, for `failure`.
 
         Raises:
             ProducerError: The producer has failed for good.
@@ -289,7 +295,13 @@ class Producer:
                 empty = len(full) > 0 and self._wait_for_room()
 
     def _send_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
-        """Queue records with headers or timestamps, with the effects and errors of `_send_messages`."""
+        """Queue records with headers or timestamps in librdkafka, and wait while its queue is full.
+
+        Records that librdkafka refuses are failures.
+
+        Raises:
+            ProducerError: The producer has failed for good.
+        """
         items, starts, _bytes = self._build_items(topic, records, rows)
         addresses: list[int] = (items.ctypes.data + starts[:-1] * n.ITEM.itemsize).tolist()
         counts: list[int] = np.diff(starts).tolist()
@@ -465,7 +477,11 @@ class Producer:
         _log.log(rank, "librdkafka %s: %s", (facility.value or b"").decode(), line)
 
     def _add_failure(self, code: int, topic: str, partition: int | None, row: int, size: int, reason: str = "") -> None:
-        """Count a record that was not written, and store the first one as the failure."""
+        """Count a record that was not written, and store the first one as `failure`.
+
+        If librdkafka only says that the record was discarded, the failure gets the code of the producer's fatal error.
+        An empty ``reason`` becomes librdkafka's text for the code.
+        """
         self.failed += 1
         if self.failure is None:
             code = self._cause_of(code)
@@ -474,9 +490,9 @@ class Producer:
             self.failure = Failure(code, reason, topic, chosen, row, size)
 
     def _remove_unsendable(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[pa.RecordBatch, Indices]:
-        """Remove the records that librdkafka would alter, and count each of them once as a failure.
+        """Return the records that librdkafka would not alter, and their ``rows``; count each other one as a failure.
 
-        They have the timestamp 0, or a NUL in the name of a header.
+        The others have the timestamp 0, or a NUL in the name of a header.
         """
         zero, cut = np.zeros((2, records.num_rows), dtype=bool)
         if "timestamp" in records.schema.names:

@@ -71,7 +71,11 @@ class RangeProgress:
         return self._advance_one(messages) if len(self.ranges) == 1 else self._advance_several(messages)
 
     def _advance_one(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        """Advance the progress of a single range; see `advance`."""
+        """Select the unread messages of the only range, and move its progress past them, as `advance` does.
+
+        Return them with their topics, partitions and offsets; note a missing first record. All messages must be of the
+        range's topic partition.
+        """
         position, end = int(self._positions[0]), int(self._ends[0])
         if offset_of(messages[0]) < position or offset_of(messages[-1]) >= end:
             low = bisect_left(messages, position, key=offset_of)
@@ -92,7 +96,10 @@ class RangeProgress:
         return messages, (topic, pa.array(np.full(count, self._partitions[0])), pa.array(offsets))
 
     def _advance_several(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        """Advance the progress of several ranges; see `advance`."""
+        """Select the unread messages of several ranges, and move their progress past them, as `advance` does.
+
+        Return them with their topics, partitions and offsets; note missing first records.
+        """
         count = len(messages)
         partitions = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
         index = np.fromiter((self._index.get(p, -1) for p in partitions), np.int64, count)  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ class BatchWriter(DataSourceArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log and report what was written; DeadLetterError if a read has too many letters (the records stay)."""
+        """Log and report what was written; instead, DeadLetterError if a read has too many letters (records stay)."""
         _check_letters(self._options, messages)
         _report(self._options, messages, "batch")
 
@@ -107,7 +107,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log and report what was written; DeadLetterError if a read has too many letters (the records stay)."""
+        """Log and report what was written; instead, DeadLetterError if a read has too many letters (records stay)."""
         _check_letters(self._options, messages)
         _report(self._options, messages, f"batch {batchId}")
 
@@ -186,8 +186,8 @@ def write_transaction(
             not answered (`write_transactionally`).
         RecordError: A row cannot be encoded or violates a rule, or Kafka rejects a record; nothing of the task is
             visible.
-        KdslError: The settings are invalid in this process, the task has no id of its batch, the producer cannot be
-            created or has failed, or the user's partitioner has failed.
+        KdslError: The cluster's settings have errors in this process, the task has no id of its batch, the producer
+            cannot be created or has failed, or the user's partitioner cannot be imported or has failed.
     """
     creating, settings = choose_producer_settings(plan, cluster)
 
@@ -202,7 +202,8 @@ def _current_batch_id() -> int:
     """Return the id of the micro-batch that this task belongs to.
 
     Raises:
-        KdslError: The task has no id, because the query was not started by `Table.write_stream`.
+        KdslError: No task of Spark runs here, or it has no id, because the query was not started by
+            `Table.write_stream`.
     """
     context = TaskContext.get()
     batch = None if context is None else current_batch_id(context)
@@ -218,13 +219,14 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     """Encode the rows of one task, send them, and wait until every record is acknowledged.
 
     Rows that rules or NOT NULL exclude are left out and counted. Without a delivery guarantee, it waits `FLUSH_SECONDS`
-    at most; records that were not written are then logged and counted as lost instead of an error.
+    at most; records that were not written are then logged and counted as lost instead of an error. From then on the
+    process keeps freed memory (`keep_freed_memory`).
 
     Raises:
         RecordError: A row cannot be encoded or violates a rule, a topic cannot be written, or Kafka rejects a record.
             Nothing more of the task is sent.
-        KdslError: The settings are invalid in this process, the producer cannot be created or has failed, or the user's
-            partitioner cannot be imported or has failed.
+        KdslError: The cluster's settings have errors in this process, the producer cannot be created or has failed, or
+            the user's partitioner cannot be imported or has failed.
     """
     keep_freed_memory()
     creating, settings = choose_producer_settings(plan, cluster)
@@ -272,7 +274,18 @@ def choose_sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[
 
 
 class _TaskWriter:
-    """Writes the rows of one task."""
+    """Writes the rows of one task.
+
+    Args:
+        plan: What is written.
+        cluster: The cluster whose registry the formats use.
+        producer: The task's producer; it is not closed.
+        settings: The producer's settings.
+        creating: Whether the brokers may create missing topics.
+
+    Raises:
+        KdslError: The user's partitioner cannot be imported.
+    """
 
     def __init__(
         self, plan: WritePlan, cluster: Cluster, producer: Producer, settings: Mapping[str, str], *, creating: bool
@@ -407,7 +420,7 @@ class _TaskWriter:
             raise self._record_error(self._producer.failure, self._producer.failed)
 
     def _record_error(self, failure: Failure, count: int) -> RecordError:
-        """Create the error for a record that was not written."""
+        """Create the error for the first of ``count`` records that were not written."""
         reason, fix = explain_failure(failure, self._limits, self._producer.last_error)
         return RecordError(
             "write",

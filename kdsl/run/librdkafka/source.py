@@ -129,7 +129,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
     """Read and decode the rows of a task, in a Python worker; yield rows, or chunks of upserts. No ranges give no rows.
 
     Dead letters are written and metrics reported as the options say. The consumer is borrowed from the pool; after an
-    error it is closed.
+    error it is closed. From then on the process keeps freed memory (`keep_freed_memory`).
 
     Raises:
         KafkaReadError: A range cannot be read completely, or a topic is not the planned one any more.
@@ -391,7 +391,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
 
     def stop(self) -> None:
-        """Release the lease of the consumer group: the query has ended."""
+        """Release the lease of the consumer group, if there is one, and forget the stream: the query has ended."""
         self._opened_stream = None
         if self._lease is not None:
             self._lease.release()

@@ -330,7 +330,7 @@ class Stream:
         return topic in topics.names
 
     def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Ask for the ends of the partitions, again for some seconds while a broker reports less than known offsets.
+        """Ask for the ends of the partitions, again for five seconds while a broker reports less than known offsets.
 
         If `ends_held_back` is wanted, ask for the ends with open transactions as well, and store them.
 
@@ -344,7 +344,10 @@ class Stream:
         """
 
         def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
-            """Return the ends, and whether they include all unread records."""
+            """Ask once for the ends; return them, and whether they include all unread records.
+
+            Effects and errors are those of `_fetch_ends`.
+            """
             try:
                 if self._finds_held_back:  # before the others: records that are appended between are not held back
                     self._high = self._subscription.high(current.positions, {})
@@ -363,7 +366,7 @@ class Stream:
         return ends
 
     def _discover(self, current: Offsets, *, news: bool, reached: bool) -> dict[str, Topic]:
-        """Return the table's topics if it is time to look for new ones, otherwise an empty dict.
+        """Return the table's topics in the first call, and if it is time to look for new ones; otherwise an empty dict.
 
         Topic ids are checked then, and if there are ``news`` (records to read): after the ends were fetched. A bounded
         stream with discovery looks once more when its end is ``reached``.
@@ -411,7 +414,7 @@ class Stream:
     def _find_new_partitions(self, current: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
         """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15).
 
-        None for a bounded stream without discovery; for ``availableNow`` only those that existed at its start.
+        Empty for a bounded stream without discovery; for ``availableNow`` only those that existed at its start.
         """
         if current.stop and self._plan.discovery is None:
             return {}
@@ -447,7 +450,7 @@ class Stream:
         """Choose where a batch ends, within its limits, the declared end, and the frozen ends of ``availableNow``.
 
         It ends at ``positions`` if it would have fewer records than its minimum, unless it is the last one, or the
-        query is ``availableNow``.
+        query is ``availableNow``. ``reach`` is how far each partition can be read, ``stop`` where the stream ends.
         """
         target = self._frozen_ends
         if target is not None:
@@ -476,7 +479,8 @@ class Stream:
     ) -> dict[TopicPartition, int]:
         """Return how many records of each partition are read, so that none is far ahead of what remains in the others.
 
-        Partitions without a backlog are idle and not considered. Partitions that are not read are left out.
+        Partitions without a backlog are idle and not considered. Partitions that are not read are left out. The time
+        before which everything is read is stored: the next search begins there.
         """
         watermark = self._plan.watermark
         assert watermark is not None

@@ -141,7 +141,7 @@ def _split(whole: Range, size: int, minimum: int) -> list[Range]:
 
 
 def _merge_adjacent(ranges: Sequence[Range]) -> tuple[Range, ...]:
-    """Merge pieces of a partition that follow one another in one task."""
+    """Return the sorted ranges of a task, with those merged that follow one another without a gap in a partition."""
     merged: list[Range] = []
     for r in ranges:
         previous = merged[-1] if merged else None

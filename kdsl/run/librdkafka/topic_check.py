@@ -143,7 +143,7 @@ class TopicCheck:
         self._explain(self._ask(), error)
 
     def _ask(self) -> Future[dict[str, Topic]] | None:
-        """Ask for the present topic ids in a thread; None if there is nothing to check."""
+        """Ask for the present topic ids in a thread, with a pooled admin client; None if there is nothing to check."""
         if not self._ids:
             return None
         lookup = _pool.take(self._key) or _TopicLookup(self._cluster, self._table)
@@ -166,7 +166,8 @@ class TopicCheck:
     def _compare(self, answer: Future[dict[str, Topic]] | None) -> None:
         """Wait for the topics' present ids, and compare them with the planned ones.
 
-        Topics for which the brokers have no id now are right. Without an ``answer`` there is nothing to compare.
+        Topics for which the brokers have no id now are right. Without an ``answer`` there is nothing to compare (and no
+        planned id). After a TopicRecreatedError, `explain` asks nothing any more.
 
         Raises:
             TopicMissingError: A topic was deleted.

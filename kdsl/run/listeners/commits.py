@@ -166,7 +166,7 @@ class Worker:
                 self.read, self._interval, self._admin = read, _shortest_interval(read), None
 
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Schedule a commit of a run's positions.
+        """Schedule a commit of a run's positions, and start the thread if it does not run.
 
         They replace older pending ones, and no committed offset moves back. Nothing is scheduled if all of them are
         committed.
@@ -249,6 +249,11 @@ class Worker:
         """Store the outcome of a commit, schedule the next one, and log failures and the recovery.
 
         Failures that follow another one are logged as DEBUG, the others as warnings.
+
+        Args:
+            run: The run.
+            wanted: The positions that the commit contained.
+            error: Why it failed; None if it succeeded.
         """
         counts, table = counts_of(self.read.id), self.read.plan.table
         counts.error = error

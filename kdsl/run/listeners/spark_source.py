@@ -147,7 +147,7 @@ class SparkSourceGuard:
                 self._thread.start()
 
     def _run(self) -> None:
-        """Check the queued batches; a query whose topic was recreated is ended.
+        """Check the queued batches, and log errors; a query whose topic was recreated is ended, and its error stored.
 
         Runs in a thread, until the queue is empty.
         """
@@ -214,7 +214,7 @@ class SparkSourceGuard:
 def _end(query: Query, error: KdslError) -> None:
     """End a query that still runs in the same run: with an error in a classic session.
 
-    Spark Connect can only stop it.
+    Spark Connect can only stop it. A warning is logged if a classic session does not take the error, either.
     """
     running = query.session.streams.get(query.id)
     if running is None or str(running.runId) != query.run_id:

@@ -40,7 +40,7 @@ class Queries(Collector):
         return families.values()
 
     def _add(self, families: dict[str, Family], query: QueryMetrics, one: SourceMetrics | SinkMetrics) -> None:
-        """Add the metrics of a source or sink to ``families``, with one value for each label of theirs."""
+        """Add the metrics of a source or sink and of its clients to ``families``; those that are None are left out."""
         labels = {"query": query.name or query.query, "table": one.table}
         for metric in metrics_of(type(one)):
             value = getattr(one, metric.field)
@@ -102,7 +102,7 @@ class MetricsServer:
 
 
 def serve_metrics(port: int = 9404, host: str = "127.0.0.1") -> MetricsServer:
-    """Serve the metrics of all queries of this process in Prometheus' text format.
+    """Serve the metrics of all running queries of this process in Prometheus' text format, in a thread, until closed.
 
     The labels are the query (its name or id), the table and, if they apply, topic and partition or client id.
 

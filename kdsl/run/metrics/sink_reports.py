@@ -82,6 +82,7 @@ class Spool:
     """
 
     def __init__(self) -> None:
+        """Create an empty file, which only the user can read, in the folder of this process."""
         self.path = process_folder("metrics") / f"{next(_nth)}.jsonl"
         self.path.touch(mode=0o600)
         self.total = SinkCounts()
@@ -136,7 +137,7 @@ def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
 
 
 def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
-    """Append what the tasks of a batch have written to the file, in one line; do nothing without a path or a file."""
+    """Append what a batch's tasks have written to the file of a `Spool`, in one line; nothing without path or file."""
     if path is None:
         return
     reports = list(tasks)

@@ -71,7 +71,7 @@ class _Clients:
         self.metrics.update((id_, (at, metrics)) for id_, metrics in metrics_of.items())
 
     def now(self, at: float) -> dict[str, Mapping[str, float]]:
-        """Return the metrics of the clients that have reported lately."""
+        """Return the metrics of the clients that reported in the `_CLIENT_SECONDS` before ``at``, by client id."""
         return {id_: metrics for id_, (then, metrics) in sorted(self.metrics.items()) if at - then < _CLIENT_SECONDS}
 
 
@@ -97,7 +97,13 @@ class _Source:
     clients: _Clients = attrs.field(factory=_Clients)
 
     def store_size(self, observation: str, size: BucketSize, key: _Key) -> None:
-        """Store the size of a bucket, unless it is known from a later batch."""
+        """Store the size of a bucket, unless it is known from a later batch.
+
+        Args:
+            observation: The name under which it was reported.
+            size: The size.
+            key: The number and time of the batch.
+        """
         bucket = (observation, size.bucket)
         if bucket not in self.buckets or self.buckets[bucket][0] <= key:
             self.buckets[bucket] = (key, size)
@@ -329,7 +335,14 @@ class Tracker:
     def _update_offsets(
         source: _Source, end: Mapping[str, Any], latest: Mapping[str, Any] | None, *, first: bool
     ) -> None:
-        """Set the offsets of a source; of two reads of the same table those of the slower one."""
+        """Set the offsets of a source, the number of skipped ones, and who has acquired its lease.
+
+        Args:
+            source: The source.
+            end: Where the batch ended, as a document of offsets.
+            latest: How far its topics could be read; None if the report does not say it.
+            first: False for a further source of the report with the same read: positions are those of the slower one.
+        """
         current = positions_of(end) or {}
         if not first:  # the query reads the table twice: use the positions of the slower read
             current = {
@@ -350,7 +363,7 @@ class Tracker:
             log_drops(self._sink.table, counts.dropped, f"of batch {document['batchId']} ")
 
     def _read_sink(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
-        """Update and log the counts of the sink from its file of reports, or from Spark's report if the file has none.
+        """Update the sink's counts from its file of reports, and log new drops; without reports, add Spark's row count.
 
         Args:
             document: Spark's report of a batch; None without one.
@@ -481,7 +494,7 @@ def _read_bucket_sizes(document: Mapping[str, Any]) -> Iterator[tuple[str, str, 
 
 
 def _add_counts(one: SourceCounts, other: SourceCounts) -> SourceCounts:
-    """Add up what two reads of the same table in one query have read."""
+    """Add up what two reads of the same table in one query have read; times are those of the one further behind."""
     behind = min((r for r in (one, other) if r.event is not None), key=lambda r: r.event or 0, default=one)
     return attrs.evolve(
         behind,

@@ -122,7 +122,7 @@ def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mappin
 
 
 def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, int], known: Known) -> None:
-    """Check that offsets belong to partitions that are read.
+    """Check that offsets belong to partitions that are read. ``moment`` names them in the message: start or end.
 
     Raises:
         OffsetError: Some do not; the message names their partitions and those that are read.
@@ -149,6 +149,8 @@ def _partitions(topic: str, partitions: list[int]) -> str:
 
 def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
     """Begin at declared offsets; partitions without one begin at the latest if that is the policy, else the earliest.
+
+    The latter are noted. The declared -1 stands for the latest offset, -2 for the earliest.
 
     Raises:
         OffsetError: A declared partition is not read, or an offset has expired and there is no reset, or lies beyond

@@ -112,6 +112,8 @@ def _stop_at_committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
     """Stop at declared offsets; partitions without one stop at the group's offset or else are not read, with a note.
 
+    The declared -1 stands for the latest offset, -2 for the earliest.
+
     Raises:
         OffsetError: A declared partition is not read or, for a batch, an offset lies beyond what can be read now.
     """

@@ -161,7 +161,10 @@ class Offsets:
         )
 
     def ranges_from(self, start: Offsets) -> tuple[Range, ...]:
-        """Compute the offset ranges of a batch that starts at ``start`` and ends here, without empty ones."""
+        """Compute the offset ranges of a batch that starts at ``start`` and ends here, without empty ones.
+
+        There are none if ``start`` equals these offsets.
+        """
         if start == self:
             return ()
         began = {**start.positions, **self.begin}

@@ -97,7 +97,7 @@ class Subscription:
         return self.span(topics, batch=False)[0]
 
     def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[TopicPartition, int]]:
-        """Compute where a read without a checkpoint starts, and where it ends by itself.
+        """Compute where a read without a checkpoint starts, and where it ends by itself; call offsets initializers.
 
         Gaps that are skipped, and decisions that were not declared, are logged.
 
@@ -130,6 +130,8 @@ class Subscription:
 
     def stop(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Compute where a stream over some partitions that has begun already ends by itself, and log notes about it.
+
+        If the end is an offsets initializer, that is called.
 
         Returns:
             The stopping offset of each partition; empty if the stream does not end.
@@ -206,7 +208,7 @@ class Subscription:
     def find_held_back(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """Find the partitions that an open transaction holds back; return their last stable offset and the log's end.
 
-        None unless the isolation level is ``read_committed``.
+        Empty unless the isolation level is ``read_committed``; otherwise the brokers are asked for the logs' ends.
 
         Args:
             ends: What `ends` returned.

@@ -145,7 +145,10 @@ def examine_port(server: str, settings: Mapping[str, str]) -> Port:
 
 
 def _examine_tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> Port:
-    """Make a TLS handshake, and return what the port is; the certificate is checked only if the settings use TLS.
+    """Make a TLS handshake on a connection, ask whether the port requires a login, and return what that shows.
+
+    The certificate is checked only if the settings use TLS. A failure after the handshake is not raised: what it leaves
+    unknown is None in the result.
 
     Raises:
         OSError: The handshake fails; an `ssl.SSLError` if the port does not speak TLS, or has a wrong certificate.

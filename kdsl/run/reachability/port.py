@@ -59,9 +59,9 @@ def connect(address: Address, seconds: float | None = None) -> socket.socket:
 
 
 def detect_protocol(address: Address) -> Spoken:
-    """Send a request of Kafka's protocol without TLS to a port, and return what the answer looks like.
+    """Send a request of Kafka's protocol without TLS to a port, and return which protocol the answer belongs to.
 
-    ``silence`` also means that the connection fails after it was opened.
+    ``silence`` means no answer, also because the connection fails after it was opened.
 
     Raises:
         OSError: The port accepts no connection.
@@ -82,7 +82,7 @@ def detect_protocol(address: Address) -> Spoken:
 
 
 def speaks_tls(address: Address) -> bool:
-    """Whether a port answers a TLS handshake, whatever its certificate; False if it cannot be reached."""
+    """Whether a port answers a TLS handshake, be it with an alert or any certificate; False if it cannot be reached."""
     try:
         with connect(address) as connection:
             trusting().wrap_socket(connection, server_hostname=address.host).close()

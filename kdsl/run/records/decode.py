@@ -210,7 +210,16 @@ class RecordDecoder:
         return self.decode_with_records(raw).rows
 
     def decode_with_records(self, raw: pa.RecordBatch) -> RowsOfRecords:
-        """Decode a batch of records as `decode` does, with the same errors, and return each row's record as well."""
+        """Decode a batch of records as `decode` does, and return each row's record as well.
+
+        What is left out is counted in `filtered` and `dropped`. Rejected records are given to `dead_letters` and left
+        out; without it they are an error.
+
+        Raises:
+            RecordError: A record is rejected, and there is no output for dead letters.
+            DecodeError: The format returned arrays of another length or type than it should.
+            KdslError: What `dead_letters` raises.
+        """
         records, rejections = self._filter(raw), dict[int, Rejection]()
         remaining = records
         indices: Indices = np.arange(records.num_rows)
@@ -239,7 +248,7 @@ class RecordDecoder:
         """Decode records that the header filter has let through, before row rules are applied.
 
         Also return which of the rows are to be left out because of a NULL; None if none is. What is left out is counted
-        in `dropped`.
+        in `dropped`, also if an error follows.
 
         Raises:
             RecordError: Records are rejected; _RejectedError if there is an output for dead letters.
@@ -299,7 +308,8 @@ class RecordDecoder:
         """Return the message and the value row of each row (`_locate_rows`).
 
         If rows are read by key, messages without a value are deletes (of change data only those with a key that
-        contains the primary key), and `_select_changes` leaves out rows of change data.
+        contains the primary key), and `_select_changes` leaves out rows of change data. The first result is None for
+        one row per message, the second for all value rows.
         """
         if self._plan.upserts is None:
             return _locate_rows(raw.num_rows, value, None, None)
@@ -378,7 +388,8 @@ class RecordDecoder:
         If the plan keeps such values, or its state has them, do nothing.
 
         Raises:
-            RecordError: The format has ``unavailable='error'``; _RejectedError with an output for dead letters.
+            RecordError: There are such values, and the format has not ``unavailable='null'``; _RejectedError with an
+                output for dead letters.
         """
         if (
             value is None or not value.unavailable or self._keeps_unavailable or self._state_has_values
@@ -565,7 +576,10 @@ class RecordDecoder:
         return left_out
 
     def _is_lenient(self, column: str) -> bool:
-        """Return whether rows with NULL in a NOT NULL column are left out instead of an error."""
+        """Return whether rows with NULL in a NOT NULL column are left out instead of an error.
+
+        The plan or, by ignoring parse errors, the format of the column may say so.
+        """
         if self._plan.drops_nulls:
             return True
         parts = [p for p in (self._plan.value, self._plan.key) if p is not None and column in p.columns]

@@ -120,6 +120,9 @@ class DropLog:
     """Logs what the tasks of batch reads leave out: one line per table, after a pause without further reports.
 
     Spark does not report the end of a read's last task. Pending counts are logged when the process ends.
+
+    Args:
+        pause: How long the pause is, in seconds.
     """
 
     def __init__(self, pause: float = 2.0) -> None:
@@ -130,7 +133,10 @@ class DropLog:
         atexit.register(self.flush)
 
     def add(self, table: str, dropped: Mapping[str, int]) -> None:
-        """Add the counts of a task, and log all pending ones ``pause`` seconds later if no others are added before."""
+        """Add the counts of a task, and start a thread that logs all pending ones after ``pause`` seconds.
+
+        It logs nothing if other counts are added before.
+        """
         with self._lock:
             self._waiting.setdefault(table, Counter()).update(dropped)
             if self._timer is not None:

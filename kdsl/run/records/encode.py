@@ -50,6 +50,10 @@ class _Failure:
 class RecordEncoder:
     """Encodes rows as raw records. It is created once per task and used for many batches.
 
+    Args:
+        plan: What is written.
+        registry: The schema registry of the cluster.
+
     Attributes:
         schema: The records' columns: ``key`` and ``value`` (binary; null means no key, or a tombstone), and, if the
             plan needs them, ``topic`` (string), ``partition`` (int32; null leaves it to the partitioner), ``headers``
@@ -247,7 +251,7 @@ def columns_to_check(plan: WritePlan) -> t.Row:
 
 
 def _nullable_within(kind: t.DataType) -> t.DataType:
-    """Return the type of a headers column with nullable entries (of an array of rows, with nullable members)."""
+    """Return the type of a headers column with nullable keys and values; neither array of rows nor map: unchanged."""
     match kind:
         case t.Array(element=t.Row(fields=fields)):
             members = tuple(attrs.evolve(f, type=f.type.as_nullable()) for f in fields)
@@ -296,7 +300,10 @@ def _describe_topics(topics: Topics) -> str:
 
 
 def _headers(array: pa.Array) -> pa.Array:
-    """Convert a column of headers to `HEADERS`; entries that are NULL or have no key are left out (RULES MD-9)."""
+    """Convert a column of headers to `HEADERS`; entries that are NULL or have no key are left out (RULES MD-9).
+
+    NULL instead of headers becomes an empty list.
+    """
     entries, parents = list_entries(cast_array(array, HEADERS))
     keep = pc.and_(entries.is_valid(), entries.field(0).is_valid())
     counts = np.bincount(parents[keep.to_numpy(zero_copy_only=False)], minlength=len(array))
@@ -339,7 +346,7 @@ def _parse_timestamps(array: pa.Array) -> tuple[pa.Array, Indices]:
 
 
 def _parse_instant(text: pa.StringScalar) -> pa.Int64Scalar | None:
-    """Parse a string, with or without a zone, as microseconds since 1970; None if it is not a timestamp."""
+    """Parse a string as microseconds since 1970, in UTC without a zone; a NULL stays NULL, other strings give None."""
     for kind in (pa.timestamp("us"), _INSTANT):  # without a zone, and with one
         with suppress(pa.ArrowInvalid):
             return text.cast(kind).cast(pa.int64())

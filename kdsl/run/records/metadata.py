@@ -135,7 +135,8 @@ def convert_metadata(array: pa.Array, kind: t.DataType, to: t.DataType, zone: st
     """Convert metadata of the type ``kind`` to another, for the pairs of types that the resolver allows.
 
     Instants become wall-clock times, dates or strings in the time zone; bytes become strings, with U+FFFD where they
-    are not UTF-8. Elements of maps, arrays and rows are converted in the same way; other values are returned unchanged.
+    are not UTF-8; integers become numbers of the other type or strings. Elements of maps, arrays and rows are converted
+    in the same way; other values are returned unchanged.
 
     Raises:
         BadMetadataError: An integer does not fit.
@@ -185,7 +186,7 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
     """Cast integers to the column's type, an integer or a decimal.
 
     Raises:
-        BadMetadataError: A number is too large; the error names the first one.
+        BadMetadataError: A number is too large or too small; the error names the first one.
     """
     try:
         wide = array.cast(pa.decimal128(38, 0)) if isinstance(to, t.Decimal) else array
@@ -193,11 +194,13 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         if isinstance(to, t.Decimal):
             maximum = 10 ** (to.precision - to.scale) - 1
+            minimum = -maximum
         else:
-            maximum = int(np.iinfo(arrow_type(to).to_pandas_dtype()).max)
+            limits = np.iinfo(arrow_type(to).to_pandas_dtype())
+            minimum, maximum = int(limits.min), int(limits.max)
         numbers = array.to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(numbers > maximum)
-        reason = f"{int(numbers[rows[0]])} does not fit {to.spelling}, whose largest value is {maximum}"
+        rows = np.flatnonzero((numbers < minimum) | (numbers > maximum))
+        reason = f"{int(numbers[rows[0]])} does not fit {to.spelling}, whose values are {minimum} to {maximum}"
         raise BadMetadataError(tuple(rows.tolist()), reason) from None
 
 
@@ -226,7 +229,10 @@ def _wall_clock(array: pa.Array, zone: str) -> pa.Array:
 
 
 def _truncate(array: pa.Array, precision: int) -> pa.Array:
-    """Cut off digits of the second beyond the precision, towards the past; the values have milliseconds only."""
+    """Cut off digits of the second beyond the precision, towards the past.
+
+    The values have milliseconds only, so the array itself is returned for a precision of 3 or more.
+    """
     if precision >= 3:
         return array
     ticks = array.view(pa.int64())

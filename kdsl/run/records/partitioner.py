@@ -49,7 +49,11 @@ def _import_partitioner(plan: WritePlan) -> Callable[..., Any]:
 
 
 class PartitionChooser:
-    """Chooses partitions for the records of one task. It is created once per task.
+    """Chooses partitions for the records of one task. It is created once per task, and imports a user's partitioner.
+
+    Args:
+        plan: What is written.
+        task: The index of the task.
 
     Attributes:
         needed: Whether it chooses partitions at all; then the number of partitions of each topic must be known.

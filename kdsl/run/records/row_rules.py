@@ -175,14 +175,18 @@ class RowRules:
         counts: MutableMapping[str, int],
         fail: Callable[[Violation, Indices], Exception],
     ) -> None:
-        """Add a violation to ``counts``; for a rule with the action ``fail``, raise what ``fail`` creates instead."""
+        """Add the ``judged`` rows of a violation to ``counts``.
+
+        Raises:
+            Exception: What ``fail`` creates for them, if the rule has the action ``fail``.
+        """
         if violation.rule.on_fail == "fail":
             raise fail(violation, np.flatnonzero(judged))
         key = key_of_rule(violation.rule.on_fail, violation.rule.name)
         counts[key] = counts.get(key, 0) + int(judged.sum())
 
     def _adjust_kinds(self, kinds: Indices | None, gone: Mask, messages: Indices | None) -> pa.Array | None:
-        """Return the row kinds of all rows, where updates that lose one of their two rows become ``-D`` or ``+I``.
+        """Return the kinds of all rows; where one row of an update is ``gone``, the other becomes ``-D`` or ``+I``.
 
         None if none of them changes, as always where changes are applied by key.
         """

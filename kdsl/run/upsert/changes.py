@@ -242,7 +242,7 @@ def _order_rows(
 
 
 def _append_to_state(state: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows after those of the state, cast to its types; the rows themselves without a state."""
+    """Return the state with the rows appended, cast to its types; the rows themselves if the state is None or empty."""
     if state is None or state.num_rows == 0:
         return rows
     return pa.concat_batches([state, cast_batch(rows, state.schema)])
@@ -255,7 +255,14 @@ def _sort_by_key(ids: Integers, count: int) -> Integers:
 
 
 def _keys_span_partitions(ids: Integers, order: Integers, partitions: Integers, old: int) -> bool:
-    """Return whether rows of one key came from several partitions."""
+    """Return whether rows of one key came from several partitions; the first ``old`` rows, of the state, do not count.
+
+    Args:
+        ids: The number of each row's key.
+        order: The indices of the rows, sorted by key.
+        partitions: The partition of each row after those of the state.
+        old: How many rows the state has.
+    """
     if len(partitions) == 0 or (partitions == partitions[0]).all():
         return False
     new = order[order >= old]
@@ -333,7 +340,7 @@ def _move_unavailable(unavailable: Unavailable, indices: Integers, deleting: Mas
 
 
 def _previous_rows(ids: Integers, order: Integers) -> Integers:
-    """Return for each row the index of the previous row of its key, or -1."""
+    """Return for each row the index of the previous row of its key, or -1; ``order`` has the indices sorted by key."""
     previous = np.full(len(ids), -1, dtype=np.int64)
     same = ids[order[1:]] == ids[order[:-1]]
     previous[order[1:][same]] = order[:-1][same]

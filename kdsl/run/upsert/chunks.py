@@ -26,9 +26,8 @@ DELETE = "__kdsl_delete"
 TIME = "__kdsl_time"
 OFFSET = "__kdsl_offset"
 UNAVAILABLE = "__kdsl_lacks"
-"""For change data: the offset of a row's record, and the indices of the columns whose values its message does not
-contain; NULL for a row with all its values. The offset alone marks that the table was emptied there; each bucket gets
-such a row."""
+"""For change data: the indices of the columns whose values a row's message does not contain; NULL for a row with all
+its values. An empty list marks that the table was emptied there; each bucket gets such a row."""
 MAX_ROWS = 262_144
 MAX_BYTES = 64 << 20
 """How many rows, and bytes of rows, a task collects before it builds chunks."""
@@ -111,6 +110,11 @@ def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str |
     """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings.
 
     A record that says that the table was emptied adds a row to the chunks of every bucket.
+
+    Args:
+        decoded: The rows and their records; at least one row or such a record.
+        upserts: The key and the number of buckets.
+        time: The event-time column; None if chunks have no event time.
     """
     rows = _concat_rows(decoded, upserts)
     bucket_of = assign_buckets([rows.column(name) for name in upserts.keys], upserts.buckets)
@@ -160,14 +164,17 @@ def _raw_records(raw: pa.RecordBatch) -> tuple[pa.Array, Integers, Integers]:
 
 
 def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
-    """Create a row for each record that says that the table was emptied; its columns have no meaning."""
+    """Create a row for each record that says that the table was emptied, with NULL in the columns of the table.
+
+    The columns that chunks add have the record's time and offset, and mark what it says (`UNAVAILABLE`).
+    """
     count, which = len(decoded.truncates), pa.array(decoded.truncates)
     offsets = decoded.raw.column("offset").take(which).cast(pa.int64())
     own = {
         DELETE: pa.array([True] * count),
         TIME: decoded.raw.column("timestamp").take(which),
         OFFSET: offsets,
-        UNAVAILABLE: pa.ListArray.from_arrays(pa.array(range(count + 1), pa.int32()), offsets, type=_UNAVAILABLE_TYPE),
+        UNAVAILABLE: pa.array([[]] * count, _UNAVAILABLE_TYPE),
     }
     columns = [own[f.name] if f.name in own else pa.nulls(count, f.type) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -207,21 +214,19 @@ def _concat_rows(decoded: Sequence[RowsOfRecords], upserts: Upserts) -> pa.Recor
 
 
 def _unavailable_values(decoded: RowsOfRecords, names: Sequence[str]) -> pa.Array:
-    """Encode the unavailable values of each row (`UNAVAILABLE`)."""
+    """Encode the unavailable values of each row: its record's offset, and the indices of their columns in ``names``.
+
+    NULL for a row that has all values.
+    """
     if not decoded.unavailable:
         return pa.nulls(decoded.rows.num_rows, _UNAVAILABLE_TYPE)
     flags = np.column_stack(list(decoded.unavailable.values()))
     rows, which = np.nonzero(flags)  # by row
     columns = np.array([names.index(name) for name in decoded.unavailable])[which]
-    lacking, first = np.unique(rows, return_index=True)
-    offsets = decoded.of("offset").to_numpy()[lacking]
-    values = np.insert(columns, first, offsets)
-    counts = np.zeros(decoded.rows.num_rows, dtype=np.int64)
-    np.add.at(counts, rows, 1)
-    counts[lacking] += 1
+    counts = np.bincount(rows, minlength=decoded.rows.num_rows)
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return pa.ListArray.from_arrays(
-        pa.array(ends), pa.array(values), type=_UNAVAILABLE_TYPE, mask=pa.array(counts == 0)
+        pa.array(ends), pa.array(columns, pa.int64()), type=_UNAVAILABLE_TYPE, mask=pa.array(counts == 0)
     )
 
 
@@ -258,7 +263,7 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
     offsets: Integers = rows.column(OFFSET).to_numpy()
     if ((offsets[1:] < offsets[:-1]) & (part_of[1:] == part_of[:-1])).any():
         order = np.lexsort((offsets, part_of))
-        rows, part_of = take_rows(rows, order), part_of[order]
+        rows, part_of, offsets = take_rows(rows, order), part_of[order], offsets[order]
     deletes: Mask = rows.column(DELETE).to_numpy(zero_copy_only=False)
     times: Integers = rows.column(TIME).to_numpy()
     lacks = rows.column(UNAVAILABLE) if events else None
@@ -267,31 +272,32 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
         deletes,
         times,
         part_of,
-        None if lacks is None else _read_unavailable(lacks, schema, part_of, list(numbers)),
+        None if lacks is None else _read_unavailable(lacks, schema, offsets, part_of, list(numbers)),
         None if lacks is None else _find_truncates(lacks),
     )
 
 
 def _find_truncates(lacks: pa.ListArray) -> Mask | None:
-    """Return which rows mark that the table was emptied; None if there are none."""
+    """Return which rows mark in the column `UNAVAILABLE` that the table was emptied; None if there are none."""
     if lacks.null_count == len(lacks):
         return None
-    result: Mask = pc.fill_null(pc.equal(pc.list_value_length(lacks), 1), False).to_numpy(zero_copy_only=False)
+    result: Mask = pc.fill_null(pc.equal(pc.list_value_length(lacks), 0), False).to_numpy(zero_copy_only=False)
     return result if result.any() else None
 
 
 def _read_unavailable(
-    lacks: pa.ListArray, schema: pa.Schema, part_of: Integers, partitions: Sequence[tuple[str, int]]
+    lacks: pa.ListArray, schema: pa.Schema, offsets: Integers, part_of: Integers, partitions: Sequence[tuple[str, int]]
 ) -> Unavailable | None:
-    """Decode the unavailable values of rows (`UNAVAILABLE`); None if no row lacks one."""
+    """Decode the unavailable values of rows from the column `UNAVAILABLE`; None if no row lacks one.
+
+    ``part_of`` is the index of each row's topic partition in ``partitions``.
+    """
     if lacks.null_count == len(lacks):
         return None
     rows = np.flatnonzero(lacks.is_valid().to_numpy(zero_copy_only=False))
     marked = lacks.take(pa.array(rows))
-    counts = marked.value_lengths().to_numpy() - 1
-    values = marked.flatten().to_numpy()
-    first = np.concatenate([[0], np.cumsum(counts + 1)[:-1]])
-    columns, row_of = np.delete(values, first), np.repeat(rows, counts)
+    columns = marked.flatten().to_numpy()
+    row_of = np.repeat(rows, marked.value_lengths().to_numpy())
     if not len(columns):
         return None
     flags = {}
@@ -300,6 +306,6 @@ def _read_unavailable(
         flags[schema.names[column]][row_of[columns == column]] = True
     records = {
         row: (*partitions[part], offset)
-        for row, part, offset in zip(rows.tolist(), part_of[rows].tolist(), values[first].tolist(), strict=True)
+        for row, part, offset in zip(rows.tolist(), part_of[rows].tolist(), offsets[rows].tolist(), strict=True)
     }
     return Unavailable(flags, records)

@@ -84,7 +84,7 @@ def _hash_values(array: pa.Array) -> Words:
 
 
 def _hash_bytes(data: pa.Buffer | None, starts: Any, lengths: Any) -> Words:
-    """Return the hashes of strings, reading eight bytes of each at a time."""
+    """Return the hashes of the strings that begin at ``starts`` in ``data``, reading eight bytes of each at a time."""
     result = _mix(lengths.astype(np.uint64))
     longest = int(lengths.max(initial=0))
     if data is None or longest == 0:

@@ -89,7 +89,10 @@ def compute_changelog(
 
 
 def _with_watermark(chunks: DataFrame, plan: ReadPlan) -> DataFrame:
-    """Add the plan's watermark to chunks: Spark allows none after a stateful operator, but passes one through it."""
+    """Return chunks with the plan's watermark; the chunks themselves if the plan has none.
+
+    Spark allows no watermark after a stateful operator, but passes one through it.
+    """
     return chunks if plan.watermark is None else chunks.withWatermark("time", delay_text(plan.watermark))
 
 

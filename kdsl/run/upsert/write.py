@@ -28,9 +28,9 @@ def convert_to_upserts(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> It
 
     A plan that buffers writes the last change of each key in the buffer, when enough rows are in it, or when a batch
     comes after enough time. Another one writes every change, and leaves out a row before an update (``-U``) whose key
-    has a later row in the task. Buffered rows are written at the end of the task at the latest: no row waits when a
-    micro-batch has ended. Rows with an invalid kind are kept, and the rows of a plan without upserts are passed on
-    unchanged.
+    has a later row in the task; without one, it becomes a delete at the end of the task. Buffered rows are written at
+    the end of the task at the latest: no row waits when a micro-batch has ended. Rows with an unknown kind are kept,
+    and the rows of a plan without upserts are passed on unchanged.
 
     Args:
         batches: The plan's columns; without the row kind if the plan is not a changelog and all rows are upserts.
@@ -69,7 +69,7 @@ def _has_updates_before(batch: pa.RecordBatch) -> bool:
 
 
 def _kind_indices(rows: pa.RecordBatch) -> Integers:
-    """Return the row kinds as indices into `ROW_KINDS`; -1 for an invalid one, which the encoder reports."""
+    """Return the row kinds as indices into `ROW_KINDS`: -1 for NULL or an unknown kind; ``+I`` without the column."""
     if ROW_KIND not in rows.schema.names:
         return np.full(rows.num_rows, INSERT, dtype=np.int64)
     indices: Integers = pc.fill_null(pc.index_in(rows.column(ROW_KIND), _KINDS), -1).to_numpy(zero_copy_only=False)
@@ -82,7 +82,10 @@ def _key_numbers(rows: pa.RecordBatch, upserts: UpsertWrite) -> Integers:
 
 
 def _take_last(rows: pa.RecordBatch, upserts: UpsertWrite) -> pa.RecordBatch:
-    """Return the last change of each key, as an upsert or a delete; rows with an invalid kind all stay."""
+    """Return the last change of each key, as an upsert or a delete; rows with an unknown kind all stay.
+
+    If there are such rows, the rows keep their kinds: the encoder reports these.
+    """
     codes = _kind_indices(rows)
     last = np.flatnonzero(mark_last_rows(_key_numbers(rows, upserts)) | (codes < 0))
     codes = codes[last]

@@ -162,12 +162,12 @@ def parse_exact(text: str) -> Decimal:
 
 
 def format_double(value: float) -> str:
-    """Write a double as Java does: the shortest digits that identify it, with an exponent from ten million on."""
+    """Write a double as Java does: its shortest digits, with an exponent from ten million on and below a thousandth."""
     return _format_as_java(value, repr(value), f"{value:.1e}")
 
 
 def format_float(value: float) -> str:
-    """Write a 32-bit float, passed as a double, as Java does."""
+    """Write a 32-bit float, passed as a double, as Java does; AssertionError for a double that 32 bits do not hold."""
     if value != value or value in (float("inf"), float("-inf"), 0.0):  # NaN
         return format_double(value)
     for digits in range(9):

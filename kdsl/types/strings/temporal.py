@@ -150,7 +150,7 @@ def time_unit(precision: int) -> int:
 
 
 def format_date(days: int) -> str:
-    """Write a date as ``yyyy-MM-dd``; years beyond 9999 get a sign."""
+    """Write a date as ``yyyy-MM-dd``; years beyond 9999 get a plus sign, those before 0 a minus sign."""
     year, month, day = calendar_date(days)
     shown = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+d}" if year > 9999 else f"-{-year:04d}"
     return f"{shown}-{month:02d}-{day:02d}"

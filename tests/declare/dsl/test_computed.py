@@ -12,6 +12,7 @@ import attrs
 import pytest
 from pyspark.sql import Column, SparkSession, functions as F
 
+import kdsl
 from kdsl import Col, Int32, KafkaTable, Virtual, as_value, col, computed, virtual
 from kdsl.declare.definition import ColumnDef, Expression
 from kdsl.types.spark import spark_type
@@ -301,3 +302,22 @@ def test_a_body_that_neither_can_do_is_refused(body: Callable[[Any], Any], messa
 
     assert [p.code for p in Table.definition().problems] == ["computed"]
     assert message is None or Table.definition().problems[0].message == message
+
+
+def test_a_column_that_is_written_in_sql_has_only_a_declared_comment() -> None:
+    class Sums(KafkaTable, topic="sums"):
+        a: Col[int]
+        twice: Virtual[int] = kdsl.expression("a * 2")
+        half: Virtual[int] = kdsl.expression("a / 2", comment="Half of a.")
+
+        @computed
+        def third(self) -> int:
+            """A third of a."""
+            return self.a
+
+    assert {c.name: c.comment for c in Sums.definition().columns} == {
+        "a": None,
+        "twice": None,
+        "half": "Half of a.",
+        "third": "A third of a.",
+    }

@@ -71,6 +71,29 @@ FROM_A, FROM_B, TWICE = (
 )
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"version": 1, "inserts": {', "JSONDecodeError in its contents"),
+        ("[]", "TypeError in its contents"),
+        ('{"inserts": {}}', "KeyError in its contents"),
+        ('{"version": 1, "inserts": []}', "AttributeError in its contents"),
+        ('{"version": 1, "inserts": {"insert-1-sink": {"digest": "a"}}}', "KeyError in its contents"),
+        ('{"version": 1, "inserts": {"insert-1-sink": {"digest": "a", "sink": "s", "reads": 1}}}', "TypeError in its"),
+        ('{"version": 2}', "has version 2, and this kdsl reads version 1"),
+    ],
+)
+def test_a_list_of_inserts_that_cannot_be_read_is_named(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "kdsl").mkdir()
+    (tmp_path / "kdsl" / "inserts.json").write_text(text)
+    jobs = plan_script(read_script(TABLES + FROM_A), Cluster("broker:9092"), checkpoint=str(tmp_path)).jobs
+
+    with pytest.raises(CheckpointError) as e:
+        predict_folders(jobs, str(tmp_path))
+    assert str(e.value).startswith(f"{tmp_path}/kdsl/inserts.json ")
+    assert reason in str(e.value)
+
+
 class TestOpenFolders:
     def folders_or_error(self, choose: Callable[[], dict[str, str]]) -> dict[str, str] | CheckpointError:
         try:

@@ -306,6 +306,73 @@ class TestTables:
 
         assert message in sample[1]
 
+    @pytest.mark.parametrize(
+        ("kind", "options", "message"),
+        [
+            ("DOUBLE", {"max": "1e400"}, "'fields.x.max' is 1E+400, which is out of range for DOUBLE"),
+            ("DOUBLE", {"min": "-Infinity"}, "'fields.x.min' is -Infinity, which is out of range for DOUBLE"),
+            ("DOUBLE", {"min": "NaN"}, "'fields.x.min' has the value 'NaN', which is not a number"),
+            ("FLOAT", {"max": "3.5e38"}, "'fields.x.max' is 3.5E+38, which is out of range for FLOAT"),
+            ("DECIMAL(3, 2)", {"max": "1000"}, "'fields.x.max' is 1000, which is out of range for DECIMAL(3, 2)"),
+            ("DECIMAL(3, 2)", {"min": "-9.995"}, "'fields.x.min' is -9.995, which is out of range for DECIMAL(3, 2)"),
+            ("BIGINT", {"max": "1e5000"}, "'fields.x.max' is 1E+5000, which is out of range for BIGINT"),
+            ("INT", {"min": "5", "max": "4"}, "'fields.x.min' is 5, above the max 4 of INT"),
+            ("TINYINT", {"start": "1", "end": "128"}, "'fields.x.end' is 128, which is out of range for TINYINT"),
+            (
+                "BIGINT",
+                {"start": "1", "end": str(10**30)},
+                f"'fields.x.end' is {10**30}, which is out of range for BIG",
+            ),
+            ("STRING", {"start": str(-(10**30)), "end": "1"}, "'fields.x.start' is -1000000000000000000000000000000, "),
+            (
+                "DOUBLE",
+                {"start": "1", "end": str(2**63)},
+                f"'fields.x.end' is {2**63}, which is out of range for BIGINT",
+            ),
+            ("DECIMAL(3, 2)", {"start": "1", "end": "10"}, "'fields.x.end' is 10, which is out of range for DECIMAL"),
+        ],
+    )
+    def test_numbers_that_the_type_of_a_generated_column_cannot_hold(
+        self, kind: str, options: dict[str, str], message: str
+    ) -> None:
+        if "start" in options:
+            options = {"kind": "sequence", **options}
+        texts = "".join(f", 'fields.x.{key}' = '{text}'" for key, text in options.items())
+        ((code, sample),) = problems(f"CREATE TABLE g (x {kind}) WITH ('connector' = 'datagen'{texts})")
+
+        assert code == "datagen-field"
+        assert message in sample
+
+    def test_a_sequence_whose_start_and_end_are_out_of_range(self) -> None:
+        bounds = "'fields.x.kind' = 'sequence', 'fields.x.start' = '-129', 'fields.x.end' = '128'"
+
+        assert [m for _, m in problems(f"CREATE TABLE g (x TINYINT) WITH ('connector' = 'datagen', {bounds})")] == [
+            "'fields.x.start' is -129, which is out of range for TINYINT",
+            "'fields.x.end' is 128, which is out of range for TINYINT",
+        ]
+
+    @pytest.mark.parametrize(
+        ("kind", "options", "sql"),
+        [
+            ("TINYINT", "'fields.x.min' = '-128.9', 'fields.x.max' = '127.9'", "(-128L) + CAST(floor(rand() * 256D)"),
+            ("FLOAT", "'fields.x.max' = '3.4028235E38'", "+ rand() * 1.70141175e+38D"),
+            ("DOUBLE", "'fields.x.min' = '-1.6e308', 'fields.x.max' = '1.6e308'", "-8e+307D + rand() * 1.6e+308D"),
+            ("DECIMAL(38, 0)", "'fields.x.min' = '0'", f"least(CAST('{'9' * 38}' AS DECIMAL(38, 0))"),
+            ("DECIMAL(2, 2)", "'fields.x.max' = '0.99'", "greatest(CAST('-0.99' AS DECIMAL(2, 2))"),
+            (
+                "BIGINT",
+                f"'fields.x.kind' = 'sequence', 'fields.x.start' = '{-(2**63)}', 'fields.x.end' = '0'",
+                "((-9223372036854775807L - 1L) + value)",
+            ),
+        ],
+    )
+    def test_generated_numbers_up_to_the_bounds_of_their_types(self, kind: str, options: str, sql: str) -> None:
+        script = f"CREATE TABLE g (x {kind}) WITH ('connector' = 'datagen', {options}); SELECT x FROM g"
+        generated = plan_script(read_script(script)).jobs[0].tables["g"].generated
+
+        assert generated is not None
+        assert sql in generated.columns["x"]
+
     def test_a_changelog_is_not_written_to_what_only_takes_new_rows(self) -> None:
         table = "CREATE TABLE cdc (id INT, name STRING) WITH ('connector' = 'kafka', 'topic' = 'c', 'format' = "
         table += "'debezium-json', 'scan.startup.mode' = 'earliest-offset');"

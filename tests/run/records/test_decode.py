@@ -452,13 +452,18 @@ class TestMetadata:
     def test_an_offset_shows_as_other_types(self, kind: str, expected: object) -> None:
         assert metadata("offset", kind, {}) == [expected]
 
-    @pytest.mark.parametrize(("kind", "most"), [("INT", 2**31 - 1), ("TINYINT", 127), ("DECIMAL(4, 1)", 999)])
-    def test_an_offset_that_overflows_its_column_is_an_error(self, kind: str, most: int) -> None:
-        with pytest.raises(RecordError) as raised:
-            metadata("offset", kind, {"offset": 5}, {"offset": most + 1}, {"offset": most + 2})
+    @pytest.mark.parametrize(
+        ("kind", "least", "most"),
+        [("INT", -(2**31), 2**31 - 1), ("TINYINT", -128, 127), ("DECIMAL(4, 1)", -999, 999)],
+    )
+    def test_a_number_that_overflows_its_column_is_an_error(self, kind: str, least: int, most: int) -> None:
+        for first, second in ((most + 1, least - 1), (least - 1, least - 2)):
+            with pytest.raises(RecordError) as raised:
+                metadata("offset", kind, {"offset": 5}, {"offset": first}, {"offset": second})
 
-        assert (raised.value.offset, raised.value.more) == (most + 1, 1)
-        assert f"column 'shown': {most + 1} does not fit {kind}, whose largest value is {most}" in str(raised.value)
+            assert (raised.value.offset, raised.value.more) == (first, 1)
+            reason = f"column 'shown': {first} does not fit {kind}, whose values are {least} to {most}"
+            assert reason in str(raised.value)
 
     def test_raw_bytes_and_headers_are_shown_as_strings(self) -> None:
         assert metadata("__raw_value__", "STRING", {"value": "é".encode()}, {"value": None}) == ["é", None]

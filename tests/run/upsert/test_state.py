@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -49,7 +50,15 @@ class TestUnavailable:
         of.init(store)  # type: ignore[arg-type]
         keys, notes, lacks = zip(*rows, strict=True)
         schema = chunk_row_schema(self.SCHEMA, events=True)
-        columns = [list(keys), list(notes), [False] * len(rows), [0] * len(rows), list(range(len(rows))), list(lacks)]
+        offsets = accumulate((one[0] if one else 0 for one in lacks), max)
+        columns = [
+            list(keys),
+            list(notes),
+            [False] * len(rows),
+            [0] * len(rows),
+            list(offsets),
+            [one if one is None else one[1:] for one in lacks],
+        ]
         arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
         packed = pa.RecordBatch.from_arrays(arrays, schema=schema).serialize().to_pybytes()
         frame = chunk(pa.RecordBatch.from_pylist([{"k": 0}], self.SCHEMA)).assign(rows=[packed])

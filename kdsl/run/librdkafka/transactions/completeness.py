@@ -36,7 +36,10 @@ def check_complete(rows: Iterator[T]) -> Iterator[T]:
 
 
 def _has_end_mark(stream: Any) -> bool:
-    """Return whether Spark has sent the mark after the last row; wait for it or for the stream's end."""
+    """Wait for the mark that Spark sends after the last row, and return whether it came.
+
+    False if the stream has ended, or the connection was reset.
+    """
     try:
         return bool(stream.peek(1))
     except OSError:  # the JVM has reset the connection

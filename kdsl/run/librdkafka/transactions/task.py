@@ -66,12 +66,14 @@ def write_transactionally(
     batches: Iterable[pa.RecordBatch],
     send: Send[R],
 ) -> R | None:
-    """Write a task's rows in a transaction, unless they have been written.
+    """Write a task's rows in a transaction, unless they have been written, which is logged.
 
     A task without rows does not begin a transaction: the task has no rows either when the batch is written again.
 
     If a commit is not answered and the token cannot be read afterwards, the error says that the rows may be visible;
     the next attempt finds out from the token. After any other error nothing of the transaction is visible.
+
+    The producer stays in a pool for the next batch; after an error it is closed.
 
     Args:
         spec: Who writes what.
@@ -135,7 +137,8 @@ def _begin_transaction(
 ) -> OwnedProducer | None:
     """Begin a transaction with the token in it and return its producer; None if the batch has been written.
 
-    The producer is a pooled one that wrote the previous batch, or a new one, which fences any other of the id.
+    The producer is a pooled one that wrote the previous batch, or a new one, which fences any other of the id. If the
+    batch has been written, the new producer is put into the pool. A producer that fails is closed.
 
     Raises:
         ExactlyOnceError: The id cannot be acquired, its token forbids the write, or the transaction cannot begin.
@@ -217,7 +220,7 @@ def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: 
 
 
 def take_seeded_id(spec: TransactionSpec, cluster: Cluster, settings: Mapping[str, str]) -> OwnedProducer:
-    """Acquire a transactional id that must have a token, with a new producer (`take_id`).
+    """Acquire a transactional id that must have a token, with a new producer (`take_id`); an error closes that again.
 
     Raises:
         ExactlyOnceError: The id cannot be acquired, or its token is gone.
@@ -236,7 +239,7 @@ def take_id(
     """Acquire a transactional id: fence its previous producer and abort that one's open transaction.
 
     Returns:
-        A new producer, and the id's last token; None if it has none.
+        A new producer, which is closed after an error, and the id's last token; None if it has none.
 
     Raises:
         ExactlyOnceError: The id cannot be acquired.
@@ -261,6 +264,8 @@ def _commit(
     spec: TransactionSpec, cluster: Cluster, settings: Mapping[str, str], owned: OwnedProducer
 ) -> OwnedProducer | None:
     """Commit the transaction; if the commit is not answered, find out by the id's token whether it succeeded.
+
+    The producer of a commit that is not answered, or that was fenced, is closed.
 
     Returns:
         A producer that may be reused, a new one if the commit was not answered; None if the transaction is committed

@@ -45,6 +45,7 @@ class Writer:
     kind: Kind = "stream"
 
     def __str__(self) -> str:
+        """Return the query's id with its write, table and checkpoint, as the subject of a message's sentence."""
         what = "the query" if self.kind == "stream" else "the write"
         name = f"{self.query}/{self.sink}" if self.sink else self.query
         checkpoint = f", checkpoint {self.checkpoint}" if self.checkpoint else ""
@@ -257,7 +258,11 @@ def find_start_batches(
 def find_half_written(
     writer: Writer, progress: LogProgress, previous: Mapping[str, Token | None], offsets: str
 ) -> list[str]:
-    """Return the ids that have written the open batch, by their tokens; see `find_start_batches` for the arguments."""
+    """Return the ids that have written the open batch, by their last tokens; none if no batch is open.
+
+    A token of another writer, or one with another digest than ``offsets``, does not count; an unknown digest matches
+    any. Arguments are those of `find_start_batches`.
+    """
     return [
         id_
         for id_, token in previous.items()
