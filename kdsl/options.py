@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
+from functools import cached_property
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -344,12 +345,17 @@ class Options:
             elif a.metadata["check"] and not isinstance(value, Secret) and (fix := a.metadata["check"](value)):
                 yield _Mistake("option-value", f"has the value {value!r}", (fix,), a.name)
 
+    @cached_property
+    def _wrong_options(self) -> frozenset[str]:
+        """The names of the declared options with a mistake."""
+        return frozenset(mistake.option for mistake in self._all_mistakes() if mistake.declared)
+
     def valid(self) -> Self:
         """Return the group with the default in place of every wrong value, so that other rules can be checked.
 
         A required option becomes None. If no value is wrong, the result is this group.
         """
-        wrong = {mistake.option for mistake in self._all_mistakes() if mistake.declared}
+        wrong = self._wrong_options
         if not wrong:
             return self
         defaults = {a.name: a.default for a in self.declarations() if a.default is not attrs.NOTHING}

@@ -34,8 +34,11 @@ from kdsl_formats.suggest import explain_bad_batch
 
 ORDER = ("__kdsl_time", "__kdsl_partition", "__kdsl_offset")
 """Columns by which the changes of a key are ordered if they are in several partitions; no sink table has them."""
-_TIMES = {"debezium-json": "value.source.timestamp", "canal-json": "value.event-timestamp"}
-"""The metadata with the time of a change in the source, by format."""
+_TIMES = {
+    "debezium-json": ("value.source.timestamp", "source.ts_ms"),
+    "canal-json": ("value.event-timestamp", "es"),
+}
+"""The metadata with the time of a change in the source, and the member that it is read from, by format."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
 
@@ -76,12 +79,13 @@ class RecordSplitter:
     Args:
         feed: The source.
         max_columns: A message that would give a table more columns is rejected.
+        keyed: Whether updates may lack the row before; otherwise they are rejected.
     """
 
-    def __init__(self, feed: KafkaFeed, *, max_columns: int) -> None:
+    def __init__(self, feed: KafkaFeed, *, max_columns: int, keyed: bool = False) -> None:
         chosen = feed.valid()
         self._feed = chosen
-        self._value: Observer = feed.observer(max_columns)
+        self._value: Observer = feed.observer(max_columns, keyed=keyed)
         self._key = None if chosen.key is None else chosen.key.observer(Use(side="key"), max_columns=max_columns)
         self._known: Mapping[TableId, UpstreamTable] | None = None
         self._named: dict[str, tuple[dict[TableId, UpstreamTable], dict[TableId, TableSchema]]] = {}
@@ -300,13 +304,15 @@ def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Ta
     )
 
 
-def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> ReadPlan:
+def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable, keyed: tuple[str, ...] = ()) -> ReadPlan:
     """The plan by which `kdsl.run.records.decode.RecordDecoder` reads the records of a table.
 
     Args:
         feed: The source.
         table: The table.
         upstream: Its columns; every record of its packets can be read with them.
+        keyed: The columns of the primary key, if rows before a change are only needed for their key; an update then
+            needs none.
 
     Raises:
         ResolveError: A column has the name of a metadata column.
@@ -314,7 +320,8 @@ def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Read
     chosen = feed.valid()
     metadata = [ColumnDef(f.name, f.type, "metadata", virtual=True) for f in chosen.metadata_fields()]
     if chosen.distributed_tables:
-        keys = (_TIMES.get(chosen.value.identifier, "timestamp"), "partition", "offset")
+        time, _ = _TIMES.get(chosen.value.identifier, ("timestamp", ""))
+        keys = (time, "partition", "offset")
         metadata += [
             ColumnDef(name, METADATA[key].type if key in METADATA else t.TimestampLtz(3), "metadata", metadata_key=key,
                       virtual=True)
@@ -323,7 +330,12 @@ def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Read
     declared = define_table(feed, table, upstream)
     options = attrs.evolve(declared.options, topic=("records",), topic_pattern=None)  # type: ignore[misc]
     definition = attrs.evolve(declared, columns=(*declared.columns, *metadata), options=options, primary_key=())
-    return read_plan(resolve(definition, "read"))
+    return attrs.evolve(read_plan(resolve(definition, "read")), keyed=keyed)
+
+
+def time_member(feed: KafkaFeed) -> str:
+    """The member of messages with the time of a change in the source, by which `ORDER` is; empty if it is none."""
+    return _TIMES.get(feed.value.identifier, ("", ""))[1]
 
 
 def initial_tables(schemas: Mapping[TableId, TableSchema]) -> dict[TableId, UpstreamTable]:

@@ -125,6 +125,13 @@ def test_the_same_changes_for_a_table_of_one_shard_and_another() -> None:
     assert set(decision.note.upstream) == {("items_2",)}
 
 
+def test_columns_whose_names_differ_in_letter_case_are_two_in_kafka() -> None:
+    run = Run(plan(KafkaTopics(CLUSTER)))
+
+    assert run.batch(show(delta(0, id="BIGINT", ID="DATE"))).refusals == ()
+    assert run.sink() == {"id": "BIGINT", "ID": "DATE"}
+
+
 def test_static_schemas_stay() -> None:
     run = Run(plan(source={"inference": "static"}))
     run.batch(show(delta(0, id="BIGINT")))
@@ -173,6 +180,14 @@ class TestRefusals:
         decision = run.batch(show(delta(0, ("a",), id="INT", no="INT"), delta(1, ("b",), id="INT", no="INT")))
 
         assert "(id) and (no)" in str(decision.refusals[0])
+
+    def test_merged_tables_whose_keys_become_strings_do_not_change_a_key_that_exists(self) -> None:
+        run = Run(plan(transform=[Transform(r"\.*", primary_keys=("id",))], route=[Route(r"a_\d", "a")]))
+        run.batch(show(delta(0, ("a_1",), id="BIGINT")))
+
+        decision = run.batch(show(delta(1, ("a_2",), id="STRING")))
+
+        assert "would change from BIGINT NOT NULL to STRING" in str(decision.refusals[0])
 
     def test_tolerated_records_add_up(self) -> None:
         run = Run(plan(source={"ignore_errors": True, "max_errors": 3}))

@@ -508,6 +508,29 @@ class TestPostgres:
         left = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'kdsl%' AND tablename <> 'kdsl_changelog_batches'"
         assert postgres.execute(left) == ""
 
+    @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+    @pytest.mark.parametrize("keys", [("id",), ()])
+    def test_dates_and_times_do_not_depend_on_the_time_zone_of_java(
+        self, setup: Setup, postgres: Postgres, sink: JdbcTables, keys: tuple[str, ...], zone: str
+    ) -> None:
+        table, java = f"d{setup.topic[-8:]}", setup.spark._jvm.java.util.TimeZone  # type: ignore[attr-defined]
+        rules = [Transform(r"\.*", primary_keys=keys, projection="*")]
+        ingestion = setup.ingestion(sink, transform=rules, route=[Route(r"\.*", f"public.{table}")])
+        before = java.getDefault()
+        java.setDefault(java.getTimeZone(zone))
+        try:
+            setup.produce({"id": 1, "day": "1582-10-10", "wall": "2024-03-31 02:30:00", "clock": "02:30:00"})
+            setup.run(ingestion)
+            setup.produce({"id": 2, "wall": "1582-10-10 01:02:03.000004", "instant": "1582-10-10T01:02:03Z"})
+            setup.run(ingestion)
+        finally:
+            java.setDefault(before)
+
+        shown = postgres.execute(f"SET TIME ZONE 'UTC'; SELECT day, wall, clock, instant FROM {table} ORDER BY id")
+        assert shown.splitlines() == [
+            "1582-10-10\t2024-03-31 02:30:00\t02:30:00\t", "\t1582-10-10 01:02:03.000004\t\t1582-10-10 01:02:03+00",
+        ]  # fmt: skip
+
     def test_a_character_that_postgres_does_not_store_is_an_error_with_its_column(
         self, setup: Setup, postgres: Postgres, sink: JdbcTables
     ) -> None:

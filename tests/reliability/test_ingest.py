@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
 from kdsl.changelog.to_delta import DeltaTarget, _Delta
-from kdsl.ingest.state import StateFiles
+from kdsl.cli.app import app
+from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
-from kdsl.testing import RunningKafka
+from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.changelog.tables import needs_delta
 from tests.postgres import PASSWORD, Postgres
-from tests.reliability.harness import HERE, Job, Kill, Point
+from tests.reliability.harness import BATCH_WRITTEN, HERE, WRITING, Job, Kill, Point
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +39,10 @@ SOME = Point("kdsl.ingest.run.batch:BatchRunner._batch", "after")
 """Nothing is changed yet."""
 ALL = Point("kdsl.ingest.run.sinks.writer:TableWriter.write", "after")
 """All tables of the batch are written, and Spark has not committed it."""
+SENT = Point("kdsl.ingest.run.sinks.kafka:KafkaWriter.write", "after")
+"""The same of a batch that is written to Kafka: its transactions are committed."""
+TABLE_POINTS = (NOTED, SOME, CHANGING, APPENDING, ALL)
+KAFKA_POINTS = (NOTED, SOME, WRITING, BATCH_WRITTEN, SENT)
 
 Row = dict[str, Any]
 
@@ -43,14 +51,14 @@ def messages(seed: int) -> tuple[list[list[Row]], dict[str, list[Row]]]:
     """Batches of change data of `TABLES` tables, and the rows that each table has in the end.
 
     Tables with an even number have a primary key, the others only get inserts. Somewhere a table gets a new field, or a
-    field that was a number becomes a string.
+    field that was a number becomes a string. The field ``n`` is different in all messages.
     """
     rng = random.Random(seed)
     columns: dict[str, list[str]] = {f"t{i}": [] for i in range(TABLES)}
     texts: dict[str, set[str]] = {name: set() for name in columns}
-    evolve_at = sorted(rng.sample(range(TABLES * BATCHES), EVOLUTIONS))
+    evolve_at = sorted(rng.sample(range(TABLES, TABLES * BATCHES), EVOLUTIONS))
     rows: dict[str, dict[int, Row]] = {name: {} for name in columns}
-    batches = []
+    batches: list[list[Row]] = []
     for number in range(BATCHES):
         batch = []
         for i, name in enumerate(columns):
@@ -64,7 +72,7 @@ def messages(seed: int) -> tuple[list[list[Row]], dict[str, list[Row]]]:
                 keys = list(rows[name])
                 id_ = rng.choice(keys) if i % 2 == 0 and keys and rng.random() < 0.5 else len(rows[name]) + 1
                 values = {c: f"x{rng.random()}" if c in texts[name] else rng.randrange(100) for c in columns[name]}
-                before, after = rows[name].get(id_), {"id": id_, **values}
+                before, after = rows[name].get(id_), {"id": id_, "n": len(batches) * TABLES * 3 + len(batch), **values}
                 op = "c" if before is None else "u"
                 batch.append({"op": op, "before": before, "after": after, "source": {"db": "shop", "table": name}})
                 rows[name][id_] = after
@@ -94,35 +102,46 @@ def as_strings(rows: list[Row], columns: list[str]) -> list[list[str | None]]:
     return sorted(strings, key=str)
 
 
-def run_and_judge(
-    kafka: RunningKafka, topic: str, folder: Path, sink: Row, read: Callable[[str, list[str]], list[Row]]
-) -> None:
-    """Run the ingestion with kills at random points, then to its end, and compare the tables."""
+def run_with_kills(
+    kafka: RunningKafka, topic: str, folder: Path, sink: Row, points: Sequence[Point]
+) -> tuple[IngestState, dict[str, list[Row]]]:
+    """Run the ingestion with kills at random points, then to its end; check that its history is linear.
+
+    Returns:
+        What it has learned, and the rows that each table should have.
+    """
     batches, expected = messages(7)
-    kafka.produce(topic, *(json.dumps(message) for batch in batches for message in batch))
+    sent = [message for batch in batches for message in batch]
+    kafka.produce(topic, *(Record(json.dumps(message), message["source"]["table"]) for message in sent))
     rng = random.Random(8)
     job = Job(folder / "job", {}, query=document(kafka, topic, sink), program=HERE / "jobs" / "ingest.py",
               spark={"spark.databricks.delta.snapshotPartitions": "2"})  # fmt: skip
-    killed = 0
-    while killed < KILLS:
-        point = rng.choice([NOTED, SOME, CHANGING, APPENDING, ALL])
+    for number in range(KILLS):
+        point = points[number % len(points)]
         skip = rng.randrange(TABLES // 2) if point in (CHANGING, APPENDING) else 0
-        life = job.run(Kill(point, committed=killed * BATCHES // KILLS, skip=skip), timeout=900)
-        assert life.killed or life.code == 0, life.log[-4000:]
-        killed += 1
-        if not life.killed:
-            break
+        life = job.run(Kill(point, committed=number * BATCHES // KILLS, skip=skip), timeout=900)
+        assert life.killed, f"{point}: {life.log[-4000:]}"
     life = job.run(timeout=900)
     assert life.code == 0, life.log[-4000:]
 
     state = StateFiles(open_local_folder(job.checkpoint.folder)).load()
-    for name, rows in expected.items():
-        columns = [f.name for f in state.upstream["shop", name].schema.columns]
-        assert as_strings(read(name, columns), columns) == as_strings(rows, columns), name
     changes = [(change.tag, change.table, change.columns, change.before) for _, change in state.changes]
     assert len(changes) == len(set(changes)), "a change is in the history twice"
     assert [batch for batch, _ in state.changes] == sorted(batch for batch, _ in state.changes)
-    assert killed == KILLS
+    evolved = [tag for tag, *_ in changes if tag != "create.table"]
+    assert len(changes) == TABLES + EVOLUTIONS
+    assert len(evolved) == EVOLUTIONS
+    assert sum(state.records.values()) == len(sent)
+    return state, expected
+
+
+def compare_tables(
+    state: IngestState, expected: dict[str, list[Row]], read: Callable[[str, list[str]], list[Row]]
+) -> None:
+    """Compare all tables with what they should have."""
+    for name, rows in expected.items():
+        columns = [f.name for f in state.upstream["shop", name].schema.columns]
+        assert as_strings(read(name, columns), columns) == as_strings(rows, columns), name
 
 
 @pytest.mark.reliability
@@ -139,7 +158,7 @@ def test_into_delta(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, spark: Spar
             return [row.asDict() for row in DataFrame(table.toDF(), spark).select(*columns).collect()]
 
     sink = {"type": "delta", "path": str(tmp_path / "lake")}
-    run_and_judge(kdsl_kafka, kdsl_topic(), tmp_path, sink, read)
+    compare_tables(*run_with_kills(kdsl_kafka, kdsl_topic(), tmp_path, sink, TABLE_POINTS), read)
 
 
 @pytest.mark.reliability
@@ -154,4 +173,46 @@ def test_into_postgres(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path
     sink = {"type": "jdbc", "url": postgres.url, "username": "kdsl", "password": "${env:KDSL_TEST_PASSWORD}"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KDSL_TEST_PASSWORD", PASSWORD)
-        run_and_judge(kdsl_kafka, kdsl_topic(), tmp_path, sink, read)
+        compare_tables(*run_with_kills(kdsl_kafka, kdsl_topic(), tmp_path, sink, TABLE_POINTS), read)
+
+
+@pytest.mark.reliability
+@pytest.mark.timeout(7200)
+def test_into_kafka(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
+    """Every change is in the other topic once, and those of a table in their order; ``kdsl verify`` says so."""
+    source, target = kdsl_topic("in"), kdsl_topic("out")
+    sink = {
+        "type": "kafka", "properties.bootstrap.servers": kdsl_kafka.bootstrap_servers, "topic": target,
+        "sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": target,
+    }  # fmt: skip
+    run_with_kills(kdsl_kafka, source, tmp_path, sink, KAFKA_POINTS)
+    settle(kdsl_kafka, target)
+
+    row = "ROW<id BIGINT, n BIGINT>"
+    columns = {"op": "STRING", "before": row, "after": row, "source": "ROW<db STRING, `table` STRING>"}
+    tables = tmp_path / "tables.yaml"
+    tables.write_text(
+        yaml.safe_dump(
+            {
+                "tables": [
+                    {
+                        "name": name,
+                        "columns": [{"name": column, "type": kind} for column, kind in columns.items()],
+                        "options": {
+                            "connector": "kafka", "properties.bootstrap.servers": kdsl_kafka.bootstrap_servers,
+                            "topic": topic, "value.format": "json",
+                        },
+                    }
+                    for name, topic in (("source", source), ("target", target))
+                ]
+            }
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+    result = CliRunner().invoke(
+        app, ["verify", f"{tables}:source", f"{tables}:target", "--by", "op,before,after,source", "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    comparison = json.loads(result.stdout)
+    assert comparison["equal"]
+    assert comparison["read"] == comparison["written"] == BATCHES * TABLES * 3

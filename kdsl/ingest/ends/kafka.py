@@ -13,7 +13,7 @@ from kdsl.cluster import SERVERS, Cluster
 from kdsl.declare.connector import Delivery, KafkaOptions
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing, nearest
-from kdsl.formats import Format, Observer, format_class
+from kdsl.formats import ALONE, Format, Observer, Use, format_class
 from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.initial_schemas import read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
@@ -291,9 +291,15 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
             message = f"metadata.list names {columns[0]!r} twice"
             yield WrongOption("ingest-metadata", "metadata.list", message, "remove one")
 
-    def observer(self, max_columns: int) -> Observer:
-        """The observer of the message values."""
-        observer = self.value.valid().observer(max_columns=max_columns)
+    def observer(self, max_columns: int, *, keyed: bool = False) -> Observer:
+        """The observer of the message values.
+
+        Args:
+            max_columns: A message that would give a table more columns is bad.
+            keyed: Whether updates may lack the row before, because rows are identified by a key.
+        """
+        use = Use(keyed=("key",)) if keyed else ALONE  # any name: what the key is, only the reader of rows must know
+        observer = self.value.valid().observer(use, max_columns=max_columns)
         assert observer is not None  # the formats of a feed have one
         return observer
 

@@ -90,7 +90,9 @@ class BatchRunner:
             _configure(spark, plan.pipeline)
         state = self._files.load(number) if self._state is None else self._state
         collect = self._collect is not None
-        task = split_task(plan.source, plan.pipeline.max_columns, self._send(spark, state), collect=collect)
+        keyed = not self._writer.needs_rows_before
+        known = self._send(spark, state)
+        task = split_task(plan.source, plan.pipeline.max_columns, known, collect=collect, keyed=keyed)
         packets = records.mapInArrow(task, PACKETS).persist()
         try:
             seen = _collect_seen(packets)
@@ -99,12 +101,13 @@ class BatchRunner:
             refusals = decision.refusals or self._refuse_changes(spark, decision)
             if refusals:
                 raise refusal_error(f"batch {number}", refusals)
-            read = partial(read_packets, plan, packets)
+            read = partial(read_packets, plan, packets, keyed=keyed)
             losses = count_losses(plan, read, decision)
             note = self._note(_with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
             self._state, self._forgive = self._files.write(note, state), False
             self._warn_of_partitions(seen, decision)
+            _warn_of_dropped_columns(state, decision)
             if self._collect is not None and seen.dirty:
                 self._collect(packets, number)
             for change in decision.note.changes:
@@ -175,6 +178,17 @@ def refusal_error(what: str, refusals: Sequence[Refusal]) -> IngestError:
     """The error of a batch that is refused."""
     lines = "\n".join(f"  {refusal}" for refusal in refusals)
     return IngestError(f"{what} is refused, and nothing of it was written:\n{lines}")
+
+
+def _warn_of_dropped_columns(state: IngestState, decision: Decision) -> None:
+    """Warn of columns that somebody else has dropped from a sink table, and that are added again."""
+    for change in (change for change in decision.note.changes if change.tag == "add.column"):
+        known = state.sinks.get(change.table)
+        if known is not None and change.columns[0].name in {f.name for f in known.columns}:
+            _log.warning(
+                "%s: the sink table has lost the column %r, which is added again; it is NULL in the rows of earlier "
+                "batches", format_id(change.table), change.columns[0].name,
+            )  # fmt: skip
 
 
 def _with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> Decision:

@@ -13,7 +13,7 @@ from kdsl.ingest.evolution import SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import PASSES
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.records import ORDER, plan_table
+from kdsl.ingest.records import ORDER, plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.types import model as t
@@ -130,21 +130,49 @@ def _types(plan: IngestPlan, evolution: SinkEvolution) -> dict[str, tuple[str, t
     return {_fold(plan, f.name): (f.name, f.type) for f in evolution.schema.columns}
 
 
-def read_packets(plan: IngestPlan, packets: DataFrame, work: TableWork) -> DataFrame:
+def read_packets(plan: IngestPlan, packets: DataFrame, work: TableWork, *, keyed: bool = False) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
 
     Args:
         plan: The plan of the ingestion.
         packets: The packets.
         work: The table.
+        keyed: Whether the sink only needs the key of rows before a change, if the table has one.
     """
     from pyspark.sql import functions as F
 
     assert isinstance(plan.source, KafkaFeed)
-    read = plan_table(plan.source, work.plan.table, work.upstream)
+    key = _find_identifying_key(work) if keyed else ()
+    read = plan_table(plan.source, work.plan.table, work.upstream, key)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
-    return own.mapInArrow(decode_task(read, zone), spark_schema(read.columns))
+    rows = own.mapInArrow(decode_task(read, zone), spark_schema(read.columns))
+    return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
+
+
+def _require_times(feed: KafkaFeed, rows: DataFrame, work: TableWork) -> DataFrame:
+    """Rows whose job fails if one has no time in the source, by which the changes of a key are ordered."""
+    from pyspark.sql import functions as F
+
+    time, partition, offset = map(F.col, ORDER)
+    reason = F.concat(
+        F.lit(f"{format_id(work.plan.table)}: the message at partition "), partition, F.lit(", offset "), offset,
+        F.lit(f" has no {time_member(feed)}, by which {feed.value.identifier}.distributed-tables orders changes"),
+    )  # fmt: skip
+    return rows.withColumn(ORDER[0], F.when(time.isNull(), F.raise_error(reason).cast("timestamp")).otherwise(time))
+
+
+def _find_identifying_key(work: TableWork) -> tuple[str, ...]:
+    """The primary key of a sink table, if no more of the rows before changes is needed; empty otherwise.
+
+    A filter and a soft delete need whole rows. A key that is not (a part of) that of the upstream table may change
+    without a delete.
+    """
+    transformed, key = work.plan.transformed, set(work.plan.transformed.primary_key)
+    read = {column.name for column in transformed.columns if column.sql == quote_name(column.name)}
+    if transformed.filter or transformed.soft_delete or not key <= read & {*work.upstream.schema.primary_key}:
+        return ()
+    return transformed.primary_key
 
 
 def _transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = False) -> DataFrame:

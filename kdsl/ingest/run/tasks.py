@@ -120,13 +120,13 @@ _KNOWN: dict[str, Tables] = {}
 
 
 @lru_cache(maxsize=4)
-def _splitter(feed: bytes, max_columns: int) -> RecordSplitter:
+def _splitter(feed: bytes, max_columns: int, keyed: bool) -> RecordSplitter:
     """The splitter of a pickled source; a worker keeps it for the tasks of later batches."""
-    return RecordSplitter(pickle.loads(feed), max_columns=max_columns)  # noqa: S301  # of our own driver
+    return RecordSplitter(pickle.loads(feed), max_columns=max_columns, keyed=keyed)  # noqa: S301  # of our own driver
 
 
 def split_task(
-    feed: KafkaFeed, max_columns: int, known: Callable[[], Tables], *, collect: bool = False
+    feed: KafkaFeed, max_columns: int, known: Callable[[], Tables], *, collect: bool = False, keyed: bool = False
 ) -> Callable[[Batches], Batches]:
     """A function for ``mapInArrow`` that divides raw records by table, into rows of `PACKETS`.
 
@@ -135,11 +135,12 @@ def split_task(
         max_columns: The largest number of columns of a table.
         known: Returns what is known of the tables.
         collect: Whether the records that cannot be read are collected.
+        keyed: Whether updates may lack the row before; otherwise they cannot be read.
     """
     pickled = pickle.dumps(feed)
 
     def run(batches: Batches) -> Batches:
-        splitter, tables = _splitter(pickled, max_columns), known()
+        splitter, tables = _splitter(pickled, max_columns, keyed), known()
         for batch in batches:
             raw = to_raw(batch)
             yield _write_packets(raw, splitter.split(raw, tables), collect=collect)

@@ -27,6 +27,8 @@ class DeltaWriter(TableWriter):
         concurrency: How many tables are written at the same time.
     """
 
+    needs_rows_before = False
+
     def __init__(self, sink: DeltaTables, concurrency: int) -> None:
         super().__init__(concurrency)
         self._sink = sink

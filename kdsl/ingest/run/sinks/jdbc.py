@@ -52,6 +52,8 @@ class JdbcWriter(TableWriter):
         concurrency: How many tables are written at the same time.
     """
 
+    needs_rows_before = False
+
     def __init__(self, sink: JdbcTables, concurrency: int) -> None:
         super().__init__(concurrency)
         self._sink = sink

@@ -42,6 +42,8 @@ class MemoryWriter(TableWriter):
         appended: The rows of the tables without one.
     """
 
+    needs_rows_before = False
+
     def __init__(self, concurrency: int = 1) -> None:
         super().__init__(concurrency)
         self.tables: dict[TableId, MemoryTable] = {}

@@ -107,9 +107,12 @@ class SinkWriter(Protocol):
     Attributes:
         pairs_updates: Whether it writes the two rows of an update together. Its rows then contain those that do not
             meet the filter of their table, with a column that says so (`kdsl.ingest.messages.PASSES`).
+        needs_rows_before: Whether it needs the whole rows before changes. If not, it writes the last changes of tables
+            with a primary key, and an update may lack its row before.
     """
 
     pairs_updates: bool = False
+    needs_rows_before: bool = True
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The columns and the primary key that a table has in the sink; None if there is no such table.
