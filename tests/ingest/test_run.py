@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import statistics
 import time
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -602,17 +603,42 @@ class TestKafka:
 
     @pytest.mark.reliability
     def test_a_thousand_tables(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
-        """All tables are created within a minute."""
+        """All are created within a minute; then a batch of three takes at most 50 ms more than a batch of one."""
         topic, count = kdsl_topic("out"), 1000
         sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic)
         ingestion = setup.ingestion(sink, setup.feed(value=Json(table_id_fields="t")))
-        setup.produce(*({"t": f"t{i}", "id": i, "n": "x"} for i in range(count)))
-        start = time.monotonic()
-        setup.run(ingestion)
-        seconds = time.monotonic() - start
 
-        assert len(setup.state().upstream) == len(self.consume(setup, topic)) == count
+        def touch(tables: int) -> list[Row]:
+            """Write a record of each of some tables, and wait until they are written; return the reports of batches."""
+            last = -1 if query.lastProgress is None else query.lastProgress.batchId
+            setup.produce(*({"t": f"t{i}", "id": i, "n": "x"} for i in range(tables)))
+            reports: list[Any] = []
+            while sum(report.numInputRows for report in reports) < tables:
+                assert query.isActive, query.exception()
+                time.sleep(0.01)
+                reports = [one for one in query.recentProgress if one.batchId > last and one.numInputRows]
+            return reports
+
+        start = time.monotonic()
+        query = ingestion.run(setup.spark, setup.checkpoint)
+        try:
+            touch(count)
+            seconds = time.monotonic() - start
+            differences = []
+            for _ in range(40):
+                batches = {tables: touch(tables) for tables in (1, 3)}
+                if all(len(reports) == 1 for reports in batches.values()):
+                    one, three = (batches[n][0].durationMs["triggerExecution"] for n in (1, 3))
+                    differences.append(three - one)
+        finally:
+            query.stop()
+
+        assert len(setup.state().upstream) == count
+        assert len(self.consume(setup, topic)) == count + 40 * 4
+        print(f"{count} tables in {seconds:.1f} s; {sorted(differences)} ms more")
         assert seconds < 60
+        assert len(differences) >= 10
+        assert statistics.median(differences) <= 50
 
     def test_a_missing_topic_is_refused_where_brokers_may_not_create_it(self, setup: Setup) -> None:
         cluster = Cluster(setup.kafka.bootstrap_servers, properties={"allow.auto.create.topics": "false"})
