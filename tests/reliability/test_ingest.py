@@ -17,7 +17,7 @@ from kdsl.changelog.to_delta import DeltaTarget, _Delta
 from kdsl.cli.app import app
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
-from kdsl.testing import Record, RunningKafka
+from kdsl.testing import Record, RunningKafka, SparkCluster
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.changelog.tables import needs_delta
 from tests.postgres import PASSWORD, Postgres
@@ -41,6 +41,8 @@ ALL = Point("kdsl.ingest.run.sinks.writer:TableWriter.write", "after")
 """All tables of the batch are written, and Spark has not committed it."""
 SENT = Point("kdsl.ingest.run.sinks.kafka:KafkaWriter.write", "after")
 """The same of a batch that is written to Kafka: its transactions are committed."""
+ENCODING = Point("kdsl.ingest.messages:encode_packets", "between")
+"""Some messages of a task are encoded, from the records that it has divided."""
 TABLE_POINTS = (NOTED, SOME, CHANGING, APPENDING, ALL)
 KAFKA_POINTS = (NOTED, SOME, WRITING, BATCH_WRITTEN, SENT)
 
@@ -181,16 +183,43 @@ def test_into_postgres(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path
 def test_into_kafka(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
     """Every change is in the other topic once, and those of a table in their order; ``kdsl verify`` says so."""
     source, target = kdsl_topic("in"), kdsl_topic("out")
-    sink = {
-        "type": "kafka", "properties.bootstrap.servers": kdsl_kafka.bootstrap_servers, "topic": target,
-        "sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": target,
-    }  # fmt: skip
-    run_with_kills(kdsl_kafka, source, tmp_path, sink, KAFKA_POINTS)
-    settle(kdsl_kafka, target)
+    run_with_kills(kdsl_kafka, source, tmp_path, exactly_once(kdsl_kafka, target), KAFKA_POINTS)
+    verify(kdsl_kafka, source, target, tmp_path)
 
+
+@pytest.mark.reliability
+@pytest.mark.timeout(1800)
+def test_an_executor_that_dies_loses_no_row(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, kdsl_spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """The records that it had divided are read again from the same offsets."""
+    source, target = kdsl_topic("in"), kdsl_topic("out")
+    sent = [message for batch in messages(7)[0] for message in batch]
+    kdsl_kafka.produce(source, *(Record(json.dumps(message), message["source"]["table"]) for message in sent))
+    text = document(kdsl_kafka, source, exactly_once(kdsl_kafka, target))
+    job = Job(tmp_path / "job", {}, query=text, program=HERE / "jobs" / "ingest.py", spark=kdsl_spark_cluster.settings)
+    life = job.run(Kill(ENCODING, committed=2, action="kill-executor"), timeout=900)
+
+    assert life.killed
+    assert "Lost executor" in life.log
+    assert life.code == 0, life.log[-4000:]
+    verify(kdsl_kafka, source, target, tmp_path)
+
+
+def exactly_once(kafka: RunningKafka, topic: str) -> Row:
+    """The options of a sink that writes to a topic in transactions."""
+    return {
+        "type": "kafka", "properties.bootstrap.servers": kafka.bootstrap_servers, "topic": topic,
+        "sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": topic,
+    }  # fmt: skip
+
+
+def verify(kafka: RunningKafka, source: str, target: str, folder: Path) -> None:
+    """Let ``kdsl verify`` compare the changes of two topics."""
+    settle(kafka, target)
     row = "ROW<id BIGINT, n BIGINT>"
     columns = {"op": "STRING", "before": row, "after": row, "source": "ROW<db STRING, `table` STRING>"}
-    tables = tmp_path / "tables.yaml"
+    tables = folder / "tables.yaml"
     tables.write_text(
         yaml.safe_dump(
             {
@@ -199,7 +228,7 @@ def test_into_kafka(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: P
                         "name": name,
                         "columns": [{"name": column, "type": kind} for column, kind in columns.items()],
                         "options": {
-                            "connector": "kafka", "properties.bootstrap.servers": kdsl_kafka.bootstrap_servers,
+                            "connector": "kafka", "properties.bootstrap.servers": kafka.bootstrap_servers,
                             "topic": topic, "value.format": "json",
                         },
                     }

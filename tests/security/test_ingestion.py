@@ -122,5 +122,5 @@ def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) ->
     outputs |= {str(path.relative_to(out)): path.read_bytes().decode("latin-1") for path in files}
     outputs["letters"] = str([(letter.key(), letter.value(), letter.headers()) for letter in letters])
     outputs["the brokers' log"] = secure_kafka.log()
-    found = [f"{what} in {where}" for what, secret in SECRETS.items() for where in outputs if secret in outputs[where]]
-    assert found == []
+    leaks = [f"{what} in {where}" for what, secret in SECRETS.items() for where in outputs if secret in outputs[where]]
+    assert leaks == []
