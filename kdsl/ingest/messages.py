@@ -18,6 +18,7 @@ from kdsl.errors import RecordError
 from kdsl.formats import ROW_KIND, ROW_KINDS, Encoded, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ids import format_id
+from kdsl.ingest.packets import join_packets
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.encode import HEADERS
@@ -267,17 +268,21 @@ def encode_packets(
     """
     decoders: dict[str, RecordDecoder] = {}
     encoders: dict[tuple[str, TableId], MessageEncoder] = {}
-    for batch in batches:
-        for name, packet in zip(batch.column("table").to_pylist(), batch.column("records"), strict=True):
-            for one in tables.get(name, ()):
-                if name not in decoders:
-                    decoders[name] = RecordDecoder(one.plan, zone)
-                if (name, one.table) not in encoders:
-                    encoders[name, one.table] = MessageEncoder(sink, one.table, one.schema)
-                for records in pa.ipc.open_stream(packet.as_buffer()):
-                    messages = encoders[name, one.table].encode_all(_with_kinds(decoders[name].decode(records)))
-                    if messages is not None:
-                        yield _add_columns(messages, one, partition)
+    packets = (
+        (name, packet.as_buffer())
+        for batch in batches
+        for name, packet in zip(batch.column("table").to_pylist(), batch.column("records"), strict=True)
+        if name in tables
+    )
+    for name, records in join_packets(packets):
+        for one in tables[name]:
+            if name not in decoders:
+                decoders[name] = RecordDecoder(one.plan, zone)
+            if (name, one.table) not in encoders:
+                encoders[name, one.table] = MessageEncoder(sink, one.table, one.schema)
+            messages = encoders[name, one.table].encode_all(_with_kinds(decoders[name].decode(records)))
+            if messages is not None:
+                yield _add_columns(messages, one, partition)
 
 
 def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -132,7 +132,8 @@ class RecordSplitter:
             delta = self._delta(raw, topic, table, by_id.get(table), value, keys)
             if len(readable):
                 name = table or (topic,)
-                packets.append(Packet(name, raw.take(pa.array(readable)), delta))
+                records = raw.take(pa.array(readable)) if len(readable) < raw.num_rows else raw
+                packets.append(Packet(name, records, delta))
         hint = None if known else explain_bad_batch(self._feed.value, raw.column("value"), observed)
         hint = None if hint is None else f"topic {topic}: {hint}"
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)

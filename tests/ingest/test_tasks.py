@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 
 from kdsl.ingest.evolution import learn
+from kdsl.ingest.packets import join_packets, write_records
 from kdsl.ingest.records import plan_table
 from kdsl.ingest.run.tasks import decode_task, raw_columns, split_task, to_raw
 from kdsl_formats.json import Json
@@ -53,6 +54,21 @@ def test_records_become_packets_and_rows() -> None:
     assert rows == [{"k_k": 1, "id": "1"}, {"k_k": None, "id": "x"}]
     assert (rejected["table"], rejected["dirty"]) == (None, 1)
     assert rejected["reasons"][0].startswith("topic t, partition 0, offset 12: ")
+
+
+def test_packets_of_a_table_are_joined_in_their_order() -> None:
+    def packet(*offsets: int) -> pa.Buffer:
+        return pa.py_buffer(write_records(pa.RecordBatch.from_pydict({"offset": list(offsets)})))
+
+    packets = [("a", packet(1)), ("b", packet(2)), ("a", packet(3, 4)), ("a", packet(5)), ("b", packet(6))]
+
+    def read(**limits: int) -> list[tuple[str, list[int]]]:
+        return [(name, records.column(0).to_pylist()) for name, records in join_packets(packets, **limits)]
+
+    assert read() == [("a", [1, 3, 4, 5]), ("b", [2, 6])]
+    assert read(rows=3) == [("a", [1, 3, 4]), ("b", [2, 6]), ("a", [5])]
+    assert read(rows=1) == [("a", [1]), ("b", [2]), ("a", [3, 4]), ("a", [5]), ("b", [6])]
+    assert read(max_bytes=packet(1).size * 2) == [("a", [1, 3, 4]), ("b", [2]), ("a", [5]), ("b", [6])]
 
 
 def test_a_batch_that_shows_nothing_new_has_no_delta() -> None:

@@ -18,6 +18,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, UpstreamTable
 from kdsl.ingest.ids import format_id
+from kdsl.ingest.packets import join_packets, write_records
 from kdsl.ingest.records import RecordSplitter, Split
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.model import Rejection
@@ -158,7 +159,7 @@ def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool) -> pa.Re
             "reasons": [],
             "hint": None,
             "delta": None if packet.delta is None else pickle.dumps(packet.delta),
-            "records": _write_records(packet.records),
+            "records": write_records(packet.records),
         }
         for packet in split.packets
     ]
@@ -175,7 +176,7 @@ def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool) -> pa.Re
                 "reasons": [f"{_place(raw, one.index)}: {one.reason}" for one in first],
                 "hint": split.hint,
                 "delta": pickle.dumps(why) if collect else None,
-                "records": _write_records(wrong) if collect else None,
+                "records": write_records(wrong) if collect else None,
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
@@ -189,14 +190,6 @@ def _partitions(records: pa.RecordBatch) -> list[str]:
 
 def _place(raw: pa.RecordBatch, index: int) -> Place:
     return Place(*(raw.column(name)[index].as_py() for name in ("topic", "partition", "offset")))
-
-
-def _write_records(records: pa.RecordBatch) -> bytes:
-    """Records in Arrow's IPC form."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, records.schema) as writer:
-        writer.write_batch(records)
-    return bytes(sink.getvalue())
 
 
 def read_rejections(packet: Mapping[str, Any]) -> tuple[pa.RecordBatch, list[Rejection]]:
@@ -219,9 +212,8 @@ def decode_task(plan: ReadPlan, zone: str) -> Callable[[Batches], Batches]:
 
     def run(batches: Batches) -> Batches:
         decoder = RecordDecoder(plan, zone)
-        for batch in batches:
-            for packet in batch.column("records"):
-                for records in pa.ipc.open_stream(packet.as_buffer()):
-                    yield decoder.decode(records)
+        packets = (("", packet.as_buffer()) for batch in batches for packet in batch.column("records"))
+        for _, records in join_packets(packets):
+            yield decoder.decode(records)
 
     return run
