@@ -64,6 +64,12 @@ def ingest(
             "--forgive-errors", help="Records that could not be read so far no longer count towards the limit."
         ),
     ] = False,
+    rebuild_schemas: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild-schemas", help="Learn the tables again, because what the checkpoint says of them is damaged."
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("-D", "--set", help="A setting of the pipeline, as pipeline.name=shop.")
     ] = None,
@@ -97,7 +103,10 @@ def ingest(
     elif schemas:
         _print_schemas(ingestion, location, table, forms[0] if forms else None)
     else:
-        start = partial(Ingestion.run, once=once, allow=_parse_allowed(allow), forgive_errors=forgive_errors)
+        start = partial(
+            Ingestion.run, once=once, allow=_parse_allowed(allow), forgive_errors=forgive_errors,
+            rebuild_schemas=rebuild_schemas,
+        )  # fmt: skip
         _run(ingestion, location, file.stem, parse_pairs(conf, "--conf"), start)
 
 

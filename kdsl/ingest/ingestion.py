@@ -123,6 +123,7 @@ class Ingestion(IngestionDef):
         writer: SinkWriter | None = None,
         allow: Collection[AllowedChange] = (),
         forgive_errors: bool = False,
+        rebuild_schemas: bool = False,
     ) -> StreamingQuery:
         """Start the streaming query that reads the source and writes the sink.
 
@@ -135,6 +136,9 @@ class Ingestion(IngestionDef):
             allow: ``route`` or ``transform``: what may differ from the run before although sink tables lose columns.
             forgive_errors: Whether records that could not be read so far no longer count towards the limit
                 (``ingestion.error-tolerance.max-count``).
+            rebuild_schemas: Whether what was learned of tables is set aside, because it is damaged, and learned again:
+                from the newest messages (``scan.max.pre.fetch.records``), the next ones, and the columns that sink
+                tables have. Counts and the history begin again.
 
         Raises:
             ResolveError: The ingestion has mistakes; all of them are reported.
@@ -144,8 +148,9 @@ class Ingestion(IngestionDef):
         from kdsl.ingest.run.query import start_ingestion
 
         return start_ingestion(
-            spark, self, checkpoint, once=once, writer=writer, allow=allow, forgive_errors=forgive_errors
-        )
+            spark, self, checkpoint, once=once, writer=writer, allow=allow, forgive_errors=forgive_errors,
+            rebuild_schemas=rebuild_schemas,
+        )  # fmt: skip
 
     def copy(self, spark: SparkSession, checkpoint: str | None = None, *, writer: SinkWriter | None = None) -> bool:
         """Copy the tables of the source ``jdbc`` once; a copy that is done is not repeated.

@@ -26,6 +26,8 @@ from kdsl.types.widening import TableSchema, join_schemas
 
 VERSION = 1
 SCHEMAS = f"{FOLDER}/schemas"
+SET_ASIDE = f"{FOLDER}/schemas-before-rebuild"
+"""Where the files go if the state is learned again."""
 START = -1
 """The number of what is learned before the first batch."""
 WHOLE_EVERY = 100
@@ -199,6 +201,16 @@ class StateFiles:
             self._folder.remove(f"{SCHEMAS}/{_file(number)}")
         return before.add(note)
 
+    def set_aside(self) -> None:
+        """Move all files into another folder, so that everything is learned again.
+
+        Raises:
+            CheckpointError: A file cannot be read, written or removed.
+        """
+        for name in self._folder.names(SCHEMAS):
+            self._folder.write(f"{SET_ASIDE}/{name}", self._folder.read(f"{SCHEMAS}/{name}") or "")
+            self._folder.remove(f"{SCHEMAS}/{name}")
+
     def _numbers(self) -> list[int]:
         """The numbers of the batches that have a file, ascending."""
         names = self._folder.names(SCHEMAS)
@@ -230,7 +242,8 @@ class StateFiles:
     def _error(self, number: int, reason: str, fix: str) -> CheckpointError:
         path = self._folder.path(f"{SCHEMAS}/{_file(number)}")
         return CheckpointError(
-            f"{path} {reason}; {fix}: it says what was learned of the tables, which kdsl never guesses"
+            f"{path} {reason}; {fix}: it says what was learned of the tables, which kdsl never guesses; or start once "
+            "with --rebuild-schemas (rebuild_schemas=True), which learns it again from newest messages and sink tables"
         )
 
 

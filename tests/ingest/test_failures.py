@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError
+from kdsl.errors import CheckpointError, KdslError
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Memory, Pipeline, Route, Transform
 from kdsl.ingest.run import query as query_module
 from kdsl.ingest.run.sinks import MemoryWriter
@@ -256,6 +256,27 @@ class TestSinks:
         with pytest.raises(StreamingQueryException, match=f"{topic}.*(larger|too large|max.request.size)"):
             setup.run(ingestion)
         assert setup.state().records == {(setup.topic,): 2}
+
+    def test_schemas_that_were_lost_are_learned_again_only_if_that_is_wanted(self, setup: Setup) -> None:
+        needs_delta()
+        ingestion = setup.ingestion(DeltaTables(setup.lake), transform=[KEYED], route=[INTO_T])
+        setup.produce({"id": 1, "n": "x", "day": "2024-01-01"})
+        setup.run(ingestion)
+        file = Path(setup.checkpoint, "kdsl/schemas/0.json")
+        text = file.read_text()
+        file.write_text(text[:100])
+        setup.produce({"id": 2, "n": 5, "more": True})
+
+        with pytest.raises(CheckpointError, match=r"schemas/0\.json is not complete.*--rebuild-schemas"):
+            setup.run(ingestion)
+        ingestion.run(setup.spark, setup.checkpoint, once=True, rebuild_schemas=True).awaitTermination()
+
+        rows = setup.table("lake", "t")
+        assert [(row["id"], row["n"], str(row["day"]), row["more"]) for row in rows] == [
+            (1, "x", "2024-01-01", None), (2, "5", "None", True),
+        ]  # fmt: skip
+        assert setup.history() == ["add.column lake.t `more` BOOLEAN"]
+        assert Path(setup.checkpoint, "kdsl/schemas-before-rebuild/0.json").read_text() == text[:100]
 
 
 class TestLimits:

@@ -40,6 +40,7 @@ def start_ingestion(
     writer: SinkWriter | None = None,
     allow: Collection[AllowedChange] = (),
     forgive_errors: bool = False,
+    rebuild_schemas: bool = False,
 ) -> StreamingQuery:
     """Start the query of an ingestion.
 
@@ -51,6 +52,7 @@ def start_ingestion(
         writer: Writes to the sink; by default that of the sink.
         allow: What may differ from the run before whatever becomes of the sink tables.
         forgive_errors: Whether records that could not be read so far no longer count towards the limit.
+        rebuild_schemas: Whether what was learned of tables is set aside, and learned again.
 
     Raises:
         CheckpointError: The checkpoint was written with other routes or transforms, and sink tables would lose columns.
@@ -71,6 +73,8 @@ def start_ingestion(
     records = raw_table(source, plan.pipeline.parallelism).read_stream(spark, source.cluster)
     opened = Checkpoint.open(spark, location)
     files = StateFiles(opened.folder)
+    if rebuild_schemas:
+        files.set_aside()
     state = files.load()
     if state.last is None:
         files.write(Note(START, sample_tables(plan, source), declared=write_declaration(plan)), IngestState())
