@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError, KdslError
-from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Memory, Pipeline, Route, Transform
+from kdsl.ingest import DeltaTables, JdbcTables, KafkaFeed, KafkaTopics, Memory, Pipeline, Route, Transform
 from kdsl.ingest.run import query as query_module
 from kdsl.ingest.run.sinks import MemoryWriter
 from kdsl.testing import LocalKafka, Record
@@ -84,7 +84,7 @@ class TestTopics:
 
         query = ingestion.run(setup.spark, setup.checkpoint, writer=writer)
         try:
-            wait_until(lambda: query.lastProgress is not None, "the query begins")
+            wait_until(lambda: query.status["message"].startswith("Waiting"), "the query begins")
             setup.kafka.produce(f"{prefix}a", '{"id": 1}')
             wait_until(lambda: count("a") == 1, "the first record")
             setup.kafka.create_topic(f"{prefix}b")
@@ -228,8 +228,6 @@ class TestSinks:
         table = f"g{setup.topic[-8:]}"
         sink = JdbcTables(postgres.url, username="kdsl", password=PASSWORD)
         ingestion = setup.ingestion(sink, transform=[KEYED], route=[Route(r"\.*", f"public.{table}")])
-        ingestion = Ingestion(ingestion.source, sink, transform=[Transform(r"\.*", primary_keys=("id",))],
-                              route=[Route(r"\.*", f"public.{table}")])  # fmt: skip
         setup.produce({"id": 1, "n": 5})
         setup.run(ingestion)
         postgres.execute(f"ALTER TABLE {table} DROP COLUMN n")
