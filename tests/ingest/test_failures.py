@@ -263,6 +263,7 @@ class TestSinks:
         file = Path(setup.checkpoint, "kdsl/schemas/0.json")
         text = file.read_text()
         file.write_text(text[:100])
+        file.with_name(".0.json.crc").unlink()
         setup.produce({"id": 2, "n": 5, "more": True})
 
         with pytest.raises(CheckpointError, match=r"schemas/0\.json is not complete.*--rebuild-schemas"):

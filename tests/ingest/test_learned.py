@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from kdsl.cli.app import app
 from kdsl.ingest import DeltaTables, Ingestion
 from kdsl.testing import LocalKafka, Record
+from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
 from tests.ingest.test_run import INTO_T, KEYED, Setup
@@ -76,6 +78,15 @@ def test_keys_and_values_have_prefixes_and_later_fields_of_keys_are_ignored(setu
     ]  # fmt: skip
 
 
+@pytest.fixture
+def time_type(spark: SparkSession) -> Iterator[None]:
+    """Switches Spark's type for times of the day on."""
+    spark.conf.set(TIME_TYPE_SETTING, "true")
+    yield
+    spark.conf.unset(TIME_TYPE_SETTING)
+
+
+@pytest.mark.usefixtures("time_type")
 def test_a_learned_table_is_a_declaration_that_reads_the_same_rows(setup: Setup, tmp_path: Path) -> None:
     setup.produce(
         {"id": 1, "n": 1.5, "at": "2024-01-01 10:00:00", "day": "2024-02-29", "ok": True, "o": {"x": [1, None]}},
