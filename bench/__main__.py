@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
+from bench import ingest
 from bench.machine import facts, fill, session
 from bench.paired import Pair, compare
 from bench.tables import Copies, DirtyOrders, Messages, Orders, OrdersOut
@@ -130,6 +132,14 @@ def parse_orders(df: DataFrame, mode: str) -> DataFrame:
 
 
 def main() -> None:
+    """Run the comparisons of tables, or with the argument ``ingest`` those of `bench.ingest`."""
+    if sys.argv[1:2] == ["ingest"]:
+        ingest.main(sys.argv[2:])
+    else:
+        compare_tables()
+
+
+def compare_tables() -> None:
     """Fill the topics, run the comparisons, print and store the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help="raw-read json-read dirty-json-read raw-write json-write; all if none")

@@ -22,16 +22,18 @@ _NUMBERS = (f"{_YAML}int", f"{_YAML}float", f"{_YAML}timestamp")
 _MERGE = f"{_YAML}merge"
 _TAG = "a value begins with a tag that is not supported here; put '!…' in quotes"
 _ESCAPE = "a string in double quotes has a backslash that starts no escape; double the backslash, or use single quotes"
+_INDENT = "the line is indented by another number of blanks than the lines that it belongs to; align it with them"
 _UNQUOTED = {
     "found undefined alias": "a value that begins with '*' is not the name of an anchor; put it in quotes",
     "could not determine a constructor": _TAG,
     "found undefined tag handle": _TAG,
     "found unknown escape character": _ESCAPE,
     "expected escape sequence": _ESCAPE,
+    "expected <block end>, but found '<block mapping start>'": _INDENT,
     "mapping values are not allowed here": "mapping values are not allowed here; put a value that has ': ' in it in "
     "quotes",
 }
-"""Messages of PyYAML that are likely caused by a value without quotes, and what to write instead."""
+"""Messages of PyYAML with a likely cause, mostly a value without quotes, and what to write instead."""
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _TOKEN = re.compile(r"'(?:<[a-z ]+>|[\]\[{},:?-])'")
 

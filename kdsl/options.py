@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
+from functools import cached_property
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -49,10 +50,12 @@ class Codec:
     Attributes:
         parse: Turns a string into a value.
         format: Turns a value into a string.
+        form: The values in words; by default those of the option's type.
     """
 
     parse: Callable[[str], Any]
     format: Callable[[Any], str]
+    form: str = ""
 
 
 class Spelling(Enum):
@@ -76,6 +79,7 @@ def option(
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
     sql_only: bool = False,
+    kw_only: bool = True,
 ) -> T: ...
 @overload
 def option(
@@ -89,6 +93,7 @@ def option(
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
     sql_only: bool = False,
+    kw_only: bool = True,
 ) -> Any: ...
 def option(
     key: str,
@@ -102,6 +107,7 @@ def option(
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
     sql_only: bool = False,
+    kw_only: bool = True,
 ) -> Any:
     """Declare an option of an `Options` class.
 
@@ -121,6 +127,7 @@ def option(
         side: The only direction that uses the option; in the other one a wrong value is a warning.
         codec: How DDL and YAML spell the value, if its type alone does not say it.
         sql_only: Whether only DDL and YAML have the option, for compatibility with Flink; Python has no keyword for it.
+        kw_only: Whether the constructor takes the option by its name only; otherwise also by its position.
     """
     metadata = {
         "key": key,
@@ -132,6 +139,7 @@ def option(
         "side": side,
         "codec": codec,
         "sql_only": sql_only,
+        "kw_only": kw_only,
     }
     return attrs.field(default=default, metadata=metadata)
 
@@ -163,9 +171,15 @@ class Options:
 
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
-        def __init__(self, **values: Any) -> None:
+        def __init__(self, *positional: Any, **values: Any) -> None:
             """Normalize and store the values; unknown names and missing required options (None) become mistakes."""
             known = {a.name: a for a in self.declarations()}
+            names = [a.name for a in known.values() if not a.metadata["kw_only"]]
+            if len(positional) > len(names) or any(name in values for name in names[: len(positional)]):
+                raise TypeError(
+                    f"{type(self).__name__} takes by position only {', '.join(names) or 'nothing'}, each once"
+                )
+            values |= zip(names, positional, strict=False)
             for a in attrs.fields(type(self)):  # ``attrs.evolve`` gives all of them
                 if a.name in self.without and values.get(a.name, a.default) == a.default:
                     values.pop(a.name, None)
@@ -196,7 +210,7 @@ class Options:
         return _Mistake("option-unknown", message + nearest(name, valid), fix, name, declared=False)
 
     @classmethod
-    def from_strings(cls, strings: Mapping[str, str]) -> Self:
+    def from_strings(cls, strings: Mapping[str, str], **others: Any) -> Self:
         """Create the group from the strings of a ``WITH`` clause or a YAML document.
 
         An unknown key, a string that cannot be read, and an option with different values under its keys become
@@ -204,11 +218,12 @@ class Options:
 
         Args:
             strings: The values by Flink's keys.
+            others: Values of other options by their Python names, for those that several keys describe.
         """
         by_key = {a.metadata["key"]: a for a in cls.declarations()}
         by_any = {**{alias: a for a in by_key.values() for alias in a.metadata["aliases"]}, **by_key}
         free = {key.removesuffix("*"): a for key, a in by_any.items() if key.endswith(_FREE)}
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = others
         written: dict[str, str] = {}
         mistakes: list[_Mistake] = []
         for key, text in strings.items():
@@ -333,12 +348,17 @@ class Options:
             elif a.metadata["check"] and not isinstance(value, Secret) and (fix := a.metadata["check"](value)):
                 yield _Mistake("option-value", f"has the value {value!r}", (fix,), a.name)
 
+    @cached_property
+    def _wrong_options(self) -> frozenset[str]:
+        """The names of the declared options with a mistake."""
+        return frozenset(mistake.option for mistake in self._all_mistakes() if mistake.declared)
+
     def valid(self) -> Self:
         """Return the group with the default in place of every wrong value, so that other rules can be checked.
 
         A required option becomes None. If no value is wrong, the result is this group.
         """
-        wrong = {mistake.option for mistake in self._all_mistakes() if mistake.declared}
+        wrong = self._wrong_options
         if not wrong:
             return self
         defaults = {a.name: a.default for a in self.declarations() if a.default is not attrs.NOTHING}
@@ -358,7 +378,7 @@ class Options:
         for a in cls.declarations():
             default = "none" if a.default is None or a.default == Properties() else f"`{_write(a.default)}`"
             default = "required" if a.default is attrs.NOTHING else default
-            kind = ("a secret" if a.metadata["secret"] is True else _describe(a.type)).replace("|", "\\|")
+            kind = ("a secret" if a.metadata["secret"] is True else _form(a)).replace("|", "\\|")
             older = "".join(f" Older key: `{prefix}{alias}`." for alias in a.metadata["aliases"])
             doc = (a.metadata["doc"] + older).replace("|", "\\|")
             keyword = "" if a.metadata["sql_only"] else f"`{a.name}`"
@@ -399,12 +419,18 @@ class _Mistake:
 
 def _value_mistake(a: attrs.Attribute[Any], message: str) -> _Mistake:
     """Create the mistake of an option with a wrong value."""
-    return _Mistake("option-value", message, ("set ", f" to {_describe(a.type)}"), a.name)
+    return _Mistake("option-value", message, ("set ", f" to {_form(a)}"), a.name)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     """Return the types of a union, or the type itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _form(a: attrs.Attribute[Any]) -> str:
+    """The values of an option in words."""
+    codec: Codec | None = a.metadata["codec"]
+    return codec.form if codec is not None and codec.form else _describe(a.type)
 
 
 def _describe(kind: Any) -> str:

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -110,6 +112,25 @@ class Postgres:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    @contextmanager
+    def lock(self, table: str) -> Iterator[None]:
+        """Lock a table for everybody else while the body runs."""
+        program = _program("psql")
+        assert program is not None
+        with subprocess.Popen(
+            [program, "--no-psqlrc", "--quiet", f"postgresql://kdsl@127.0.0.1:{self.port}/postgres"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PGPASSWORD": PASSWORD},
+        ) as session:
+            assert session.stdin is not None
+            assert session.stdout is not None
+            session.stdin.write(f"BEGIN; LOCK TABLE {table};\n\\echo locked\n")
+            session.stdin.flush()
+            assert session.stdout.readline() == "locked\n"
+            yield  # the end of the input ends the session, and its transaction
 
     def _run(self, name: str, *arguments: str) -> None:
         program = _program(name)

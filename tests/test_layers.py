@@ -60,6 +60,8 @@ LAYERS = (
     ("kdsl.changelog",),
     ("kdsl.datastream",),
     ("kdsl.catalog",),
+    ("kdsl.flink_sql.ddl",),
+    ("kdsl.ingest",),
     ("kdsl.flink_sql",),
     ("kdsl",),
     ("kdsl.codegen", "kdsl.codegen.inputs.ddl"),

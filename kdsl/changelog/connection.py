@@ -86,6 +86,19 @@ class Connection:
         finally:
             prepared.close()
 
+    def query(self, query: str, *values: str | int) -> list[tuple[str | None, ...]]:
+        """Run a query, and return the rows that it returns, each value as a string."""
+        prepared = self._prepare(query, values)
+        try:
+            result = prepared.executeQuery()
+            indexes = range(1, result.getMetaData().getColumnCount() + 1)
+            rows = []
+            while result.next():
+                rows.append(tuple(result.getString(i) for i in indexes))
+            return rows
+        finally:
+            prepared.close()
+
     def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
         """Prepare a statement, and set its parameters; the caller closes it."""
         prepared = self._java.prepareStatement(statement)
@@ -106,6 +119,22 @@ class Connection:
             return {str(metadata.getColumnName(i)): str(metadata.getColumnTypeName(i)) for i in indexes}
         finally:
             prepared.close()
+
+    def primary_key(self, schema: str | None, table: str) -> tuple[str, ...]:
+        """Ask the database for the columns of a table's primary key, in order.
+
+        Args:
+            schema: The schema that the table is in (in MySQL the database); None for any.
+            table: The table.
+        """
+        metadata = self._java.getMetaData()
+        catalog = schema if "mysql" in str(metadata.getURL()) or "mariadb" in str(metadata.getURL()) else None
+        rows = metadata.getPrimaryKeys(catalog, None if catalog else schema, table)
+        keys = []
+        while rows.next():
+            keys.append((int(rows.getShort("KEY_SEQ")), str(rows.getString("COLUMN_NAME"))))
+        rows.close()
+        return tuple(name for _, name in sorted(keys))
 
     def unique_columns(self, table: str) -> dict[str, tuple[str, bool]]:
         """Ask Postgres for the columns of unique constraints that are checked row by row, except the primary key.

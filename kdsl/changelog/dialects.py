@@ -128,16 +128,22 @@ class Statements:
         """The columns that are not part of the key."""
         return [name for name in self.columns if name not in self.keys]
 
-    def staging(self, stage: str, columns: Sequence[str]) -> str:
-        """Write the statement that creates an empty staging table with some columns of the table."""
+    def staging(self, stage: str, columns: Sequence[str], template: str) -> str:
+        """Write the statement that creates an empty staging table with some columns of a table, the template."""
         casts = {name: f"CAST({name} AS {_staging_type(kind)}) AS {name}" for name, kind in self.casts.items()}
         selected = ", ".join(casts.get(name, name) for name in columns)
-        return _EMPTY_COPY.get(product(self.url), _STANDARD_COPY).format(stage, selected, self.table)
+        return _EMPTY_COPY.get(product(self.url), _STANDARD_COPY).format(stage, selected, template)
 
     def deletes(self, stage: str) -> str:
         """Write the statement that deletes the rows whose keys are in a staging table."""
         matching = self._select_matching("1", self._cast_stage(stage, self.keys), self.table)
         return f"DELETE FROM {self.table} WHERE EXISTS ({matching})"
+
+    def inserts(self, stage: str) -> str:
+        """Write the statement that inserts the rows of a staging table."""
+        names = ", ".join(self.columns)
+        source = self._cast_stage(stage, self.columns)
+        return f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {source}{' s' if self.casts else ''}"
 
     def upserts(self, stage: str) -> list[str]:
         """Write the statements that insert or update the rows of a staging table, in the dialect of the database.

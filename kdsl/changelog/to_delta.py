@@ -9,22 +9,33 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from json import JSONDecoder
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from pyspark.sql import types as s
 
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.jars import has_class
-from kdsl.spark_internals.session import active_session, is_connect, java_dataframe, java_session, jvm_of, scala_none
+from kdsl.spark_internals.session import (
+    active_session,
+    is_connect,
+    java_dataframe,
+    java_schema,
+    java_session,
+    java_strings,
+    jvm_of,
+    scala_none,
+)
 from kdsl.spark_versions import TESTED, spark_version
-from kdsl.types.spark import time_columns
+from kdsl.types import model as t
+from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name, time_columns
 from kdsl.types.sql import literal, quote_name
 
 if TYPE_CHECKING:
@@ -40,6 +51,15 @@ _CONFIGURE = (
 _API = "io.delta.tables.DeltaTable"
 _TXN = "spark.databricks.delta.write"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_NTZ = "'delta.feature.timestampNtz' = 'supported'"
+_WIDENING = "delta.enableTypeWidening"
+_WIDENINGS: Mapping[type[t.DataType], tuple[type[t.DataType], ...]] = {
+    t.TinyInt: (t.SmallInt, t.Int, t.BigInt),
+    t.SmallInt: (t.Int, t.BigInt),
+    t.Int: (t.BigInt,),
+    t.Float: (t.Double,),
+}
+"""The types that type widening makes of a type, whatever the values are (docs.delta.io/latest/delta-type-widening)."""
 _log = logging.getLogger(__name__)
 
 
@@ -92,6 +112,141 @@ class DeltaTarget:
             )
         _Delta(spark)
 
+    def read_columns(self, spark: SparkSession) -> tuple[t.Field, ...] | None:
+        """Read the columns of the table; None if there is no such table.
+
+        Raises:
+            ChangelogError: A column has a type that the tables of kdsl do not have.
+        """
+        session = _Delta(spark)
+        with session.active():
+            table = session.open(self)
+            if table is None:
+                return None
+            schema = json.loads(table.toDF().schema().json())
+        try:
+            return tuple(
+                t.Field(f.name, from_spark(f.dataType, nullable=f.nullable))
+                for f in s.StructType.fromJson(schema).fields
+            )
+        except TypeError as e:
+            raise ChangelogError(f"{self!r} cannot be changed: {e}") from e
+
+    def create(
+        self,
+        spark: SparkSession,
+        columns: Sequence[t.Field],
+        partition_keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create the table, and the schema in the catalog that it is in; nothing changes if it exists.
+
+        Args:
+            spark: A classic session.
+            columns: The columns.
+            partition_keys: The columns by which it is partitioned.
+            properties: The properties of the table.
+        """
+        session = _Delta(spark)
+        schema = java_schema(spark, spark_schema(t.Row(tuple(columns))))
+        with session.active():
+            if not self.is_path:  # Delta's builder takes no name with a catalog
+                session.create_database(self.table)
+                session.sql(_write_create_table(self.table, str(schema.toDDL()), partition_keys, properties or {}))
+                return
+            builder = session.builder(self).addColumns(schema)
+            for key, value in (properties or {}).items():
+                builder = builder.property(key, value)
+            if partition_keys:
+                builder = builder.partitionedBy(java_strings(spark, partition_keys))
+            builder.execute()
+
+    def add_columns(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
+        """Add nullable columns at the end; those that the table has already stay as they are.
+
+        A column with a TIMESTAMP without a time zone enables the table feature that it needs.
+        """
+        existing = {f.name.lower() for f in self.read_columns(spark) or ()}
+        new = [f for f in columns if f.name.lower() not in existing]
+        if not new:
+            return
+        session = _Delta(spark)
+        with session.active():
+            if any("TIMESTAMP_NTZ" in spark_type_name(f.type) for f in new):
+                session.sql(f"ALTER TABLE {self._sql_name} SET TBLPROPERTIES ({_NTZ})")
+            names = ", ".join(f"{quote_name(f.name)} {spark_type_name(f.type)}" for f in new)
+            session.sql(f"ALTER TABLE {self._sql_name} ADD COLUMNS ({names})")
+
+    def bytes_to_rewrite(self, spark: SparkSession, columns: Sequence[t.Field]) -> int:
+        """How many bytes of files `change_types` rewrites; 0 if it can change the types in place.
+
+        Args:
+            spark: A classic session.
+            columns: The columns with their new types.
+        """
+        new = self._types_to_change(spark, columns)
+        session = _Delta(spark)
+        with session.active():
+            detail = session.detail(self)
+        return 0 if _changes_in_place(detail, new) else int(detail["sizeInBytes"])
+
+    def change_types(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
+        """Give columns wider types: in place if the table has type widening and Delta supports it, else by rewriting.
+
+        A rewriting commit replaces all files. Columns that have their type already stay as they are.
+
+        Args:
+            spark: A classic session.
+            columns: The columns with their new types.
+        """
+        new = self._types_to_change(spark, columns)
+        if not new:
+            return
+        session = _Delta(spark)
+        with session.active():
+            detail = session.detail(self)
+            if _changes_in_place(detail, new):
+                for name, (_, kind) in new.items():
+                    change = f"ALTER COLUMN {quote_name(name)} TYPE {spark_type_name(kind)}"
+                    session.sql(f"ALTER TABLE {self._sql_name} {change}")
+                return
+            existing = self.read_columns(spark) or ()
+            converted = {f.name: convert_sql(quote_name(f.name), *new.get(f.name, (f.type, f.type))) for f in existing}
+            selected = [f"{sql} AS {quote_name(name)}" for name, sql in converted.items()]
+            frame = session.open(self).toDF().selectExpr(java_strings(spark, selected))
+            writer = frame.write().format("delta").mode("overwrite").option("overwriteSchema", "true")
+            if detail["partitionColumns"]:
+                writer = writer.partitionBy(java_strings(spark, detail["partitionColumns"]))
+            if self.is_path:
+                writer.save(self.table)
+            else:
+                writer.saveAsTable(self.table)
+
+    def _types_to_change(
+        self, spark: SparkSession, columns: Sequence[t.Field]
+    ) -> dict[str, tuple[t.DataType, t.DataType]]:
+        """The old and the new types of the columns whose type changes, by the names that the table has."""
+        existing = {f.name.lower(): f for f in self.read_columns(spark) or ()}
+        pairs = [(existing[f.name.lower()], f.type) for f in columns if f.name.lower() in existing]
+        return {old.name: (old.type, kind) for old, kind in pairs if spark_type_name(old.type) != spark_type_name(kind)}
+
+    def append(self, rows: DataFrame, batch: Batch) -> None:
+        """Append rows in one commit; a batch that the table already has is skipped.
+
+        Args:
+            rows: The rows, with columns that the table has; a column of the row kind is left out.
+            batch: The identity of the batch.
+
+        Raises:
+            ChangelogError: The table has another batch with this number or a later one, or lacks a column.
+        """
+        self.apply(rows, (), batch)
+
+    @property
+    def _sql_name(self) -> str:
+        """The name of the table in SQL."""
+        return f"delta.{quote_name(self.table)}" if self.is_path else self.table
+
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         """Read the number of a writer's last batch from the table's log; None if there is none, or no table.
 
@@ -113,7 +268,7 @@ class DeltaTarget:
 
         Args:
             changes: The changes, at most one for each key.
-            keys: The columns of the key.
+            keys: The columns of the key; empty to append all rows.
             batch: The identity of the batch; None applies the changes whatever the table has.
 
         Raises:
@@ -134,6 +289,35 @@ class DeltaTarget:
         own = session if batch is None else session.for_batch(batch, numbered=numbered)
         with own.active():
             _merge(own.open(self), changes, keys, names, evolve=self.schema_evolution).execute()
+
+
+def _write_create_table(table: str, columns: str, partition_keys: Sequence[str], properties: Mapping[str, str]) -> str:
+    """Write the statement that creates a named Delta table if it does not exist.
+
+    Args:
+        table: Its name, as in SQL.
+        columns: Its columns, as in SQL.
+        partition_keys: The columns by which it is partitioned.
+        properties: Its properties.
+    """
+    parts = [f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING delta"]
+    if partition_keys:
+        parts.append(f"PARTITIONED BY ({', '.join(map(quote_name, partition_keys))})")
+    if properties:
+        pairs = (f"{literal(key)[0]} = {literal(value)[0]}" for key, value in properties.items())
+        parts.append(f"TBLPROPERTIES ({', '.join(pairs)})")
+    return " ".join(parts)
+
+
+def _changes_in_place(detail: Mapping[str, Any], types: Mapping[str, tuple[t.DataType, t.DataType]]) -> bool:
+    """Whether Delta can change the types of columns without rewriting files.
+
+    Args:
+        detail: What Delta says of the table.
+        types: The old and the new types.
+    """
+    widens = all(type(new) in _WIDENINGS.get(type(old), ()) for old, new in types.values())
+    return widens and detail["properties"].get(_WIDENING) == "true"
 
 
 def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[str]) -> list[str]:
@@ -166,11 +350,11 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
     Args:
         table: Delta's object of the table.
         changes: The changes.
-        keys: The columns of the key.
+        keys: The columns of the key; empty to append all rows.
         names: The columns of the changelog.
         evolve: Whether new columns are added to the table.
     """
-    on = " AND ".join(f"target.{quote_name(key)} = source.{quote_name(key)}" for key in keys)
+    on = " AND ".join(f"target.{quote_name(key)} = source.{quote_name(key)}" for key in keys) or "false"
     is_delete = f"source.{ROW_KIND} = '-D'"
     values = {quote_name(name): f"source.{quote_name(name)}" for name in names}
     updated = {quote_name(name): values[quote_name(name)] for name in names if name not in keys}
@@ -185,6 +369,8 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
     merge = table.alias("target").merge(java_dataframe(changes).alias("source"), on)
     if evolve:
         merge = merge.withSchemaEvolution()
+    if not keys:
+        return merge.whenNotMatched().insertExpr(values)
     merge = merge.whenMatched(is_delete).delete()
     if updated:
         merge = merge.whenMatched().updateExpr(updated)
@@ -244,9 +430,31 @@ class _Delta:
         Java's errors are raised unchanged.
         """
         columns = java_dataframe(changes.drop(ROW_KIND, UNAVAILABLE))
+        self.builder(target).addColumns(columns.schema().asNullable()).execute()
+
+    def builder(self, target: DeltaTarget) -> Any:
+        """Return Delta's builder of a table, which creates it if it does not exist."""
         builder = self._api.createIfNotExists(self._session)
-        builder = builder.location(target.table) if target.is_path else builder.tableName(target.table)
-        builder.addColumns(columns.schema().asNullable()).execute()
+        return builder.location(target.table) if target.is_path else builder.tableName(target.table)
+
+    def create_database(self, table: str) -> None:
+        """Create the schema that the name of a table says, if it does not exist."""
+        database, dot, _ = table.rpartition(".`")
+        if dot:
+            self.sql(f"CREATE SCHEMA IF NOT EXISTS {database}")
+
+    def sql(self, statement: str) -> Any:
+        """Run a SQL statement, and return Java's DataFrame of its result."""
+        return self._session.sql(statement)
+
+    def detail(self, target: DeltaTarget) -> dict[str, Any]:
+        """Read what Delta says of a table: its size in bytes, its properties, the columns that partition it."""
+        row = (
+            self.open(target)
+            .detail()
+            .select("sizeInBytes", java_strings(self._spark, ["properties", "partitionColumns"]))
+        )
+        return json.loads(row.toJSON().head())  # type: ignore[no-any-return]
 
     def last_batch(self, table: Any, writer: str) -> int | None:
         """Read the number of the last batch of a writer from the table's log; None if there is none.

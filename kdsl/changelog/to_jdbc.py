@@ -14,6 +14,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -23,6 +24,7 @@ from kdsl.changelog.address import has_literal_secret, hide_login, resolve_refer
 from kdsl.changelog.connection import Connection, CountedStatement, is_unique_violation
 from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
 from kdsl.changelog.jdbc_strings import write_as_strings
+from kdsl.changelog.postgres import read_postgres_schema
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.formats import ROW_KIND, UNAVAILABLE
@@ -33,6 +35,7 @@ from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.session import is_connect, open_jdbc_connection
 from kdsl.spark_versions import Package
 from kdsl.types.sql import quote_name
+from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +44,8 @@ BATCHES = "kdsl_changelog_batches"
 """The table of the last batch of each writer: ``writer``, ``target``, ``batch_id``, ``batch_content``."""
 
 _TRIES = 3
+_NULL_CHARACTER = "0x00"
+"""How Postgres names the character U+0000 in the error of a string that has it."""
 _DRIVERS = {"postgresql": ("org.postgresql.Driver", Package("org.postgresql:postgresql:42.7.7", alone=True))}
 """Drivers that kdsl adds to a session without them."""
 _log = logging.getLogger(__name__)
@@ -103,6 +108,21 @@ def _translate_java_errors(method: Callable[Concatenate[JdbcTarget, P], T]) -> C
     return wrapper
 
 
+@attrs.frozen
+class TableChange:
+    """A change of the columns of a Postgres table, which is made in the transaction of a batch.
+
+    Attributes:
+        write: Writes its statements for a table of a given name, as in SQL.
+        creates: Whether the statements create the table; otherwise it exists.
+        lock_timeout: How long a statement waits for a lock.
+    """
+
+    write: Callable[[str], Sequence[str]]
+    creates: bool
+    lock_timeout: timedelta
+
+
 @attrs.frozen(repr=False)
 class JdbcTarget:
     """A database table as a target; see `jdbc`.
@@ -158,12 +178,20 @@ class JdbcTarget:
             return connection.last_number(batches, writer, self.table) if connection.exists(batches) else None
 
     @_translate_java_errors
-    def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
+    def apply(
+        self, changes: DataFrame, keys: Sequence[str], batch: Batch | None, table_change: TableChange | None = None
+    ) -> None:
         """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
 
         The batch's number is stored in the table `BATCHES` of the same schema, which is created if it does not exist.
         If the transaction violates a unique constraint in Postgres, it is repeated so that rows can swap their unique
-        values. For the arguments see `Target.apply`.
+        values. Without keys all rows are inserted.
+
+        Args:
+            changes: See `Target.apply`.
+            keys: See `Target.apply`.
+            batch: See `Target.apply`.
+            table_change: A change of the table's columns in the same transaction; a batch that is skipped has made it.
 
         Raises:
             ChangelogError: The database reports an error, the table has another batch with this number or a later one,
@@ -171,28 +199,63 @@ class JdbcTarget:
             SecretError: As for `check`.
         """
         spark, batches = changes.sparkSession, self._in_schema(BATCHES)
+        writer = "" if batch is None else batch.writer
         with self._connect(spark) as connection:
+            if table_change is not None:
+                connection.run(f"SET lock_timeout = {table_change.lock_timeout // timedelta(milliseconds=1)}")
             if batch is not None:
                 if not connection.exists(batches):
                     connection.create_batches_table(batches)
                 connection.add_content_column(batches)
                 if is_applied(repr(self), batch, connection.last_batch(batches, batch.writer, self.table)):
                     return
-            existing = connection.columns(self.table)
-            names = self._match_columns(list(existing), changes)
-            staging = _Staging(self, connection, changes, keys, names, existing, "" if batch is None else batch.writer)
+            staging = _Staging(self, connection, changes, keys, writer, table_change)
+            alter = [] if table_change is None else table_change.write(self.table)
             try:
-                deletes, upserts = staging.fill()
+                deletes, upserts = staging.fill() if keys else staging.fill_inserts()
                 try:
-                    connection.run_transaction([*deletes, *upserts], batches, self.table, batch)
+                    connection.run_transaction([*alter, *deletes, *upserts], batches, self.table, batch)
                 except JavaError as e:
                     swaps = staging.free_unique_values() if is_unique_violation(e) else []
                     if not swaps:
                         raise
                     _log.info("%r: the batch may swap unique values; it is applied again in two steps", self)
-                    connection.run_transaction([*deletes, *swaps, *upserts], batches, self.table, batch)
+                    connection.run_transaction([*alter, *deletes, *swaps, *upserts], batches, self.table, batch)
             finally:
                 staging.drop()
+
+    @_translate_java_errors
+    def read_schema(self, spark: SparkSession) -> TableSchema | None:
+        """Read the columns and the primary key of a table of Postgres; None if there is no such table.
+
+        A type that kdsl has no type for is a STRING, in which its values are written.
+        """
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            return read_postgres_schema(connection, self.table)
+
+    @_translate_java_errors
+    def read_rows(self, spark: SparkSession) -> DataFrame:
+        """Read the rows that the table has when an action runs; timestamps without a time zone stay such."""
+        self._attach_driver(spark)
+        reader = spark.read.format("jdbc").options(**self._options())
+        return reader.option("preferTimestampNTZ", "true").option("url", _reveal(self.url)).option(
+            "dbtable", self.table
+        ).load()  # fmt: skip
+
+    @_translate_java_errors
+    def read_key(self, spark: SparkSession, schema: str | None, table: str) -> tuple[str, ...]:
+        """Read the columns of the primary key of a table, in order; see `Connection.primary_key`."""
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            return connection.primary_key(schema, table)
+
+    @_translate_java_errors
+    def run(self, spark: SparkSession, statement: str) -> None:
+        """Run a statement in the database of the table."""
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            connection.run(statement)
 
     def _fill_table(self, connection: Connection, statement: str, stage: str, rows: DataFrame) -> int:
         """Create a staging table and fill it, up to three times until it has as many rows as the DataFrame.
@@ -209,15 +272,25 @@ class JdbcTarget:
             The number of rows.
 
         Raises:
-            ChangelogError: The number of rows in the table was wrong each time.
+            ChangelogError: The number of rows in the table was wrong each time, or Postgres cannot store a character.
         """
+        from pyspark.errors import PySparkException
+
         expected = rows.count()
         for remaining in reversed(range(_TRIES)):
             connection.drop(stage)
             connection.run(statement)
             if expected:
                 writer = rows.write.format("jdbc").mode("append").options(**self._options())
-                writer.option("url", _reveal(self.url)).option("dbtable", stage).save()
+                wrong: Mapping[str, int] = {}
+                try:
+                    writer.option("url", _reveal(self.url)).option("dbtable", stage).save()
+                except (GatewayError, PySparkException) as e:
+                    wrong = _find_null_characters(rows) if _NULL_CHARACTER in str(e) else {}
+                    if not wrong:
+                        raise
+                if wrong:  # outside the handler: Java's error must not be its context either
+                    raise ChangelogError(self._null_character_reason(wrong))
             count = connection.query_number(f"SELECT COUNT(*) FROM {stage}")  # noqa: S608  # kdsl's own name
             if count == expected:
                 return expected
@@ -227,6 +300,18 @@ class JdbcTarget:
                     "with spark.speculation a task may be written twice: turn it off"
                 )
         raise AssertionError  # the last try returns or raises
+
+    def _null_character_reason(self, counts: Mapping[str, int]) -> str:
+        """Return the message of the error that columns have U+0000, which no string of Postgres has.
+
+        Args:
+            counts: The number of rows that have it, by column.
+        """
+        columns = ", ".join(f"{name!r} ({count:,} rows)" for name, count in counts.items())
+        return (
+            f"{self!r}: strings have the character U+0000, which Postgres cannot store: {columns}; remove it where the "
+            "rows are made"
+        )
 
     def _match_columns(self, existing: Sequence[str], changes: DataFrame) -> dict[str, str]:
         """Return the table's columns by the names of the changelog's, which may differ in letter case.
@@ -339,9 +424,12 @@ class _Staging:
         connection: The connection.
         changes: The batch.
         keys: The columns of the key.
-        names: The table's columns, by the names of the changelog's.
-        existing: The types of the table's columns.
         writer: The writer of the batch.
+        table_change: A change of the table's columns that is still to be made. Staging tables are then copies of an
+            empty table that has it already.
+
+    Raises:
+        ChangelogError: The table does not have a column of the changelog.
     """
 
     def __init__(
@@ -350,22 +438,39 @@ class _Staging:
         connection: Connection,
         changes: DataFrame,
         keys: Sequence[str],
-        names: Mapping[str, str],
-        existing: Mapping[str, str],
         writer: str,
+        table_change: TableChange | None,
     ) -> None:
         """Convert the rows for the database, find columns that need casts, and choose names; create nothing yet."""
         url = _unwrap(target.url)
-        types = {name: existing[to] for name, to in names.items()}
+        self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
+        self._stages: list[str] = []
         self._target, self._connection = target, connection
+        self._template = target.table if table_change is None else self._create_template(table_change)
+        existing = connection.columns(self._template)
+        names = target._match_columns(list(existing), changes)  # noqa: SLF001
+        types = {name: existing[to] for name, to in names.items()}
         self._changes = write_as_strings(changes, types, postgres=product(url) == "postgresql")
         self._keys, self._names = keys, names
         kinds = {name: self._changes.schema[name].dataType.simpleString() for name in names}
         casts = {connection.quote(to): cast_type(url, kinds[name], existing[to]) for name, to in names.items()}
         self._casts = {name: kind for name, kind in casts.items() if kind is not None}
-        self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
-        self._stages: list[str] = []
         self._upserted: list[tuple[Statements, str]] = []
+
+    def _create_template(self, change: TableChange) -> str:
+        """Create an empty table with the columns that the target has after a change, and return its name."""
+        name = self._name_stage()
+        if not change.creates:
+            self._connection.run(f"CREATE TABLE {name} (LIKE {self._target.table})")
+        for statement in change.write(name):
+            self._connection.run(statement)
+        return name
+
+    def _name_stage(self) -> str:
+        """Return the name of a new staging table, which `drop` drops."""
+        stage = self._target._in_schema(f"{self._prefix}_{len(self._stages)}")  # noqa: SLF001
+        self._stages.append(stage)
+        return stage
 
     def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
         """Create and fill the staging tables: for deletes, complete rows, and each set of columns without values.
@@ -397,6 +502,12 @@ class _Staging:
             error = f"{self._target!r}: {explain_missing_row(listing(columns))}"
             upserts.append(CountedStatement(partial.updates(stage), count, error))
         return first, upserts
+
+    def fill_inserts(self) -> tuple[list[str], list[str | CountedStatement]]:
+        """Create and fill a staging table with all rows; the statements are as those of `fill`."""
+        statements = self._statements(list(self._names))
+        stage, _ = self._load(statements.columns, list(self._names), self._changes, statements)
+        return statements.begin, [statements.inserts(stage)]
 
     def free_unique_values(self) -> list[str]:
         """Write statements that remove unique values which rows of the batch may swap, after `fill`.
@@ -462,11 +573,21 @@ class _Staging:
         """
         from pyspark.sql import functions as F
 
-        stage = self._target._in_schema(f"{self._prefix}_{len(self._stages)}")  # noqa: SLF001
-        self._stages.append(stage)
+        stage = self._name_stage()
         selected = rows.select(*(F.col(quote_name(name)).alias(self._names[name]) for name in names))
-        create = statements.staging(stage, columns)
+        create = statements.staging(stage, columns, self._template)
         return stage, self._target._fill_table(self._connection, create, stage, selected)  # noqa: SLF001
+
+
+def _find_null_characters(rows: DataFrame) -> dict[str, int]:
+    """Count the rows whose strings have the character U+0000, by column; columns without it are left out."""
+    from pyspark.sql import functions as F, types as s
+
+    names = [f.name for f in rows.schema.fields if isinstance(f.dataType, s.StringType)]
+    if not names:
+        return {}
+    counts = rows.agg(*(F.count_if(F.col(quote_name(n)).contains("\0")).alias(n) for n in names)).collect()[0]
+    return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 
 def _unwrap(value: str | Secret) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kdsl.cli import check, codegen, demo, dlq, doctor, inspect, kafka, lag, peek, run, verify
+from kdsl.cli import check, codegen, demo, dlq, doctor, ingest, inspect, kafka, lag, peek, run, verify
 from kdsl.cli.console import fail, out
 from kdsl.errors import KdslError
 
@@ -48,6 +48,7 @@ app.command("lag")(lag.lag)
 app.command("doctor")(doctor.doctor)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
+app.command("ingest")(ingest.ingest)
 app.command("export")(codegen.export)
 app.add_typer(codegen.app, name="codegen")
 app.add_typer(kafka.app, name="kafka")

@@ -11,6 +11,7 @@ import typer
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json, print_problem, problem_json
 from kdsl.cli.directions import DirectionChoice, Directions
+from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.errors import Problem, ResolveError, file_position
 from kdsl.flink_sql.load import ENDINGS
 from kdsl.formats import READ_ONLY as FORMAT_READ_ONLY, Direction
@@ -25,20 +26,31 @@ READ_ONLY_IN_SQL = READ_ONLY | {"metadata-read-only", "raw-key", "raw-value"}
 
 def check(
     targets: Annotated[
-        list[str], typer.Argument(help="orders.py, package.module, tables.yaml or tables.sql, optionally with :Name")
+        list[str],
+        typer.Argument(
+            help="orders.py, package.module, tables.yaml or tables.sql, optionally with :Name, or an ingestion in YAML"
+        ),
     ],
     direction: Directions = DirectionChoice.BOTH,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    variable: Variables = None,
+    variable_files: VariableFiles = None,
 ) -> None:
-    """Check tables, and print every problem with its location and its fix.
+    """Check tables and ingestions, and print every problem with its location and its fix.
 
-    Exits with 0 if no table has an error, otherwise with 1.
+    Exits with 0 if nothing has an error, otherwise with 1.
     """
     directions = direction.directions
     all_problems: list[Problem] = []
     names: list[str] = []
+    ingestions: list[str] = []
+    variables = read_variables(variable, variable_files)
     for target in targets:
         try:
+            if load.is_ingestion(target):
+                ingestions.append(target)
+                all_problems.extend(load.ingestion(target, variables)[1])
+                continue
             tables, script = _targets(target)
         except ResolveError as e:
             all_problems.extend(e.problems)
@@ -55,11 +67,12 @@ def check(
         all_problems.extend(sorted(of_target, key=file_position) if script else of_target)
     errors = sum(p.severity == "error" for p in all_problems)
     if as_json:
-        print_json({"tables": names, "errors": errors, "problems": [problem_json(p) for p in all_problems]})
+        checked = {"tables": names, **({"ingestions": ingestions} if ingestions else {})}
+        print_json({**checked, "errors": errors, "problems": [problem_json(p) for p in all_problems]})
     else:
         for problem in all_problems:
             print_problem(problem)
-        _summary(names, errors, len(all_problems) - errors)
+        _summary(names, ingestions, errors, len(all_problems) - errors)
     raise typer.Exit(1 if errors else 0)
 
 
@@ -101,8 +114,12 @@ def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
     ]
 
 
-def _summary(names: Sequence[str], errors: int, warnings: int) -> None:
-    """Print how many tables were checked, and how many errors and warnings they have."""
-    what = f"{len(names)} table{'' if len(names) == 1 else 's'} checked"
+def _summary(names: Sequence[str], ingestions: Sequence[str], errors: int, warnings: int) -> None:
+    """Print how many tables and ingestions were checked, and how many errors and warnings they have."""
+    many = {"table": len(names), "ingestion": len(ingestions)}
+    parts = [
+        f"{n} {what}{'' if n == 1 else 's'}" for what, n in many.items() if n or (what == "table" and not ingestions)
+    ]
+    what = f"{' and '.join(parts)} checked"
     counts = [f"{n} {kind}{'' if n == 1 else 's'}" for n, kind in ((errors, "error"), (warnings, "warning")) if n]
     out.print(f"{what}: {', '.join(counts) or 'no problems'}", style="red" if errors else "green", highlight=False)

@@ -1,4 +1,4 @@
-"""``kdsl plan`` and ``kdsl schema``: show the plan and the schemas of a table, without Spark, Java or a broker."""
+"""``kdsl plan`` and ``kdsl schema``: show plans, and the schemas of tables, without Spark, Java or a broker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import typer
 
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json
+from kdsl.cli.variables import VariableFiles, Variables, read_variables
+from kdsl.ingest import Ingestion
 from kdsl.plan.text import plan_text
 
 TableArgument = Annotated[
@@ -21,8 +23,16 @@ def plan(
     target: TableArgument,
     write: Annotated[bool, typer.Option("--write", help="The plan of a write instead of a read.")] = False,
     as_json: AsJson = False,
+    variable: Variables = None,
+    variable_files: VariableFiles = None,
 ) -> None:
-    """Print what a read (or a write) of a table does."""
+    """Print what a read (or a write) of a table does, or what an ingestion in YAML does."""
+    if load.is_ingestion(target):
+        if write or as_json:
+            raise typer.BadParameter("--write and --json are for tables, and this is an ingestion")
+        ingestion = Ingestion.from_yaml(target, read_variables(variable, variable_files))
+        out.print(ingestion.explain().rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+        return
     table = load.table(target)
     if as_json:
         print_json(json.loads(plan_text(table.write_plan() if write else table.read_plan())))

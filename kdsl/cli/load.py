@@ -7,14 +7,17 @@ import importlib.util
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from kdsl.documents import read_text
 from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
 from kdsl.flink_sql.ddl.script_reader import Script
 from kdsl.flink_sql.load import ENDINGS, parse_file, table_definitions
+from kdsl.ingest import Ingestion
+from kdsl.ingest.document import is_ingestion_document
 from kdsl.kafka_table import KafkaTable
 from kdsl.table import Table, load_tables
 
@@ -69,6 +72,29 @@ def script(path: str | Path) -> Script:
         ResolveError: The file is not UTF-8.
     """
     return _read(str(path), parse_file)
+
+
+def is_ingestion(target: str) -> bool:
+    """Whether a target is the YAML document of an ingestion."""
+    return target.lower().endswith(YAML) and Path(target).is_file() and is_ingestion_document(_document(target))
+
+
+def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | None, tuple[Problem, ...]]:
+    """The ingestion in a YAML document, None if it cannot be read; and its problems, in the order of their lines.
+
+    Args:
+        target: The file.
+        variables: The variables in the document, by name.
+
+    Raises:
+        TargetError: There is no such file, or it cannot be read.
+        ResolveError: The file is not UTF-8.
+    """
+    return Ingestion.read(_document(target), variables, file=target)
+
+
+def _document(target: str) -> str:
+    return _read(target, lambda path: read_text(path, "document", "yaml"))
 
 
 def _read(source: str, read: Callable[[str], T]) -> T:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
+    from pyspark.sql.types import StructType
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -36,6 +37,19 @@ def java_session(spark: SparkSession) -> Any:
 def java_dataframe(df: DataFrame) -> Any:
     """Java's object of a DataFrame; None for Spark Connect."""
     return getattr(df, "_jdf", None)
+
+
+def java_schema(spark: SparkSession, schema: StructType) -> Any:
+    """Java's object of a schema, for a classic session."""
+    return jvm_of(spark).org.apache.spark.sql.types.DataType.fromJson(schema.json())
+
+
+def java_strings(spark: SparkSession, strings: Sequence[str]) -> Any:
+    """Strings as an array of Java, for a classic session."""
+    array = gateway_of(spark).new_array(jvm_of(spark).String, len(strings))
+    for i, string in enumerate(strings):
+        array[i] = string
+    return array
 
 
 def session_id(spark: SparkSession) -> str:

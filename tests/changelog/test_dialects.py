@@ -54,10 +54,10 @@ def test_deletes_go_by_the_keys_of_a_staging_table() -> None:
 
 
 def test_staging_tables_have_the_types_of_the_table() -> None:
-    assert statements("jdbc:postgresql://h/d").staging("s1", ['"id"']) == (
+    assert statements("jdbc:postgresql://h/d").staging("s1", ['"id"'], "shop.users") == (
         'CREATE TABLE s1 AS SELECT "id" FROM shop.users WHERE 1 = 0'
     )
-    assert statements("jdbc:derby:memory:d").staging("s1", ['"id"']) == (
+    assert statements("jdbc:derby:memory:d").staging("s1", ['"id"'], "shop.users") == (
         'CREATE TABLE s1 AS SELECT "id" FROM shop.users WITH NO DATA'
     )
 
@@ -82,7 +82,7 @@ def test_strings_are_cast_to_the_types_of_postgres(spark: str, there: str, cast:
 def test_strings_are_staged_as_strings_and_cast_when_they_are_merged() -> None:
     casts = {'"id"': "uuid", '"tags"': "_mood"}
     actual = Statements("jdbc:postgresql://h/d", "on-conflict", "t", ['"id"'], ['"id"', '"n"', '"tags"'], casts)
-    assert actual.staging("s1", actual.columns) == (
+    assert actual.staging("s1", actual.columns, "t") == (
         'CREATE TABLE s1 AS SELECT CAST("id" AS text) AS "id", "n", CAST("tags" AS text[]) AS "tags" FROM t WHERE 1 = 0'
     )
     assert actual.deletes("s1") == (

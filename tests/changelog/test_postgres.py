@@ -36,7 +36,8 @@ def test_strings_become_the_types_of_the_columns(postgres: Postgres) -> None:
     first, second = "6f1e5b9a-2c3d-4e5f-8a9b-0c1d2e3f4a5b", "00000000-0000-0000-0000-000000000000"
 
     postgres.execute(
-        f"{statements.staging('upserted', statements.columns)}; {statements.staging('deleted', statements.keys)}"
+        f"{statements.staging('upserted', statements.columns, 'typed_rows')};"
+        f"{statements.staging('deleted', statements.keys, 'typed_rows')}"
     )
     staged = ", ".join(f"staged.{name}" for name in statements.columns)
     postgres.execute(
@@ -85,7 +86,7 @@ def test_values_of_unique_columns_can_be_swapped_whatever_their_type(postgres: P
         DROP TABLE IF EXISTS swaps, turned;
         CREATE TABLE swaps (id bigint PRIMARY KEY, {columns}, kept text DEFAULT 'kept');
         INSERT INTO swaps SELECT n, {values} FROM generate_series(0, 3) n;
-        {statements.staging("turned", statements.columns)};
+        {statements.staging("turned", statements.columns, "swaps")};
         INSERT INTO turned SELECT id, {values} FROM (SELECT id, (id::int + 1) % 3 AS n FROM generate_series(0, 2) id) t;
         """
     )

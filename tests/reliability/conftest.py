@@ -7,6 +7,10 @@ import re
 
 import pytest
 
+from tests.changelog.conftest import postgres
+
+__all__ = ["postgres"]
+
 _IDS = re.compile(r"\b[SFKW]\d+\b")
 
 

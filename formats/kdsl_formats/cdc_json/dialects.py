@@ -34,6 +34,8 @@ class Dialect:
         table_id: The members that name the table, from the outermost in.
         primary_key: The member with the names of the primary key; None if messages do not contain it.
         ddl: The member that is true in messages of DDL statements, which have no rows.
+        query: The operation of messages of other statements, which have no rows either.
+        heartbeat: The only member of messages that say that the tool is running.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Dialect:
     table_id: tuple[str, ...] = ("database", "table")
     primary_key: str | None = None
     ddl: str | None = None
+    query: str | None = None
+    heartbeat: str | None = None
 
     @property
     def types(self) -> Mapping[str, t.DataType]:
@@ -75,6 +79,7 @@ DEBEZIUM = Dialect(
     skipped=(events.MESSAGE,),
     truncate=events.TRUNCATE,
     boundaries=("BEGIN", "END"),
+    heartbeat="ts_ms",
     table_id=("source.db", "source.schema", "source.table"),
     images="before and after",
     metadata={
@@ -98,6 +103,7 @@ CANAL = Dialect(
     images="lists of data and old",
     primary_key="pkNames",
     ddl="isDdl",
+    query="QUERY",
     metadata={
         "database": MetadataField(t.STRING, "database", t.STRING),
         "table": MetadataField(t.STRING, "table", t.STRING),

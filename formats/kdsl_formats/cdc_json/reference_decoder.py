@@ -200,12 +200,14 @@ class ReferenceChangeDecoder:
         operation = change[self.dialect.operation]
         if operation is None and spelled.get("status") in self.dialect.boundaries:
             return
+        if operation is None and self.rules.inferred and {*spelled} == {self.dialect.heartbeat}:
+            return
         if operation is None:
             reason = f"there is no member {self.dialect.operation!r} with the operation"
             if isinstance(spelled.get(PAYLOAD), dict):
                 reason += "; a message with its schema needs the option 'schema-include'"
             raise FieldError(reason)
-        if self._is_ddl(operation, spelled):
+        if self._is_statement(operation, spelled):
             return
         metadata: tuple[Any, ...] | None = None
         for images in (spelled.get(member) for member in self.dialect.members):
@@ -217,11 +219,13 @@ class ReferenceChangeDecoder:
                 metadata = self._read_metadata(members, change)
             yield kind, row, metadata
 
-    def _is_ddl(self, operation: str, change: Row) -> bool:
-        """Whether a message is about a DDL statement, and therefore has no rows; False unless columns were inferred."""
+    def _is_statement(self, operation: str, change: Row) -> bool:
+        """Whether a message is about a statement, and therefore has no rows; False unless columns were inferred."""
         dialect = self.dialect
         if not self.rules.inferred or dialect.ddl is None:
             return False
+        if operation == dialect.query:
+            return True
         return change.get(dialect.ddl) is True and operation not in (*dialect.inserts, dialect.update, dialect.delete)
 
     def single_element(self, document: Any) -> Any:
@@ -306,10 +310,11 @@ class ReferenceChangeDecoder:
         is_update, keyed = operation == self.dialect.update, bool(self.rules.keyed)
         lacks_before = before is None and keyed and (is_update or not self.rules.deletes_need_row)
         if before is None and not lacks_before:
+            takes_state = is_update and not keyed and not self.rules.inferred
             raise FieldError(
                 f"the member 'before' of {'an UPDATE' if is_update else 'a DELETE'} message is null; if a "
                 f"{self.dialect.name} connector for Postgres wrote it, set the table's REPLICA IDENTITY to "
-                f"{'DEFAULT or FULL' if keyed else 'FULL'}{STATE_HAS_ROWS if is_update and not keyed else ''}"
+                f"{'DEFAULT or FULL' if keyed else 'FULL'}{STATE_HAS_ROWS if takes_state else ''}"
             )
         row_before: Row = before or {}
         if keyed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kdsl_formats._connect.schemas import DECIMAL, PRECISION, SchemaTable, table_of_schema
+from kdsl_formats._connect.schemas import DECIMAL, PRECISION, SchemaTable, connect_schema, table_of_schema
 from kdsl_formats._connect.values import FIRST_DAY, MICROS, MILLIS, NANOS, infinite_of
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "NANOS",
     "PRECISION",
     "SchemaTable",
+    "connect_schema",
     "infinite_of",
     "table_of_schema",
 ]

@@ -428,3 +428,21 @@ def read_query(text: str) -> n.Node:
         UntranslatableError: The text is not a query, is nested too deeply, or has anything but a semicolon after it.
     """
     return QueryReader(text).read_all()
+
+
+class _SelectListReader(QueryReader):
+    def read_root(self) -> n.Node:
+        """Read a SELECT list."""
+        at = self.token.start
+        return n.Select(self.read_list(self._read_item), at=at)
+
+
+def read_select_list(text: str) -> tuple[n.Node, ...]:
+    """Read what stands between SELECT and FROM: each a `kdsl.flink_sql.syntax.tree.Item` or a ``*``.
+
+    Raises:
+        UntranslatableError: The text is not a SELECT list.
+    """
+    select = _SelectListReader(text).read_all()
+    assert isinstance(select, n.Select)
+    return select.items

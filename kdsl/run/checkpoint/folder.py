@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
 
 from kdsl.errors import CheckpointError, KdslError
 from kdsl.spark_internals.errors import java_exception
@@ -57,6 +62,17 @@ def open_folder(spark: SparkSession, location: str) -> Folder:
         return _ExplainedFolder(ConnectFolder(spark, location))
     with _explain_failure(location, "reached"):
         return _ExplainedFolder(HadoopFolder(spark, location))
+
+
+def open_local_folder(location: str | PathLike[str]) -> Folder:
+    """Open a folder of this machine, without Spark.
+
+    The methods of the folder raise a CheckpointError if its file system fails.
+
+    Args:
+        location: The folder, or its ``file:`` address.
+    """
+    return _ExplainedFolder(LocalFolder(location))
 
 
 class _ExplainedFolder:
@@ -116,6 +132,53 @@ def _explain_failure(location: str, action: str) -> Iterator[None]:
             f"{location} cannot be {action}: {reason}; kdsl stores data for restarts there, so the folder of the "
             "checkpoint must be readable and writable"
         ) from e
+
+
+class LocalFolder:
+    """A folder of this machine, without Spark.
+
+    Args:
+        location: The folder, or its ``file:`` address.
+
+    Attributes:
+        location: The folder.
+    """
+
+    def __init__(self, location: str | PathLike[str]) -> None:
+        path = fspath(location)
+        parts = urlsplit(path)
+        self._root = Path(unquote(parts.path)) if parts.scheme == "file" else Path(path)
+        self.location = str(self._root)
+
+    def path(self, name: str) -> str:
+        """The location of a file or folder inside."""
+        return str(self._root / name)
+
+    def read(self, name: str) -> str | None:
+        """Read the text of a file; None if it does not exist."""
+        file = self._root / name
+        return file.read_text(encoding="utf-8") if file.is_file() else None
+
+    def write(self, name: str, text: str) -> None:
+        """Replace the text of a file, completely or not at all."""
+        file = self._root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
+
+    def names(self, name: str) -> list[str]:
+        """List the names in a folder, except hidden ones; empty if the folder does not exist."""
+        folder = self._root / name
+        return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with everything in it."""
+        path = self._root / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 class ConnectFolder:

@@ -1,0 +1,287 @@
+"""``kdsl ingest``: run an ingestion, or show its plan, its progress and the tables that it has learned."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+import attrs
+import typer
+from rich.table import Table as Grid
+
+from kdsl.cli import load
+from kdsl.cli.clusters import parse_pairs
+from kdsl.cli.console import log_lines, out, print_problem, print_status, progress
+from kdsl.cli.run import session
+from kdsl.cli.variables import VariableFiles, Variables, read_variables
+from kdsl.errors import KdslError
+from kdsl.formats import TableId
+from kdsl.ingest import Ingestion, JdbcSnapshot, KafkaFeed, Pipeline
+from kdsl.ingest.evolution import SchemaChange, UpstreamTable
+from kdsl.ingest.ids import format_id, parse_id
+from kdsl.ingest.restart import AllowedChange
+from kdsl.ingest.show import show_plan
+from kdsl.ingest.state import IngestState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_PIPELINE = "pipeline."
+_WAIT = 0.2
+Form = Literal["ddl", "python", "history"]
+
+
+def ingest(
+    file: Annotated[Path, typer.Argument(help="An ingestion in YAML.")],
+    table: Annotated[str | None, typer.Argument(help="With --schemas: only this upstream table.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="The checkpoint folder; by default that of the file.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Process the records that exist now, and exit.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; start nothing.")] = False,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="With --dry-run: read the newest records, and plan the tables they show.")
+    ] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Print the progress, the tables and what was counted; without Spark.")
+    ] = False,
+    schemas: Annotated[
+        bool, typer.Option("--schemas", help="Print the columns of the tables that were learned; without Spark.")
+    ] = False,
+    ddl: Annotated[bool, typer.Option("--ddl", help="With --schemas: as CREATE TABLE statements.")] = False,
+    python: Annotated[bool, typer.Option("--python", help="With --schemas: as table classes.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="With --schemas: every schema change.")] = False,
+    allow: Annotated[
+        str | None,
+        typer.Option(help="Continue although a changed route or transform takes something from sink tables."),
+    ] = None,
+    forgive_errors: Annotated[
+        bool,
+        typer.Option(
+            "--forgive-errors", help="Records that could not be read so far no longer count towards the limit."
+        ),
+    ] = False,
+    rebuild_schemas: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild-schemas", help="Learn the tables again, because what the checkpoint says of them is damaged."
+        ),
+    ] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("-D", "--set", help="A setting of the pipeline, as pipeline.name=shop.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option("-c", "--conf", help="A Spark setting, as spark.driver.memory=4g.")
+    ] = None,
+    variable: Variables = None,
+    variable_files: VariableFiles = None,
+) -> None:
+    """Run an ingestion until it ends or Ctrl-C stops it, or show what it does and has learned.
+
+    Exits with 0 if it has ended or was stopped, with 1 if it has errors or fails.
+    """
+    chosen: dict[Form, bool] = {"ddl": ddl, "python": python, "history": history}
+    forms: list[Form] = [form for form, on in chosen.items() if on]
+    if sum((dry_run, status, schemas)) > 1 or len(forms) > 1:
+        raise typer.BadParameter("use only one of --dry-run, --status and --schemas, and of --ddl, --python, --history")
+    if (forms or table) and not schemas:
+        raise typer.BadParameter("a table, --ddl, --python and --history need --schemas", param_hint="--schemas")
+    if sample and not dry_run:
+        raise typer.BadParameter("--sample needs --dry-run", param_hint="--sample")
+    ingestion = _read(file, read_variables(variable, variable_files), parse_pairs(settings, "--set"))
+    if dry_run:
+        _print_plan(ingestion, sample=sample)
+        return
+    location = checkpoint or ingestion.pipeline.valid().checkpoint
+    if location is None:
+        raise typer.BadParameter("name a folder, or set pipeline.checkpoint in the file", param_hint="--checkpoint")
+    if status:
+        _print_status(ingestion, location)
+    elif schemas:
+        _print_schemas(ingestion, location, table, forms[0] if forms else None)
+    else:
+        start = partial(
+            Ingestion.run, once=once, allow=_parse_allowed(allow), forgive_errors=forgive_errors,
+            rebuild_schemas=rebuild_schemas,
+        )  # fmt: skip
+        _run(ingestion, location, file.stem, parse_pairs(conf, "--conf"), start)
+
+
+def _read(file: Path, variables: dict[str, str], settings: dict[str, str]) -> Ingestion:
+    """Read an ingestion, and print its problems; settings override those of the file.
+
+    Raises:
+        BadParameter: There is no such file, or a setting is not one of the pipeline.
+        Exit: The file has errors.
+    """
+    for key in settings:
+        if not key.startswith(_PIPELINE):
+            raise typer.BadParameter(
+                f"{key!r} is not a setting of the pipeline; write pipeline.KEY=VALUE", param_hint="--set"
+            )
+    try:
+        ingestion, problems = load.ingestion(str(file), variables)
+    except load.TargetError as e:
+        raise typer.BadParameter(str(e), param_hint="FILE") from None
+    if ingestion is not None and settings:
+        own = {key.removeprefix(_PIPELINE): value for key, value in settings.items()}
+        pipeline = Pipeline.from_strings({**ingestion.pipeline.to_strings(), **own})
+        ingestion = attrs.evolve(ingestion, pipeline=pipeline)
+        problems = ingestion.problems()
+    for problem in problems:
+        print_problem(problem)
+    if ingestion is None or any(problem.severity == "error" for problem in problems):
+        raise typer.Exit(1)
+    return ingestion
+
+
+def _parse_allowed(text: str | None) -> list[AllowedChange]:
+    """The parts that ``--allow`` names; BadParameter if there is no such part."""
+    names: dict[str, AllowedChange] = {name: name for name in get_args(AllowedChange)}
+    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
+    if wrong := [part for part in parts if part not in names]:
+        raise typer.BadParameter(f"{wrong[0]!r} is not one of {', '.join(names)}", param_hint="--allow")
+    return [names[part] for part in parts]
+
+
+def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
+    """Print the plan; with a sample, also of the tables that the newest records show."""
+    plan = ingestion.plan()
+    source = ingestion.source
+    if sample and isinstance(source, KafkaFeed):
+        from kdsl.ingest.run.prefetch import sample_tables
+
+        with progress(f"reading {source.topics}"):
+            tables = sample_tables(plan, source)
+        plan = attrs.evolve(plan, initial_schemas={name: one.schema for name, one in tables.items()})
+    out.print(show_plan(plan).rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+
+
+def _run(
+    ingestion: Ingestion, checkpoint: str, name: str, conf: dict[str, str], start: Callable[..., StreamingQuery]
+) -> None:
+    """Run the query until it ends or a signal stops it.
+
+    Raises:
+        KdslError: The query fails.
+    """
+    from kdsl.ingest.run.query import explain_end
+
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    with log_lines():
+        with progress("starting Spark"):
+            spark: SparkSession = session(ingestion.pipeline.valid().name or name, conf)
+        try:
+            if isinstance(ingestion.source, JdbcSnapshot):
+                copied = ingestion.copy(spark, checkpoint)
+                print_status("done" if copied else "the tables were copied already")
+                return
+            query = start(ingestion, spark, checkpoint)
+            while query.isActive and not stopping.wait(_WAIT):
+                pass
+            if query.isActive:
+                query.stop()
+                print_status("stopped")
+            elif (error := explain_end(spark, query)) is not None:
+                raise KdslError(error)
+        finally:
+            spark.stop()
+
+
+def _state(checkpoint: str) -> IngestState:
+    """What a checkpoint on this machine has.
+
+    Raises:
+        KdslError: It has nothing of an ingestion.
+    """
+    from kdsl.ingest.state import StateFiles
+    from kdsl.run.checkpoint.folder import open_local_folder
+
+    state = StateFiles(open_local_folder(checkpoint)).load()
+    if state.last is None:
+        raise KdslError(f"{checkpoint} is not the checkpoint of an ingestion, or nothing was learned yet")
+    return state
+
+
+def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
+    """Print the progress, what was counted, the last schema change, and the tables."""
+    from kdsl.diagnostics.lag import LagError, LagReader, checkpoint_positions
+
+    state, plan = _state(checkpoint), ingestion.plan()
+    lines = [f"checkpoint {checkpoint}"]
+    try:
+        batch, positions = checkpoint_positions(checkpoint)
+        assert isinstance(ingestion.source, KafkaFeed)
+        with progress(f"asking {ingestion.source.cluster.label}"), LagReader(ingestion.source.cluster) as reader:
+            lag = reader.lag_of(f"checkpoint {checkpoint}, batch {batch}", positions)
+        lines.append(f"batch {batch} is done; {lag.total:,} records are not read yet")
+    except LagError as e:
+        lines.append(str(e))
+    lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
+    if state.changes:
+        lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
+    out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    grid = Grid(title=f"{len(state.upstream):,} tables", title_justify="left")
+    for name in ("table", "records", "columns", "primary key", "sink tables"):
+        grid.add_column(name, overflow="fold", justify="right" if name in ("records", "columns") else "left")
+    for table, upstream in sorted(state.upstream.items()):
+        schema = upstream.schema
+        targets = ", ".join(map(format_id, plan.targets(table)))
+        records, columns = f"{state.records.get(table, 0):,}", f"{len(schema.columns):,}"
+        grid.add_row(format_id(table), records, columns, ", ".join(schema.primary_key), targets)
+    out.print(grid)
+
+
+def _change_text(batch: int, change: SchemaChange) -> str:
+    """A schema change with the number of its batch."""
+    return f"batch {batch}: {change}"
+
+
+def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form: Form | None) -> None:
+    """Print the tables that were learned, or how they changed.
+
+    Raises:
+        BadParameter: There is no such table.
+    """
+    state = _state(checkpoint)
+    try:
+        only = None if name is None else parse_id(name)
+    except ValueError as e:
+        raise typer.BadParameter(str(e), param_hint="TABLE") from None
+    if only is not None and only not in state.upstream and only not in state.sinks:
+        known = ", ".join(map(format_id, sorted(state.upstream)))
+        raise typer.BadParameter(f"there is no table {name!r}; there are: {known}", param_hint="TABLE")
+    if form == "history":
+        plan = ingestion.plan()
+        wanted = None if only is None else {only, *(plan.targets(only) if only in state.upstream else ())}
+        changes = [one for one in state.changes if wanted is None or one[1].table in wanted]
+        text = "\n".join(_change_text(*one) for one in changes)
+    else:
+        tables = {table: one for table, one in state.upstream.items() if only in (None, table)}
+        text = _tables_text(ingestion, tables, form)
+    out.print(text.rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+
+
+def _tables_text(ingestion: Ingestion, tables: dict[TableId, UpstreamTable], form: Form | None) -> str:
+    """The columns of tables, in a form."""
+    if form is None:
+        return "\n".join(line for table, one in tables.items() for line in _column_lines(table, one))
+    from kdsl.codegen.ddl_text import write_ddl
+    from kdsl.codegen.source import to_python
+    from kdsl.ingest.records import define_table
+
+    assert isinstance(ingestion.source, KafkaFeed)
+    definitions = [define_table(ingestion.source, table, one) for table, one in tables.items()]
+    return to_python(definitions) if form == "python" else write_ddl(definitions)[0]
+
+
+def _column_lines(table: TableId, upstream: UpstreamTable) -> list[str]:
+    """The lines of a table: its name, its columns, its primary key."""
+    lines = [format_id(table), *(f"  {column}" for column in upstream.schema.columns)]
+    key = upstream.schema.primary_key
+    return [*lines, *([f"  primary key {', '.join(key)}"] if key else [])]

@@ -1,0 +1,256 @@
+"""What a batch changes: from what its records show to changes of sink tables, or to refusals, before any effect.
+
+A pure function of the plan, the state before the batch, and what the tasks counted and observed. If a batch is
+repeated, the same records give the same decision, except for changes that an earlier attempt noted already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import attrs
+
+from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.formats import TableId
+from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
+from kdsl.ingest.evolution import (
+    Learned,
+    Place,
+    Refusal,
+    SinkEvolution,
+    TableDelta,
+    UpstreamTable,
+    evolve_sink,
+    learn,
+    merge_schemas,
+)
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.plan import IngestPlan, TablePlan
+from kdsl.ingest.state import IngestState, Note
+from kdsl.types.sql import quote_name
+from kdsl.types.widening import PrimaryKeyError, TableSchema
+
+SchemaReader = Callable[[TableId, TableSchema | None], TableSchema | None]
+DIRTY, FORGIVEN, WITHOUT_COLUMNS = "dirty", "forgiven", "without-columns"
+_FIRST_REASONS = 5
+_MANY = 10
+"""How many records that cannot be read say something about the format of all."""
+
+
+@attrs.frozen
+class Seen:
+    """What the tasks of a batch counted and observed.
+
+    Attributes:
+        rows: How many records of each table there are.
+        deltas: What records show beyond the known schemas.
+        dirty: How many records cannot be read.
+        reasons: Why, of the first of them, each with its place.
+        partitions: The topic partitions that the records of each table are in.
+        hint: Why most values of a topic cannot be read in a first batch, with the format that they may have.
+    """
+
+    rows: Mapping[TableId, int] = attrs.field(factory=dict)
+    deltas: tuple[TableDelta, ...] = ()
+    dirty: int = 0
+    reasons: tuple[str, ...] = ()
+    hint: str | None = None
+    partitions: Mapping[TableId, frozenset[str]] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class TableWork:
+    """An upstream table of a batch.
+
+    Attributes:
+        upstream: Its columns, with which its records are read.
+        plan: What becomes of its rows.
+    """
+
+    upstream: UpstreamTable
+    plan: TablePlan
+
+
+@attrs.frozen
+class Decision:
+    """What a batch does.
+
+    Attributes:
+        note: What is kept with the checkpoint before sinks are changed.
+        tables: The upstream tables whose rows are written.
+        sinks: What happens with each sink table that gets rows.
+        refusals: Why the batch fails; if there is one, nothing is written.
+    """
+
+    note: Note
+    tables: tuple[TableWork, ...] = ()
+    sinks: Mapping[TableId, SinkEvolution] = attrs.field(factory=dict)
+    refusals: tuple[Refusal, ...] = ()
+
+
+def decide_batch(
+    plan: IngestPlan, state: IngestState, number: int, seen: Seen, read_schema: SchemaReader | None = None
+) -> Decision:
+    """Decide what a batch changes.
+
+    Args:
+        plan: The plan of the ingestion.
+        state: What is known before the batch.
+        number: The number of the batch.
+        seen: What the tasks found.
+        read_schema: Reads the schema that a sink table has, from the table and what is known of it; by default that is
+            what is known.
+    """
+    refusals = [*_refuse_dirty_records(plan, state, seen)]
+    feed = plan.source
+    static = isinstance(feed, KafkaFeed) and feed.inference == "static"
+    learned = learn(state.upstream, seen.deltas, static=static, max_tables=plan.pipeline.max_tables)
+    refusals += learned.refusals
+    counts = {DIRTY: seen.dirty} if seen.dirty else {}
+    tables: list[TableWork] = []
+    for table, rows in seen.rows.items():
+        upstream = learned.tables.get(table)
+        if upstream is None:
+            counts[WITHOUT_COLUMNS] = counts.get(WITHOUT_COLUMNS, 0) + rows
+            continue
+        try:
+            table_plan, problems = plan.table(table, upstream.schema)
+        except ValueError as e:
+            refusals.append(Refusal(table, None, str(e), "correct the route"))
+            continue
+        own = f"the table {format_id(table)!r}: "
+        refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix) for p in problems)
+        if table_plan is not None:
+            tables.append(TableWork(upstream, table_plan))
+    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read_schema or (lambda _, known: known))
+    refusals += (refusal for sink in sinks.values() for refusal in sink.refusals)
+    if refusals:
+        return Decision(Note(number), refusals=tuple(refusals))
+    note = Note(
+        number,
+        _select_changed_tables(state, learned),
+        {table: sink.schema for table, sink in sinks.items() if state.sinks.get(table) != sink.schema},
+        counts,
+        tuple(change for sink in sinks.values() for change in sink.changes),
+        records=dict(seen.rows),
+    )
+    return Decision(note, tuple(tables), sinks)
+
+
+def _select_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
+    return {table: one for table, one in learned.tables.items() if state.upstream.get(table) != one}
+
+
+def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> Iterable[Refusal]:
+    """Refuse a batch with records that cannot be read, if there may be none, or fewer."""
+    feed = plan.source
+    if not seen.dirty or not isinstance(feed, KafkaFeed):
+        return
+    mostly = _MANY <= seen.dirty > sum(seen.rows.values())
+    if mostly and seen.hint is not None and not state.upstream:
+        yield Refusal((feed.topics,), None, seen.hint, "set value.format, or start with another checkpoint")
+        return
+    total = state.counts.get(DIRTY, 0) - state.counts.get(FORGIVEN, 0) + seen.dirty
+    first = "; ".join(seen.reasons[:_FIRST_REASONS])
+    if getattr(feed.value, "ignore_parse_errors", False):
+        return
+    if not feed.ignore_errors:
+        reason = f"{seen.dirty:,} records cannot be read: {first}"
+        fix = "correct them, or set ingestion.ignore-errors: true"
+    elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
+        reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
+        fix = "correct the producer, raise ingestion.error-tolerance.max-count, or start once with --forgive-errors"
+    else:
+        return
+    yield Refusal((feed.topics,), None, reason, fix)
+
+
+def _evolve_sinks(
+    plan: IngestPlan,
+    state: IngestState,
+    tables: Sequence[TableWork],
+    deltas: Sequence[TableDelta],
+    refusals: list[Refusal],
+    read_schema: SchemaReader,
+) -> dict[TableId, SinkEvolution]:
+    """What happens with the sink tables of some upstream tables; what cannot be written at all is refused.
+
+    Only tables with rows count: what other tables brought into a sink table before is in its schema.
+    """
+    by_target: dict[TableId, list[TableSchema]] = {}
+    for work in tables:
+        for target in work.plan.targets:
+            by_target.setdefault(target, []).append(work.plan.transformed.schema)
+        refusals += _refuse_names(plan, work)
+    sinks: dict[TableId, SinkEvolution] = {}
+    for target, schemas in by_target.items():
+        try:
+            wanted = merge_schemas(schemas)
+        except PrimaryKeyError as e:
+            refusals.append(Refusal(target, None, str(e), "give them the same primary-keys in a transform"))
+            continue
+        known = state.sinks.get(target)
+        live = read_schema(target, known)
+        if live is None and known is not None:
+            reason = "the sink table is gone, and earlier batches wrote rows to it"
+            fix = "restore it, or start with a new checkpoint, which reads the topics from the start"
+            refusals.append(Refusal(target, None, reason, fix))
+            continue
+        if live is not None and known is None and not plan.policy.rules.stores_keys:
+            live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
+        places = _find_places([work for work in tables if target in work.plan.targets], deltas)
+        sinks[target] = evolve_sink(target, live, wanted, plan.policy, places)
+    return sinks
+
+
+def _with_key(live: TableSchema, key: Sequence[str], *, fold: bool) -> TableSchema:
+    """The schema of a table whose sink does not store the primary key, with that of the rows."""
+    names = {f.name.lower() if fold else f.name: f.name for f in live.columns}
+    return TableSchema(live.columns, tuple(names.get(name.lower() if fold else name, name) for name in key))
+
+
+def forgive_errors(state: IngestState) -> tuple[IngestState, dict[str, int]]:
+    """Let the records that could not be read so far not count towards the limit any more.
+
+    Args:
+        state: The state before a batch.
+
+    Returns:
+        The state with which the batch is decided, and the counts that its note gets.
+    """
+    more = state.counts.get(DIRTY, 0) - state.counts.get(FORGIVEN, 0)
+    counts = {FORGIVEN: more} if more else {}
+    forgiven = state.counts.get(FORGIVEN, 0) + more
+    return attrs.evolve(state, counts={**state.counts, FORGIVEN: forgiven}), counts
+
+
+def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> dict[str, Place]:
+    """The first records that show the columns of a sink table, by the names of its columns.
+
+    An expression has the place of the first record that shows anything new of its table.
+    """
+    places: dict[str, Place] = {}
+    for work in tables:
+        for delta in (delta for delta in deltas if delta.table == work.plan.table):
+            for column in work.plan.transformed.columns:
+                computed = column.sql != quote_name(column.name)
+                place = delta.place if computed else delta.first.get(column.name)
+                if place is not None:
+                    places[column.name] = min(place, places.get(column.name, place))
+    return places
+
+
+def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
+    """Refuse a table that the sink cannot have, or whose topic or message key cannot be written to Kafka."""
+    sink, table = plan.sink, work.plan.table
+    for target in work.plan.targets:
+        if (wrong := sink.wrong_table(target)) is not None:
+            yield Refusal(target, None, wrong, "name another sink table in a route")
+    if not isinstance(sink, KafkaTopics):
+        return
+    for topic in work.plan.topics:
+        if (wrong := wrong_topic(topic)) is not None:
+            yield Refusal(table, None, wrong, "name a topic for the table in sink.tableId-to-topic.mapping")
+    if sink.partition_strategy == "hash-by-key" and not work.plan.transformed.primary_key:
+        reason = "it has no primary key, which partition.strategy: hash-by-key needs"
+        yield Refusal(table, None, reason, "set primary-keys in a transform")

@@ -1,0 +1,189 @@
+"""What sources and sinks share: a group of options that strings describe, and that strings can be made of again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal, Self
+
+import attrs
+
+from kdsl.errors import Severity, listing, nearest
+from kdsl.formats import TableId
+from kdsl.options import Codec, Options, option
+
+CHANGE_TAGS = (
+    "add.column",
+    "alter.column.type",
+    "create.table",
+    "drop.column",
+    "drop.table",
+    "rename.column",
+    "truncate.table",
+)
+"""The schema changes that a sink can apply or ignore, by the names that Flink CDC gives them."""
+_FAMILIES = ("column", "table", "drop")
+
+
+def _split_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+COMMAS = Codec(_split_list, ", ".join, "a list separated by ','")
+"""Lists that are separated by commas."""
+
+
+@attrs.frozen
+class WrongOption:
+    """What is wrong with an option of an end; the caller adds where it stands.
+
+    Attributes:
+        code: The stable name of the rule.
+        key: The option's key; empty where the problem is about all of them.
+        message: What was declared, and why it cannot work.
+        fix: What to write instead.
+        severity: Whether it prevents a run.
+    """
+
+    code: str
+    key: str
+    message: str
+    fix: str
+    severity: Severity = "error"
+
+
+class End(Options):
+    """A source or a sink.
+
+    Attributes:
+        type: The value of the option ``type``, which chooses the end.
+    """
+
+    type: ClassVar[str]
+    kind: ClassVar[str] = "end"
+
+    name: str | None = option("name", "A name for messages, plans and metrics.", default=None)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.title = f"the {cls.kind} {getattr(cls, 'type', cls.__name__)!r}"
+
+    @classmethod
+    def read(cls, strings: Mapping[str, str]) -> tuple[Self, list[WrongOption]]:
+        """Create the end from the strings of a document, without ``type``.
+
+        Args:
+            strings: The values by their keys.
+
+        Returns:
+            The end, and what is wrong with options that it does not keep. `Options.problems` has the other mistakes.
+        """
+        return cls.from_strings(strings), []
+
+    def write(self) -> dict[str, str]:
+        """The options that differ from their defaults, as strings by their keys; `read` reads them."""
+        return self.to_strings()
+
+    def literal_secrets(self) -> tuple[str, ...]:
+        """The keys of the secrets that are written out, and not references."""
+        return tuple(self.split()[1])
+
+    def check(self) -> Iterable[WrongOption]:
+        """Yield what is wrong with combinations of options."""
+        return ()
+
+    def describe(self) -> Iterable[str]:
+        """Yield lines that describe the end in a plan; the first begins with its type."""
+        settings = (f"{key} = {text}" for key, text in self.write().items() if key != "name")
+        yield " ".join([self.type, *(f"({self.name})" for _ in [0] if self.name)])
+        yield from (f"  {line}" for line in settings)
+
+
+class Source(End):
+    """A source of tables."""
+
+    kind: ClassVar[str] = "source"
+
+
+def _check_tags(tags: tuple[str, ...]) -> str | None:
+    """What to write instead of tags that do not exist; None if all exist."""
+    known = (*CHANGE_TAGS, *_FAMILIES)
+    wrong = [tag for tag in tags if tag.lower() not in known]
+    return f"use {listing(known)}; not {wrong[0]!r}{nearest(wrong[0], known)}" if wrong else None
+
+
+@attrs.frozen
+class SinkRules:
+    """What a kind of sink can do with the columns of its tables.
+
+    Attributes:
+        title: Its name in messages.
+        alters_types: Whether the type of a column can become wider.
+        folds_case: Whether names that differ only in letter case are the same column.
+        max_name_bytes: The longest name of a column, in UTF-8; None for any length.
+        max_columns: The largest number of columns; None for any number.
+        forbidden: Characters that names of columns cannot have.
+        stores_times: Whether it has a type for TIME; otherwise such columns are STRING.
+        stores_keys: Whether its tables have primary keys, which can be read.
+    """
+
+    title: str = "the sink"
+    alters_types: bool = True
+    folds_case: bool = False
+    max_name_bytes: int | None = None
+    max_columns: int | None = None
+    forbidden: str = ""
+    stores_times: bool = True
+    stores_keys: bool = True
+
+
+class Sink(End):
+    """A sink for tables.
+
+    Attributes:
+        rules: What it can do with the columns of its tables.
+    """
+
+    kind: ClassVar[str] = "sink"
+    rules: ClassVar[SinkRules] = SinkRules()
+
+    include_changes: tuple[str, ...] = option(
+        "include.schema.changes",
+        "The schema changes that the sink applies: add.column, alter.column.type, create.table, or a family of them "
+        "(column, table); by default all. create.table always counts unless it is excluded.",
+        default=(),
+        codec=COMMAS,
+        check=_check_tags,
+    )
+    exclude_changes: tuple[str, ...] = option(
+        "exclude.schema.changes",
+        "The schema changes that the sink does not apply; they win over include.schema.changes.",
+        default=(),
+        codec=COMMAS,
+        check=_check_tags,
+    )
+    type_normalization: Literal["STANDARD", "BROADEN"] = option(
+        "sink.type-normalize-strategy",
+        "The types of columns that the sink creates: those of the source (STANDARD), or wide ones (BROADEN): BIGINT "
+        "for integers, DOUBLE for FLOAT, STRING for strings. Later changes that fit a wide type change nothing there.",
+        default="STANDARD",
+        ignore_case=True,
+    )
+
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why the sink cannot have a table; None if it can."""
+        del table
+        return None
+
+    def applies(self, tag: str) -> bool:
+        """Whether the sink applies a kind of schema change, one of `CHANGE_TAGS`."""
+        chosen = self.valid()
+        if _names(chosen.exclude_changes, tag):
+            return False
+        return not chosen.include_changes or tag == "create.table" or _names(chosen.include_changes, tag)
+
+
+def _names(tags: Iterable[str], tag: str) -> bool:
+    """Whether tags or families name a tag."""
+    first, *_, last = tag.split(".")
+    family = "column" if "column" in tag else last
+    return any(one.lower() in (tag, family, first if first == "drop" else tag) for one in tags)

@@ -1,0 +1,491 @@
+"""Kafka as a source and as a sink of many tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import attrs
+
+from kdsl.cluster import SERVERS, Cluster
+from kdsl.declare.connector import Delivery, KafkaOptions
+from kdsl.declare.metadata import METADATA
+from kdsl.errors import listing, nearest
+from kdsl.formats import ALONE, Format, Observer, Use, format_class
+from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
+from kdsl.ingest.initial_schemas import read_initial_schemas, write_initial_schema
+from kdsl.ingest.selectors import SelectorError, TopicMapping
+from kdsl.kafka_table import KafkaTable
+from kdsl.options import option
+from kdsl.resolve.patterns import PatternError, python_pattern
+from kdsl.table import Table
+from kdsl.types import model as t
+from kdsl_formats.cdc_json import DebeziumJson
+from kdsl_formats.json import Json
+
+Side = Literal["key", "value"]
+if TYPE_CHECKING:
+    InitialSchemas = str | Sequence[str | type[KafkaTable] | Table] | None
+else:  # the constructor writes table classes as statements
+    InitialSchemas = str | None
+PROPERTIES = "properties."
+MAX_TOPIC = 249
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_CLUSTER = "The cluster; in YAML properties.bootstrap.servers, and properties.* for settings of the Kafka client."
+_FORMAT_KEY = re.compile(r"(?:key\.)?[a-z]+(?:-[a-z]+)+\.|(?:key\.)?(?:json|csv)\.")
+
+
+class KafkaEnd(End):
+    """What the source and the sink share: a cluster, and the formats of key and value.
+
+    Attributes:
+        formats: The formats that each side of a message may have.
+        of_format: The options that are written with the name of the value format before them.
+    """
+
+    formats: ClassVar[Mapping[Side, tuple[str, ...]]]
+    of_format: ClassVar[tuple[str, ...]] = ()
+
+    cluster: Cluster = option(f"{PROPERTIES}{SERVERS}", _CLUSTER, kw_only=False)
+    key: Format | None = option("key.format", "The format of message keys; json, in a sink also csv.", default=None)
+    value: Format = option(
+        "value.format", "The format of message values: debezium-json, canal-json or json.", default=DebeziumJson()
+    )
+
+    @classmethod
+    def read(cls, strings: Mapping[str, str]) -> tuple[Self, list[WrongOption]]:
+        """Create the end from the strings of a document; see `End.read`."""
+        rest = dict(strings)
+        wrong: list[WrongOption] = []
+        properties = {key: rest.pop(key) for key in strings if key.startswith(PROPERTIES)}
+        others: dict[str, Any] = {}
+        servers = properties.pop(f"{PROPERTIES}{SERVERS}", None)
+        if servers is not None:
+            settings = {key.removeprefix(PROPERTIES): text for key, text in properties.items()}
+            others["cluster"] = Cluster(servers, properties=settings)
+        value = rest.pop("value.format", DebeziumJson.identifier)
+        for key in cls.of_format:
+            if key in rest:
+                wrong.append(_unknown(cls, key, f"write it as {f'{value}.{key}'!r}"))
+                del rest[key]
+            if f"{value}.{key}" in rest:
+                rest[key] = rest.pop(f"{value}.{key}")
+        names: dict[Side, str | None] = {"key": rest.pop("key.format", None), "value": value}
+        for side, name in names.items():
+            if name is None:
+                continue
+            if name not in cls.formats[side]:
+                wrong.append(_wrong_format(cls, side, name))
+                continue
+            prefix = f"{'key.' if side == 'key' else ''}{name}."
+            own = {key.removeprefix(prefix): rest.pop(key) for key in list(rest) if key.startswith(prefix)}
+            others[side] = format_class(name).from_strings(own)
+        known = {a.metadata["key"] for a in cls.declarations()}
+        for key in [key for key in rest if key not in known and _FORMAT_KEY.match(key)]:
+            del rest[key]
+            fix = f"remove it, or set value.format to {key.rpartition('key.')[2].partition('.')[0]}"
+            wrong.append(_unknown(cls, key, fix, "it belongs to a format that is not used"))
+        return cls.from_strings(rest, **others), wrong
+
+    def write(self) -> dict[str, str]:
+        """The options as strings; see `End.write`."""
+        strings = {f"{PROPERTIES}{SERVERS}": self.cluster.bootstrap_servers}
+        strings |= {f"{PROPERTIES}{key}": text for key, text in self.cluster.properties.redact().items()}
+        own = self.to_strings()
+        for key in (f"{PROPERTIES}{SERVERS}", "key.format", "value.format"):
+            own.pop(key, None)
+        of_format = {f"{self.value.identifier}.{key}": own.pop(key) for key in self.of_format if key in own}
+        sides: dict[Side, Format | None] = {"key": self.key, "value": self.value}
+        for side, chosen in sides.items():
+            if chosen is not None and (side == "key" or chosen.identifier != DebeziumJson.identifier):
+                own[f"{side}.format"] = chosen.identifier
+            prefix = "key." if side == "key" else ""
+            if chosen is not None:
+                own |= {f"{prefix}{chosen.identifier}.{key}": text for key, text in chosen.to_strings().items()}
+        return {**strings, **own, **of_format}
+
+    def split(self, prefix: str = "") -> tuple[Self, dict[str, str]]:
+        """Separate the literal secrets; those of the cluster have keys that begin with ``properties.``."""
+        if not isinstance(self.cluster, Cluster):
+            return self, {}  # a problem of the option itself
+        cluster, literals = self.cluster.split_literals()
+        without = attrs.evolve(self, cluster=cluster) if literals else self  # type: ignore[misc]
+        return without, {f"{prefix}{PROPERTIES}{key}": value for key, value in literals.items()}
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report formats that the end does not have, and the problems of the client settings and formats."""
+        sides: dict[Side, Format | None] = {"key": self.key, "value": self.value}
+        for side, chosen in sides.items():
+            if not isinstance(chosen, Format):
+                continue  # a value of the wrong type is a problem of the option itself
+            if chosen.identifier not in self.formats[side]:
+                yield _wrong_format(type(self), side, chosen.identifier)
+                continue
+            for problem in chosen.problems(partial(_format_option, chosen)):
+                declared = attrs.fields_dict(type(chosen)).get(problem.option or "")
+                key = problem.option if declared is None else declared.metadata["key"]
+                yield WrongOption(problem.code, f"{chosen.identifier}.{key}", problem.message, problem.fix)
+            for problem in chosen.valid().check(t.Row(()), "read" if self.kind == "source" else "write"):
+                yield WrongOption(problem.code, f"{side}.format", problem.message, problem.fix, problem.severity)
+        cluster: object = self.cluster  # a value of the wrong type is a problem of the option itself
+        for problem in cluster.problems() if isinstance(cluster, Cluster) else ():
+            key = f"{PROPERTIES}{problem.property or SERVERS}"
+            yield WrongOption(problem.code, key, problem.message, problem.fix, problem.severity)
+
+
+def _format_option(chosen: Format, name: str, key: str) -> str:
+    """The key of an option of a format."""
+    del name
+    return f"{chosen.identifier}.{key}"
+
+
+def _unknown(end: type[End], key: str, fix: str, why: str = "") -> WrongOption:
+    message = f"{end.title} has no option {key!r}{nearest(key, (a.metadata['key'] for a in end.declarations()))}"
+    return WrongOption("option-unknown", key, f"{message}: {why}" if why else message, fix)
+
+
+def _wrong_format(end: type[KafkaEnd], side: Side, name: str) -> WrongOption:
+    names = end.formats[side]
+    message = f"the {side} format of {end.title} cannot be {name!r}{nearest(name, names)}"
+    fix = f"use {listing(names)}"
+    fix += "; tables of other formats are declared one by one with KafkaTable" if side == "value" else ""
+    return WrongOption("format-unknown", f"{side}.format", message, fix)
+
+
+_FEED = (
+    *("topic", "topic_pattern", "key_prefix", "value_prefix", "startup", "startup_timestamp", "startup_offsets"),
+    *("header_filter", "check_group", "discovery", "max_records_per_trigger", "max_records_per_partition", "transport"),
+)
+METADATA_NAMES = (
+    *("topic", "partition", "offset", "timestamp", "timestamp-type", "headers", "leader-epoch"),
+    *("__raw_key__", "__raw_value__"),
+)
+"""The metadata that rows of an ingestion can have as columns."""
+
+
+def _check_metadata(names: tuple[str, ...]) -> str | None:
+    wrong = [name for name in names if name not in METADATA_NAMES]
+    return f"use {listing(METADATA_NAMES)}; not {wrong[0]!r}{nearest(wrong[0], METADATA_NAMES)}" if wrong else None
+
+
+class KafkaFeed(KafkaEnd, KafkaOptions, Source):
+    """Reads the tables in Kafka topics, whose columns are inferred from the messages."""
+
+    type: ClassVar[str] = "kafka"
+    formats: ClassVar[Mapping[Side, tuple[str, ...]]] = {
+        "key": ("json",),
+        "value": ("debezium-json", "canal-json", "json"),
+    }
+    of_format: ClassVar[tuple[str, ...]] = ("distributed-tables",)
+    without: ClassVar[Mapping[str, str]] = {a.name: "" for a in KafkaOptions.declarations() if a.name not in _FEED}
+
+    key_prefix: str = option(
+        "key.fields-prefix",
+        "A prefix of the columns of the message key, which come before those of the value.",
+        default="",
+    )
+    value_prefix: str = option(
+        "value.fields-prefix",
+        "A prefix of the columns of the message value; neither prefix may begin with the other.",
+        default="",
+    )
+    inference: Literal["continuous", "static"] = option(
+        "schema.inference.strategy",
+        "continuous: columns are added and become wider as messages show it. static: the columns of a table are "
+        "inferred once; later messages are read with them.",
+        default="continuous",
+        ignore_case=True,
+    )
+    prefetch: int = option(
+        "scan.max.pre.fetch.records",
+        "How many of the newest records of each partition are looked at before the first batch; 0 for none.",
+        default=50,
+        check=lambda v: None if v >= 0 else "use a number from 0 on",
+    )
+    metadata: tuple[str, ...] = option(
+        "metadata.list",
+        f"Metadata of the record as columns after those of the value, with commas: {', '.join(METADATA_NAMES)}.",
+        default=(),
+        codec=COMMAS,
+        check=_check_metadata,
+    )
+    initial_schemas: InitialSchemas = option(
+        "scan.value.initial-schemas.ddls",
+        "CREATE TABLE statements of Flink SQL, separated by ';', with the first schema of tables by their ids (the "
+        "topic, if messages name no table). Types only become wider from there. In Python also a list of statements "
+        "and table classes.",
+        default=None,
+    )
+    ignore_errors: bool = option(
+        "ingestion.ignore-errors",
+        "Whether records that cannot be read are left out; otherwise they stop the ingestion.",
+        default=False,
+    )
+    max_errors: int = option(
+        "ingestion.error-tolerance.max-count",
+        "With ingestion.ignore-errors: how many such records there may be in all. -1: any number.",
+        default=-1,
+        check=lambda v: None if v >= -1 else "use a number from 0 on, or -1 for any number",
+    )
+    distributed_tables: bool = option(
+        "distributed-tables",
+        "Whether the changes of one table are in several partitions; they are then ordered by the time in the source. "
+        "Written with the format before it: debezium-json.distributed-tables.",
+        default=False,
+    )
+    key_is_primary_key: bool = option(
+        "source.primary-key-from-message-key",
+        "For debezium-json: whether the fields of the message key are the primary key of a table that has no other.",
+        default=True,
+    )
+
+    if not TYPE_CHECKING:  # type checkers make the constructor from the fields
+
+        def __init__(self, *positional: Any, **values: Any) -> None:
+            schemas = values.get("initial_schemas")
+            if isinstance(schemas, (list, tuple)):
+                values["initial_schemas"] = "; ".join(map(write_initial_schema, schemas)) or None
+            if isinstance(values.get("topic"), (str, list)):
+                topic = values["topic"]
+                values["topic"] = tuple(map(str.strip, topic.split(";"))) if isinstance(topic, str) else tuple(topic)
+            super().__init__(*positional, **values)
+
+    def check(self) -> Iterator[WrongOption]:
+        """Report what is wrong with combinations of options."""
+        yield from super().check()
+        chosen = self.valid()
+        yield from _check_topics(chosen)
+        yield from _check_start(chosen)
+        key, value = chosen.key_prefix, chosen.value_prefix
+        if key and value and (key.startswith(value) or value.startswith(key)):
+            message = f"the prefixes {key!r} and {value!r} begin with one another, so a name does not say its side"
+            yield WrongOption("ingest-prefix", "value.fields-prefix", message, "choose prefixes that differ at once")
+        if key and chosen.key is None:
+            message = "key.fields-prefix has no effect without key.format"
+            yield WrongOption("ingest-prefix", "key.fields-prefix", message, "add key.format: json, or remove it",
+                              "warning")  # fmt: skip
+        if chosen.max_errors != -1 and not chosen.ignore_errors:
+            message = "ingestion.error-tolerance.max-count has no effect without ingestion.ignore-errors"
+            fix = "add ingestion.ignore-errors: true, or remove it"
+            yield WrongOption("ingest-errors", "ingestion.error-tolerance.max-count", message, fix, "warning")
+        if getattr(chosen.value, "ignore_parse_errors", False) and chosen.ignore_errors:
+            name = f"{chosen.value.identifier}.ignore-parse-errors"
+            message = f"{name} skips records before ingestion.ignore-errors can count and collect them"
+            yield WrongOption("ingest-errors", name, message, "keep one of the two")
+        _, schema_problems = read_initial_schemas(chosen.initial_ddl)
+        for schema_problem in schema_problems:
+            message = f"scan.value.initial-schemas.ddls: {schema_problem.message}"
+            yield WrongOption("ingest-ddl", "scan.value.initial-schemas.ddls", message, schema_problem.fix)
+        if chosen.inference == "static" and not chosen.prefetch and not chosen.initial_schemas:
+            message = "schema.inference.strategy is static, and nothing says the columns before the first batch"
+            fix = "set scan.max.pre.fetch.records to a number greater than 0, or scan.value.initial-schemas.ddls"
+            yield WrongOption("ingest-static", "schema.inference.strategy", message, fix)
+        if getattr(chosen.value, "infer_fixed_types", None) and chosen.prefetch:
+            message = "fixed types hold for prefetched records, too; scan.max.pre.fetch.records: 0 is not needed"
+            yield WrongOption("ingest-fixed", f"{chosen.value.identifier}.infer-schema.fixed-types", message,
+                              "nothing is to be done", "warning")  # fmt: skip
+        columns = [name for name in chosen.metadata if chosen.metadata.count(name) > 1]
+        if columns:
+            message = f"metadata.list names {columns[0]!r} twice"
+            yield WrongOption("ingest-metadata", "metadata.list", message, "remove one")
+
+    def observer(self, max_columns: int, *, keyed: bool = False) -> Observer:
+        """The observer of the message values.
+
+        Args:
+            max_columns: A message that would give a table more columns is bad.
+            keyed: Whether updates may lack the row before, because rows are identified by a key.
+        """
+        use = Use(keyed=("key",)) if keyed else ALONE  # any name: what the key is, only the reader of rows must know
+        observer = self.value.valid().observer(use, max_columns=max_columns)
+        assert observer is not None  # the formats of a feed have one
+        return observer
+
+    @property
+    def initial_ddl(self) -> str | None:
+        """The statements of the initial schemas."""
+        schemas = self.valid().initial_schemas
+        return schemas if isinstance(schemas, str) else None
+
+    def metadata_fields(self) -> tuple[t.Field, ...]:
+        """The metadata columns of rows, with their types."""
+        return tuple(t.Field(name, METADATA[name].type) for name in self.valid().metadata)
+
+    @property
+    def topics(self) -> str:
+        """Which topics are read, for plans."""
+        if self.topic_pattern is not None:
+            return f"topics matching {self.topic_pattern}"
+        return f"topic{'' if len(self.topic) == 1 else 's'} {', '.join(self.topic)}"
+
+    def describe(self) -> Iterator[str]:
+        """Yield the cluster, the topics, and how they are read."""
+        yield " ".join(["kafka", *(f"({self.name})" for _ in [0] if self.name), self.cluster.label, self.topics])
+        prefetch = f"the newest {self.prefetch} records of each partition first" if self.prefetch else "no prefetch"
+        yield f"  {self.value.identifier}, {self.inference} inference, {prefetch}, start {self.startup}"
+        shown = {SERVERS, "topic", "topic-pattern", "value.format", "name", "schema.inference.strategy"}
+        shown |= {"scan.max.pre.fetch.records", "scan.startup.mode", f"{PROPERTIES}{SERVERS}"}
+        yield from (f"  {key} = {text}" for key, text in self.write().items() if key not in shown)
+
+
+def _check_topics(feed: KafkaFeed) -> Iterator[WrongOption]:
+    """Report missing topics, topics beside a pattern, and a pattern that is not a regular expression."""
+    if feed.topic and feed.topic_pattern is not None:
+        yield WrongOption("topic-and-pattern", "topic-pattern", "topic and topic-pattern are both set",
+                          "keep one of them")  # fmt: skip
+    elif not any(feed.topic) and feed.topic_pattern is None:
+        yield WrongOption("topic-missing", "topic", "the source has no topic", "add topic, or topic-pattern")
+    if feed.topic_pattern is not None:
+        try:
+            python_pattern(feed.topic_pattern)
+        except PatternError as e:
+            yield WrongOption("topic-pattern", "topic-pattern", f"the pattern {feed.topic_pattern!r} {e}", e.fix)
+
+
+_NEEDS = {"timestamp": "scan.startup.timestamp-millis", "specific-offsets": "scan.startup.specific-offsets"}
+
+
+def _check_start(feed: KafkaFeed) -> Iterator[WrongOption]:
+    """Report a startup mode without what it needs, and settings of another mode."""
+    values = {"timestamp": feed.startup_timestamp, "specific-offsets": feed.startup_offsets}
+    for mode, value in values.items():
+        key = _NEEDS[mode]
+        if feed.startup == mode and value is None:
+            yield WrongOption("startup", "scan.startup.mode", f"the startup mode {mode!r} needs {key}", f"add {key}")
+        if feed.startup != mode and value is not None:
+            message = f"{key} has no effect with the startup mode {feed.startup!r}"
+            yield WrongOption("startup", key, message, f"set scan.startup.mode: {mode}, or remove it", "warning")
+
+
+class KafkaTopics(KafkaEnd, Sink):
+    """Writes tables to Kafka topics."""
+
+    type: ClassVar[str] = "kafka"
+    formats: ClassVar[Mapping[Side, tuple[str, ...]]] = {
+        "key": ("json", "csv"),
+        "value": ("debezium-json", "canal-json", "json"),
+    }
+    of_format: ClassVar[tuple[str, ...]] = ("include-schema.enabled", "emit.full-table-id.enabled")
+    rules: ClassVar[SinkRules] = SinkRules("Kafka")
+
+    topic: str | None = option(
+        "topic", "The topic of all tables. Without it a table has the topic of its id, such as db.orders.", default=None
+    )
+    partition_strategy: Literal["all-to-zero", "hash-by-key"] = option(
+        "partition.strategy",
+        "all-to-zero: partition 0. hash-by-key: by the message key, as Java's client does.",
+        default="all-to-zero",
+        ignore_case=True,
+    )
+    mapping: str | None = option(
+        "sink.tableId-to-topic.mapping",
+        "Topics of tables; the first that fits counts: 'db.orders:orders;db.users,db.people:persons'. The "
+        "patterns are those of transforms. Messages keep the names of the tables.",
+        default=None,
+    )
+    delivery: Delivery = option(
+        "sink.delivery-guarantee",
+        "at-least-once, exactly-once (readers of committed records see each change once), or none.",
+        default="at-least-once",
+        ignore_case=True,
+    )
+    transactional_id_prefix: str | None = option(
+        "sink.transactional-id-prefix", "For exactly-once: the prefix of the transactional ids.", default=None
+    )
+    table_id_headers: bool = option(
+        "sink.add-tableId-to-header-enabled",
+        "Whether records have the headers namespace, schemaName and tableName.",
+        default=False,
+    )
+    custom_headers: str | None = option(
+        "sink.custom-header", "Headers of all records: 'name:value', several separated by ';' or ','.", default=None
+    )
+    include_schema: bool = option(
+        "include-schema.enabled",
+        "Whether messages contain their schema. Written with the format before it: "
+        "debezium-json.include-schema.enabled.",
+        default=False,
+    )
+    full_table_id: bool = option(
+        "emit.full-table-id.enabled",
+        "Whether messages name all parts of the table id. Written with the format before it: "
+        "debezium-json.emit.full-table-id.enabled.",
+        default=False,
+    )
+
+    def check(self) -> Iterator[WrongOption]:
+        """Report what is wrong with combinations of options."""
+        yield from super().check()
+        chosen = self.valid()
+        if chosen.mapping is not None:
+            key = "sink.tableId-to-topic.mapping"
+            try:
+                mapping = TopicMapping.parse(chosen.mapping)
+            except SelectorError as e:
+                yield WrongOption("ingest-mapping", key, str(e), e.fix)
+            else:
+                for topic in dict.fromkeys(topic for _, topic in mapping.entries):
+                    if (wrong := wrong_topic(topic)) is not None:
+                        yield WrongOption("ingest-topic", key, wrong, "correct the topic")
+            if chosen.topic is not None:
+                message = "sink.tableId-to-topic.mapping has no effect, because topic is set"
+                yield WrongOption("ingest-mapping", key, message, "remove one of the two", "warning")
+        if chosen.topic is not None and (wrong := wrong_topic(chosen.topic)) is not None:
+            yield WrongOption("ingest-topic", "topic", wrong, "correct the topic")
+        if chosen.delivery == "exactly-once" and chosen.transactional_id_prefix is None:
+            message = "exactly-once needs sink.transactional-id-prefix, which no other job on the cluster uses"
+            yield WrongOption("transactional-id", "sink.delivery-guarantee", message, "add it")
+        try:
+            self.headers()
+        except ValueError as e:
+            yield WrongOption("ingest-header", "sink.custom-header", str(e), "write 'name:value;name:value'")
+        for key, enabled in (("include-schema.enabled", chosen.include_schema),
+                             ("emit.full-table-id.enabled", chosen.full_table_id)):  # fmt: skip
+            if enabled and chosen.value.identifier != DebeziumJson.identifier:
+                name = f"{chosen.value.identifier}.{key}"
+                yield WrongOption("option-unknown", name, f"only the format debezium-json has {key}", "remove it")
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """The headers that all records get.
+
+        Raises:
+            ValueError: An entry has no colon, or no name.
+        """
+        pairs = []
+        for entry in re.split(r"[;,]", self.valid().custom_headers or ""):
+            name, colon, value = (part.strip() for part in entry.partition(":"))
+            if entry.strip() and not (colon and name):
+                raise ValueError(f"sink.custom-header has the entry {entry.strip()!r} without a name and a colon")
+            pairs += [(name, value)] if entry.strip() else []
+        return tuple(pairs)
+
+    def topic_of(self, table: tuple[str, ...]) -> str:
+        """The topic of a table: the one topic, that of the mapping, or the id of the table.
+
+        Raises:
+            SelectorError: The mapping cannot be read.
+        """
+        mapping = TopicMapping.parse(self.mapping) if self.mapping else TopicMapping()
+        return self.topic or mapping.topic(table) or ".".join(table)
+
+    def describe(self) -> Iterator[str]:
+        """Yield the cluster, the formats, and the other options."""
+        key = Json() if self.key is None else self.key
+        where = f"topic {self.topic}" if self.topic else "topics by mapping" if self.mapping else "topics by table id"
+        yield " ".join(["kafka", *(f"({self.name})" for _ in [0] if self.name), self.cluster.label, where])
+        partition = "partition 0" if self.partition_strategy == "all-to-zero" else "partitions by key"
+        yield f"  {self.value.identifier}, key {key.identifier}, {partition}, {self.delivery}"
+        shown = {"topic", "value.format", "key.format", "name", "partition.strategy", "sink.delivery-guarantee"}
+        shown |= {f"{PROPERTIES}{SERVERS}"}
+        yield from (f"  {key} = {text}" for key, text in self.write().items() if key not in shown)
+
+
+def wrong_topic(name: str) -> str | None:
+    """Why a string cannot be the name of a topic; None if it can."""
+    if len(name) > MAX_TOPIC:
+        return f"the topic {name[:20] + '…'!r} has {len(name)} characters, and Kafka allows {MAX_TOPIC}"
+    if name in (".", "..") or not TOPIC_NAME.fullmatch(name):
+        return f"the topic {name!r} has characters other than letters, digits, '.', '_' and '-'"
+    return None

@@ -1,0 +1,25 @@
+"""Sinks without options: the console, nothing, and the memory of this process."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kdsl.ingest.ends.end import Sink
+
+
+class Print(Sink):
+    """Prints the changes of every table."""
+
+    type: ClassVar[str] = "print"
+
+
+class Blackhole(Sink):
+    """Drops all rows; for measurements."""
+
+    type: ClassVar[str] = "blackhole"
+
+
+class Memory(Sink):
+    """Keeps the tables in this process; for tests and notebooks."""
+
+    type: ClassVar[str] = "memory"

@@ -1,0 +1,232 @@
+"""Ends whose tables are in Delta Lake or in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import ClassVar
+from urllib.parse import quote
+
+from kdsl.changelog.address import hide_login
+from kdsl.changelog.dialects import product
+from kdsl.formats import TableId
+from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
+from kdsl.options import option
+from kdsl.secrets import Secret
+
+_GIB = 1 << 30
+_URL = "The JDBC address, such as jdbc:postgresql://host/shop; its driver must be on the classpath of Spark."
+_BINLOG = "put Debezium or Canal in front and read their topic with 'source: {type: kafka, …}', or set "
+_POSTGRES_NAME = 63  # NAMEDATALEN - 1
+_POSTGRES_COLUMNS = 1600
+_POSTGRES_PARTS = 2
+_POSTGRES = "postgresql"
+
+
+def _check_url(url: str) -> str | None:
+    return None if url.startswith("jdbc:") else "write jdbc:postgresql://host/database"
+
+
+def _at_least_one(value: int) -> str | None:
+    return None if value > 0 else "use a number greater than 0"
+
+
+class DeltaTables(Sink):
+    """Writes tables of Delta Lake: under a folder, or of a catalog of the Spark session."""
+
+    type: ClassVar[str] = "delta"
+    rules: ClassVar[SinkRules] = SinkRules(
+        "Delta Lake", folds_case=True, forbidden=" ,;{}()\n\t=", stores_times=False, stores_keys=False
+    )
+
+    path: str | None = option(
+        "path",
+        "The folder of the tables; a table is at PATH/DATABASE/TABLE. Set either this or catalog.",
+        default=None,
+        kw_only=False,
+    )
+    catalog: str | None = option(
+        "catalog", "The catalog of the Spark session, whose tables are named CATALOG.DATABASE.TABLE.", default=None
+    )
+    rewrite_max_bytes: int = option(
+        "sink.rewrite.max-bytes",
+        "The largest table, in bytes, that is rewritten where a change of a column's type cannot be made in place.",
+        default=_GIB,
+        check=lambda v: None if v >= 0 else "use a number from 0 on",
+    )
+
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why a name cannot be a folder: it would be hidden, or be in another one; None if it can."""
+        if self.path is None:
+            return None
+        wrong = [name for name in table if name.startswith((".", "_")) or set(name) & set("/\\:\0")]
+        return f"a folder of tables cannot be named {wrong[0]!r}" if wrong else None
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report a sink without a place for its tables, or with two."""
+        if self.path is not None and self.catalog is not None:
+            yield WrongOption("ingest-delta", "catalog", "path and catalog are both set", "keep one of them")
+        if self.path is None and self.catalog is None:
+            yield WrongOption(
+                "ingest-delta", "path", "the tables have no place", "add path: the folder of the tables, or catalog"
+            )
+
+
+def _wrong_database_table(table: TableId) -> str | None:
+    """Why a name cannot be a table of a database; None if it can."""
+    if len(table) > _POSTGRES_PARTS:
+        return "a table of a database has a schema and a name"
+    for name in table:
+        if len(name.encode()) > _POSTGRES_NAME:
+            return f"the database would cut the name {name!r} to {_POSTGRES_NAME} bytes"
+        if "." in name:
+            return f"a table of a database cannot be named {name!r}, with a dot"
+    return None
+
+
+class JdbcTables(Sink):
+    """Writes tables of a database through its JDBC driver.
+
+    Names may have as many bytes, and tables as many columns, as Postgres allows.
+    """
+
+    type: ClassVar[str] = "jdbc"
+    rules: ClassVar[SinkRules] = SinkRules("the database", max_name_bytes=_POSTGRES_NAME, max_columns=_POSTGRES_COLUMNS)
+
+    url: str = option("url", _URL, secret="address", check=_check_url, kw_only=False)  # noqa: S106
+    username: str | None = option("username", "The user; may be a reference to a secret.", default=None)
+    password: str | None = option("password", "The password, best a reference such as ${env:NAME}.", default=None,
+                                  secret=True)  # fmt: skip
+    driver: str | None = option("driver", "The class of the driver, if Spark does not find it by itself.", default=None)
+    lock_timeout: timedelta = option(
+        "schema.change.lock-timeout",
+        "How long a change of a table's columns waits for the lock on the table.",
+        default=timedelta(seconds=30),
+    )
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report a database whose tables kdsl cannot create and change."""
+        url = self.url.reveal() if isinstance(self.url, Secret) else str(self.url)
+        if product(url) not in ("", _POSTGRES):
+            message = f"kdsl cannot create and change the tables of {product(url)!r}"
+            fix = "use a database that speaks the protocol of Postgres: jdbc:postgresql://host/database"
+            yield WrongOption("ingest-jdbc", "url", message, fix)
+
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why a name cannot be a table of a database; None if it can."""
+        return _wrong_database_table(table)
+
+    def describe(self) -> Iterable[str]:
+        """Yield the part of the address that may be shown, and the other options."""
+        return describe_jdbc(self)
+
+
+class HologresTables(Sink):
+    """Writes tables of Hologres, which speaks the protocol of Postgres and cannot change the types of columns."""
+
+    type: ClassVar[str] = "hologres"
+    rules: ClassVar[SinkRules] = SinkRules("Hologres", alters_types=False, max_name_bytes=_POSTGRES_NAME)
+
+    endpoint: str = option("endpoint", "The host and port.")
+    dbname: str = option("dbname", "The database.")
+    username: str = option("username", "The user; may be a reference to a secret.")
+    password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report through which protocol the tables are written."""
+        message = "the tables are written with the Postgres driver, as by 'type: jdbc'"
+        fix = "nothing is to be done; functions that only Hologres has are not used"
+        yield WrongOption("ingest-hologres", "type", message, fix, "warning")
+
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why a name cannot be a table of a database; None if it can."""
+        return _wrong_database_table(table)
+
+    def jdbc(self) -> JdbcTables:
+        """The same tables as a sink of the type ``jdbc``."""
+        url = f"jdbc:postgresql://{self.endpoint}/{quote(self.dbname, safe='')}"
+        shared = {a.name: getattr(self, a.name) for a in Sink.declarations()}
+        return JdbcTables(url=url, username=self.username, password=self.password, **shared)
+
+
+class JdbcSnapshot(Source):
+    """Reads tables of a database once, through its JDBC driver."""
+
+    type: ClassVar[str] = "jdbc"
+
+    url: str = option("url", _URL, secret="address", check=_check_url, kw_only=False)  # noqa: S106
+    username: str | None = option("username", "The user; may be a reference to a secret.", default=None)
+    password: str | None = option("password", "The password, best a reference such as ${env:NAME}.", default=None,
+                                  secret=True)  # fmt: skip
+    driver: str | None = option("driver", "The class of the driver, if Spark does not find it by itself.", default=None)
+    tables: tuple[str, ...] = option("tables", "The tables, separated by commas, as in SQL.", codec=COMMAS)
+
+    def describe(self) -> Iterable[str]:
+        """Yield the part of the address that may be shown, and the other options."""
+        return describe_jdbc(self)
+
+
+class MySqlSnapshot(Source):
+    """Reads tables of MySQL once, through MySQL's JDBC driver. The binlog is not read."""
+
+    type: ClassVar[str] = "mysql"
+
+    hostname: str = option("hostname", "The host.")
+    port: int = option("port", "The port.", default=3306, check=_at_least_one)
+    username: str = option("username", "The user; may be a reference to a secret.")
+    password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
+    tables: tuple[str, ...] = option(
+        "tables", r"The tables, separated by commas; '\.' in a name is any character, as in routes.", codec=COMMAS
+    )
+    server_id: str | None = option(
+        "server-id", "The ids of a client of the binlog; without effect, because the binlog is not read.", default=None
+    )
+    startup: str = option("scan.startup.mode", "Only snapshot is supported.", default="initial")
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report a start that needs the binlog."""
+        if self.startup != "snapshot":
+            message = f"the startup mode {self.startup!r} reads MySQL's binlog, which kdsl does not read"
+            fix = f"{_BINLOG}scan.startup.mode: snapshot to copy the tables once"
+            yield WrongOption("ingest-binlog", "scan.startup.mode", message, fix)
+
+    def describe(self) -> Iterable[str]:
+        """Yield the address, and what is read."""
+        yield " ".join(["mysql", *(f"({self.name})" for _ in [0] if self.name)])
+        yield f"  {self.hostname}:{self.port}, tables {', '.join(self.tables)}"
+
+
+class DeltaChanges(Source):
+    """Reads the change data feed of a Delta table."""
+
+    type: ClassVar[str] = "delta"
+
+    path: str = option("path", "The folder of the table.", kw_only=False)
+    change_feed: bool = option(
+        "read.change-feed", "Whether the changes of the table are read; otherwise its rows, once.", default=False
+    )
+    starting_version: str | None = option(
+        "starting-version",
+        "The first version of the table whose changes are read: a number, or latest; by default its current rows, too.",
+        default=None,
+        check=lambda v: None if v is None or v == "latest" or v.isdecimal() else "use a number, or latest",
+    )
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report a version without a change data feed."""
+        if self.starting_version is not None and not self.change_feed:
+            yield WrongOption(
+                "ingest-delta",
+                "starting-version",
+                "starting-version has no effect without read.change-feed",
+                "add read.change-feed: true, or remove it",
+                "warning",
+            )
+
+
+def describe_jdbc(end: JdbcTables | JdbcSnapshot) -> Iterable[str]:
+    """Yield the lines of an end with a JDBC address in a plan."""
+    url = end.url.reveal() if isinstance(end.url, Secret) else str(end.url)
+    yield " ".join([end.type, *(f"({end.name})" for _ in [0] if end.name)])
+    yield f"  {hide_login(url)}"
+    yield from (f"  {key} = {text}" for key, text in end.write().items() if key not in ("name", "url", "password"))

@@ -1,0 +1,474 @@
+"""How the schemas of tables change: pure functions from schemas to changes, or to refusals.
+
+Two steps. `learn` joins what records show with the schemas of the upstream tables. `evolve_sink` compares the columns
+that a sink table should have with those that it has, and decides by the pipeline's behavior what is changed, what is
+left out, and what is refused. Both are safe to repeat: with the result as input they change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Literal
+
+import attrs
+
+from kdsl.errors import listing
+from kdsl.formats import TableId
+from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
+from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
+from kdsl.ingest.ids import format_id
+from kdsl.types import model as t
+from kdsl.types.widening import PrimaryKeyError, TableSchema, holds, join, join_columns, join_schemas
+
+Tag = Literal["create.table", "add.column", "alter.column.type"]
+_STRINGS = (t.Char, t.VarChar)
+
+
+@attrs.frozen(order=True)
+class Place:
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
+
+
+@attrs.frozen
+class UpstreamTable:
+    """What is known of an upstream table.
+
+    Attributes:
+        schema: Its columns, those of the message key first, and its primary key.
+        key: The names of the columns that are in the message key. They are fixed as soon as there are any.
+    """
+
+    schema: TableSchema
+    key: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class TableDelta:
+    """What some records show of one table beyond its known schema.
+
+    Attributes:
+        table: The table.
+        schema: The known schema joined with what the records show.
+        first: The first record that shows each new or changed column, by the column's name.
+        place: The first of these records.
+        key: The names of the columns that are in the message key.
+    """
+
+    table: TableId
+    schema: TableSchema
+    first: Mapping[str, Place]
+    place: Place
+    key: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class SchemaChange:
+    """A change of a table's schema.
+
+    Attributes:
+        tag: What is changed.
+        table: The table.
+        columns: The columns that are created or added, or the one whose type changes, with the new type.
+        before: The type before a change.
+        place: The record that caused it, where it is known.
+    """
+
+    tag: Tag
+    table: TableId
+    columns: tuple[t.Field, ...]
+    before: t.DataType | None = None
+    place: Place | None = attrs.field(default=None, eq=False)
+
+    def __str__(self) -> str:
+        what = ", ".join(map(str, self.columns))
+        if self.before is not None:
+            what = f"{t.Field(self.columns[0].name, self.before)} → {self.columns[0].type}"
+        return f"{self.tag} {format_id(self.table)} {what}" + ("" if self.place is None else f" ({self.place})")
+
+
+@attrs.frozen
+class Refusal:
+    """A change that is refused, before anything is written.
+
+    Attributes:
+        table: The table.
+        column: The column; None if it is about the table.
+        reason: Why, with both types.
+        fix: What to do.
+        place: The record that caused it, where it is known.
+    """
+
+    table: TableId
+    column: str | None
+    reason: str
+    fix: str
+    place: Place | None = attrs.field(default=None, eq=False)
+
+    def __str__(self) -> str:
+        name = format_id(self.table) if self.column is None else f"{format_id(self.table)}, column {self.column!r}"
+        cause = "" if self.place is None else f" (shown by the record at {self.place})"
+        return f"{name}: {self.reason}{cause}; {self.fix}"
+
+
+@attrs.frozen
+class Learned:
+    """The upstream tables after a batch.
+
+    Attributes:
+        tables: What is known of them.
+        changes: What changed, in the order of the records.
+        refusals: What is refused; the batch then must not be written.
+    """
+
+    tables: Mapping[TableId, UpstreamTable]
+    changes: tuple[SchemaChange, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+def changes_between(
+    table: TableId, before: TableSchema | None, after: TableSchema, first: Mapping[str, Place] | None = None
+) -> tuple[SchemaChange, ...]:
+    """The changes from one schema of a table to a later one, which has all its columns.
+
+    Args:
+        table: The table.
+        before: The earlier schema; None if there is no table yet.
+        after: The later schema.
+        first: The records that caused the changes, by column.
+    """
+    places = first or {}
+    if before is None:
+        return (SchemaChange("create.table", table, after.columns, place=min(places.values(), default=None)),)
+    types = {f.name: f.type for f in before.columns}
+    changes = []
+    for field in after.columns:
+        place = places.get(field.name)
+        if field.name not in types:
+            changes.append(SchemaChange("add.column", table, (field,), place=place))
+        elif types[field.name] != field.type:
+            changes.append(SchemaChange("alter.column.type", table, (field,), types[field.name], place))
+    return tuple(changes)
+
+
+def learn(
+    known: Mapping[TableId, UpstreamTable],
+    deltas: Iterable[TableDelta],
+    *,
+    static: bool = False,
+    max_tables: int = MAX_TABLES,
+) -> Learned:
+    """Join what records show with the known tables.
+
+    The order of the deltas does not matter for types, and a delta that is known already changes nothing. New columns
+    are in the order of the records that show them first.
+
+    Args:
+        known: The known tables.
+        deltas: What the records of a batch show, from any number of tasks.
+        static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
+            its first batch shows.
+        max_tables: The largest number of tables.
+    """
+    tables = dict(known)
+    first: dict[TableId, dict[str, Place]] = {}
+    refusals: list[Refusal] = []
+    for delta in sorted(deltas, key=lambda one: (one.place, one.table)):
+        table = delta.table
+        if static and table in known:
+            continue
+        try:
+            tables[table] = join_delta(tables.get(table), delta)
+        except PrimaryKeyError as e:
+            fix = "give the tables different names, or set the key with primary-keys in a transform"
+            refusals.append(Refusal(table, None, str(e), fix, delta.place))
+            continue
+        places = first.setdefault(table, {})
+        for name, place in delta.first.items():
+            places[name] = min(place, places.get(name, place))
+    for table, places in first.items():
+        tables[table] = _sort_new_columns(tables[table], known.get(table), places)
+    if len(tables) > max(max_tables, len(known)):
+        place, table = min((min(places.values()), one) for one, places in first.items() if one not in known)
+        reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
+        fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
+        refusals.append(Refusal(table, None, reason, fix, place))
+    changes = [
+        change
+        for table, places in first.items()
+        for change in changes_between(
+            table, known[table].schema if table in known else None, tables[table].schema, places
+        )
+    ]
+    return Learned(tables, tuple(changes), tuple(refusals))
+
+
+def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
+    """A table with what records show of it. A column that is both in the key and in the value is that of the value.
+
+    Raises:
+        PrimaryKeyError: The records have another primary key.
+    """
+    schema = join_schemas(None if known is None else known.schema, delta.schema)
+    assert schema is not None
+    in_value = {f.name for f in delta.schema.columns} - set(delta.key)
+    keys = dict.fromkeys([*(known.key if known is not None else ()), *delta.key])
+    if known is not None:
+        in_value |= {f.name for f in known.schema.columns} - set(known.key)
+    return UpstreamTable(schema, tuple(name for name in keys if name not in in_value))
+
+
+def _sort_new_columns(table: UpstreamTable, known: UpstreamTable | None, first: Mapping[str, Place]) -> UpstreamTable:
+    """The table with its new columns in the order of the records that show them first, those of the key before others.
+
+    Columns of one record keep their order.
+    """
+    columns = table.schema.columns
+    names = set() if known is None else {f.name for f in known.schema.columns}
+    new = [f for f in columns if f.name not in names]
+    if all(f.name in first for f in new):
+        new.sort(key=lambda f: (f.name not in table.key, first[f.name]))
+    old = [f for f in columns if f.name in names]
+    key = tuple(f.name for f in (*old, *new) if f.name in table.key)
+    return UpstreamTable(attrs.evolve(table.schema, columns=(*old, *new)), key)
+
+
+def merge_schemas(schemas: Iterable[TableSchema]) -> TableSchema:
+    """The schema of a sink table that several upstream tables go into: columns that one of them lacks are nullable.
+
+    Raises:
+        PrimaryKeyError: They have different primary keys.
+    """
+
+    def merge(a: TableSchema, b: TableSchema) -> TableSchema:
+        if a.primary_key != b.primary_key:
+            keys = " and ".join(f"({', '.join(s.primary_key)})" for s in (a, b))
+            raise PrimaryKeyError(f"the tables that go into it have the primary keys {keys}")
+        return TableSchema(join_columns(a.columns, b.columns), a.primary_key)
+
+    return reduce(merge, schemas)
+
+
+def broaden(kind: t.DataType) -> t.DataType:
+    """The wide type of a type: BIGINT for integers, DOUBLE for FLOAT, STRING for all strings; others stay."""
+    match kind:
+        case t.TinyInt() | t.SmallInt() | t.Int():
+            return t.BigInt(nullable=kind.nullable)
+        case t.Float():
+            return t.Double(nullable=kind.nullable)
+        case t.Char() | t.VarChar():
+            return t.VarChar(nullable=kind.nullable)
+    return kind
+
+
+@attrs.frozen
+class Policy:
+    """What may be changed in a sink, and what a refused change does.
+
+    Attributes:
+        behavior: The behavior of the pipeline.
+        tags: The changes that the sink applies.
+        broaden: Whether columns get wide types.
+        rules: What the sink can do.
+    """
+
+    behavior: Behavior = "LENIENT"
+    tags: frozenset[str] = frozenset(CHANGE_TAGS)
+    broaden: bool = False
+    rules: SinkRules = attrs.field(factory=SinkRules)
+
+    @classmethod
+    def of(cls, sink: Sink, pipeline: Pipeline) -> Policy:
+        """The policy of an ingestion."""
+        tags = frozenset(tag for tag in CHANGE_TAGS if sink.applies(tag))
+        wide = sink.valid().type_normalization == "BROADEN"
+        return cls(pipeline.valid().schema_change, tags, wide, sink.rules)
+
+
+@attrs.frozen
+class SinkEvolution:
+    """What happens with a sink table.
+
+    Attributes:
+        schema: Its schema after the changes.
+        changes: The changes, to be applied in this order.
+        refusals: What is refused; the batch then must not be written.
+        narrowed: The columns that keep a type that does not hold all values: those that do not fit are NULL, and
+            counted.
+        left_out: The columns that the sink table does not get; their values are counted.
+    """
+
+    schema: TableSchema
+    changes: tuple[SchemaChange, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    narrowed: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def evolve_sink(
+    table: TableId,
+    live: TableSchema | None,
+    wanted: TableSchema,
+    policy: Policy,
+    places: Mapping[str, Place] | None = None,
+) -> SinkEvolution:
+    """Decide how a sink table changes.
+
+    Args:
+        table: The sink table.
+        live: The schema that it has; None if it does not exist.
+        wanted: The schema that the rows have.
+        policy: What may be changed.
+        places: The records that show columns first, by the names of the columns.
+    """
+    return _SinkTable(table, live, wanted, policy, places or {}).evolve()
+
+
+class _SinkTable:
+    def __init__(
+        self,
+        table: TableId,
+        live: TableSchema | None,
+        wanted: TableSchema,
+        policy: Policy,
+        places: Mapping[str, Place],
+    ) -> None:
+        self.table, self.live, self.wanted, self.policy, self.places = table, live, wanted, policy, places
+        self.refusals: list[Refusal] = []
+        self.changes: list[SchemaChange] = []
+        self.narrowed: list[str] = []
+        self.left_out: list[str] = []
+
+    def refuse(self, column: str | None, reason: str, fix: str) -> None:
+        self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or "")))
+
+    def fold(self, name: str) -> str:
+        """A name as the sink compares it with others."""
+        return name.lower() if self.policy.rules.folds_case else name
+
+    def wide(self, kind: t.DataType) -> t.DataType:
+        if isinstance(kind, t.Time) and not self.policy.rules.stores_times:
+            return t.VarChar(nullable=kind.nullable)
+        return broaden(kind) if self.policy.broaden else kind
+
+    def evolve(self) -> SinkEvolution:
+        """Decide; see `evolve_sink`."""
+        self.check_names()
+        schema = self.create() if self.live is None else self.change(self.live)
+        most = self.policy.rules.max_columns
+        if most is not None and len(schema.columns) > most:
+            self.refuse(None, f"it would have {len(schema.columns):,} columns, and {self.policy.rules.title} allows "
+                        f"{most:,}", "leave columns out with a projection")  # fmt: skip
+        if self.refusals:
+            before = TableSchema(()) if self.live is None else self.live
+            return SinkEvolution(before, refusals=tuple(self.refusals))
+        return SinkEvolution(schema, tuple(self.changes), (), tuple(self.narrowed), tuple(self.left_out))
+
+    def check_names(self) -> None:
+        """Refuse columns that the sink cannot tell apart, and names that it would cut."""
+        rules = self.policy.rules
+        by_name: dict[str, list[str]] = {}
+        for field in self.wanted.columns:
+            by_name.setdefault(self.fold(field.name), []).append(field.name)
+            size = len(field.name.encode())
+            if rules.max_name_bytes is not None and size > rules.max_name_bytes:
+                self.refuse(field.name, f"the name has {size} bytes, and {rules.title} would cut it to "
+                            f"{rules.max_name_bytes}", "rename the column with a projection")  # fmt: skip
+            if wrong := set(field.name) & set(rules.forbidden):
+                self.refuse(field.name, f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
+                            "rename the column with a projection")  # fmt: skip
+        for names in by_name.values():
+            if len(names) > 1:
+                self.refuse(names[1], f"{rules.title} does not tell the columns {listing(names)} apart",
+                            "rename one with a projection")  # fmt: skip
+
+    def create(self) -> TableSchema:
+        """The schema of a table that does not exist yet."""
+        columns = tuple(attrs.evolve(f, type=self.wide(f.type)) for f in self.wanted.columns)
+        if "create.table" not in self.policy.tags:
+            self.refuse(None, "the table does not exist, and create.table is excluded",
+                        "create it, or allow create.table")  # fmt: skip
+        self.changes.append(
+            SchemaChange("create.table", self.table, columns, place=min(self.places.values(), default=None))
+        )
+        return TableSchema(columns, self.wanted.primary_key)
+
+    def change(self, live: TableSchema) -> TableSchema:
+        """The schema of a table that exists."""
+        if [self.fold(n) for n in live.primary_key] != [self.fold(n) for n in self.wanted.primary_key]:
+            has, wants = (f"({', '.join(key)})" for key in (live.primary_key, self.wanted.primary_key))
+            self.refuse(None, f"its primary key is {has}, and that of the rows {wants}",
+                        "set primary-keys in a transform, or write to another table")  # fmt: skip
+        columns = list(live.columns)
+        index = {self.fold(f.name): i for i, f in enumerate(columns)}
+        for field in self.wanted.columns:
+            i = index.get(self.fold(field.name))
+            if i is None:
+                self.add_column(columns, field)
+            elif not holds(columns[i].type, field.type):
+                columns[i] = self.alter_column(columns[i], field)
+            elif field.type.nullable and not columns[i].type.nullable:
+                self.drop_not_null(columns[i])
+        wanted = {self.fold(f.name) for f in self.wanted.columns}
+        for field in live.columns:
+            if self.fold(field.name) not in wanted and not field.type.nullable:
+                self.refuse(field.name, f"the sink table has it as {field.type}, and the rows do not have it",
+                            "drop NOT NULL in the sink table, or compute it in a projection")  # fmt: skip
+        return TableSchema(tuple(columns), live.primary_key)
+
+    def add_column(self, columns: list[t.Field], field: t.Field) -> None:
+        """Add a column at the end, or leave it out."""
+        new = attrs.evolve(field, type=self.wide(field.type.as_nullable()))
+        change = SchemaChange("add.column", self.table, (new,), place=self.places.get(field.name))
+        if self.allows(change, field.name, can=True):
+            self.changes.append(change)
+            columns.append(new)
+        else:
+            self.left_out.append(field.name)
+
+    def alter_column(self, live: t.Field, field: t.Field) -> t.Field:
+        """Return a column with a wider type, or as it is."""
+        kind = self.wide(join(live.type, field.type)).as_nullable(live.type.nullable)
+        if field.type.nullable and not live.type.nullable:
+            self.drop_not_null(live)
+        in_key = self.fold(live.name) in map(self.fold, self.wanted.primary_key)
+        if in_key and isinstance(kind, _STRINGS) and not isinstance(live.type, _STRINGS):
+            self.refuse(live.name, f"it is a column of the primary key, and would change from {live.type} to {kind}",
+                        "CAST it in a projection")  # fmt: skip
+        new = attrs.evolve(live, type=kind)
+        change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.places.get(field.name))
+        if self.allows(change, live.name, can=self.policy.rules.alters_types):
+            self.changes.append(change)
+            return new
+        self.narrowed.append(live.name)
+        return live
+
+    def drop_not_null(self, live: t.Field) -> None:
+        """Refuse NULL in a column that is NOT NULL; only a behavior that keeps the sink's columns accepts it."""
+        if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") and live.name not in self.wanted.primary_key:
+            self.narrowed.append(live.name)
+            return
+        self.refuse(live.name, f"it is {live.type} in the sink table, and may be NULL in the rows",
+                    "drop NOT NULL there or in the initial schema, or use COALESCE in a projection")  # fmt: skip
+
+    def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
+        """Whether a change is made; if not, it is left out or refused."""
+        behavior = self.policy.behavior
+        shown = attrs.evolve(change, place=None)
+        if behavior == "EXCEPTION":
+            self.refuse(column, f"schema.change.behavior is EXCEPTION, and the change {shown} is needed",
+                        "change the sink table, or choose another behavior")  # fmt: skip
+            return False
+        if behavior == "IGNORE" or change.tag not in self.policy.tags:
+            return False
+        if not can and behavior != "TRY_EVOLVE":
+            self.refuse(column, f"{self.policy.rules.title} cannot make the change {shown}",
+                        "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE")  # fmt: skip
+        return can

@@ -1,0 +1,180 @@
+"""`Ingestion`: a declared ingestion, with what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import attrs
+
+from kdsl.documents import read_text
+from kdsl.errors import Problem, fail_on, file_position
+from kdsl.ingest.definition import IngestionDef
+from kdsl.ingest.document import read_document, write_document
+from kdsl.ingest.plan import IngestPlan, plan_ingestion
+from kdsl.ingest.resolve import find_problems
+from kdsl.ingest.show import show_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from kdsl.ingest.restart import AllowedChange
+    from kdsl.ingest.run.sinks import SinkWriter
+
+
+@attrs.frozen
+class Ingestion(IngestionDef):
+    r"""An ingestion of many tables: from a source, through transforms and routes, into a sink.
+
+    ```python
+    from kdsl import Cluster, DebeziumJson
+    from kdsl.ingest import DeltaTables, Ingestion, KafkaFeed, Pipeline, Route, Transform
+
+    shop = Ingestion(
+        KafkaFeed(Cluster("localhost:9092"), topic_pattern=r"shop\..*", value=DebeziumJson(schema_include=True)),
+        DeltaTables("/lake"),
+        transform=[Transform("shop.orders", projection="*, UPPER(country) AS country_code", primary_keys=("id",))],
+        route=[Route(r"shop.items_\d+", "lake.items")],
+        pipeline=Pipeline(schema_change="LENIENT"),
+    )
+    print(shop.explain())
+    query = shop.run(spark, checkpoint="/checkpoints/shop")
+    ```
+
+    Args:
+        source: Where the tables come from.
+        sink: Where they go.
+        transform: What is done with their rows; of several transforms that fit a table the first counts.
+        route: The names of the sink tables.
+        pipeline: The settings of the whole ingestion.
+
+    Nothing is checked by the constructor; `problems` reports all mistakes at once.
+    """
+
+    @classmethod
+    def read(
+        cls, text: str, variables: Mapping[str, str] | None = None, *, file: str | None = None
+    ) -> tuple[Self | None, tuple[Problem, ...]]:
+        """Read a YAML document, and find all its mistakes.
+
+        Args:
+            text: The document.
+            variables: The values of ``${name}`` in it.
+            file: The name of its file, for messages.
+
+        Returns:
+            The ingestion, or None if the document cannot be read; and all problems, in the order of their lines.
+        """
+        definition, problems = read_document(text, variables or {}, file=file)
+        if definition is not None:
+            problems = find_problems(definition)
+        values = {} if definition is None else {a.name: getattr(definition, a.name) for a in attrs.fields(IngestionDef)}
+        return cls(**values) if values else None, tuple(sorted(problems, key=file_position))
+
+    @classmethod
+    def from_yaml(cls, path: str | PathLike[str], variables: Mapping[str, str] | None = None) -> Self:
+        """Read a YAML file.
+
+        Args:
+            path: The file.
+            variables: The values of ``${name}`` in the file. References to secrets (``${env:NAME}``,
+                ``${secret_values.NAME}``) stay references.
+
+        Raises:
+            ResolveError: The file is not YAML, has unknown keys, values of a wrong type, or unknown variables. All
+                mistakes are reported, each with its path and line, also those that `problems` reports.
+            OSError: The file cannot be read.
+        """
+        ingestion, problems = cls.read(read_text(Path(path), "document", "yaml"), variables, file=str(path))
+        if ingestion is None:
+            fail_on(problems, str(path))
+        assert ingestion is not None  # otherwise there is an error
+        return ingestion
+
+    def to_yaml(self) -> str:
+        """Write the ingestion as YAML, without defaults. Reading it gives an equal ingestion.
+
+        Raises:
+            SecretError: A secret is written out; only references to secrets can be written.
+        """
+        return write_document(self)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """All mistakes that show without a broker, a sink and Spark; warnings, too."""
+        return tuple(find_problems(self))
+
+    def plan(self) -> IngestPlan:
+        """The plan: a frozen value without secrets.
+
+        Raises:
+            ResolveError: The ingestion has mistakes; all of them are reported.
+        """
+        return plan_ingestion(self)
+
+    def run(
+        self,
+        spark: SparkSession,
+        checkpoint: str | None = None,
+        *,
+        once: bool = False,
+        writer: SinkWriter | None = None,
+        allow: Collection[AllowedChange] = (),
+        forgive_errors: bool = False,
+        rebuild_schemas: bool = False,
+    ) -> StreamingQuery:
+        """Start the streaming query that reads the source and writes the sink.
+
+        Args:
+            spark: A classic session.
+            checkpoint: The folder of the checkpoint; by default that of the pipeline.
+            once: Whether the query ends at what there is at its start.
+            writer: Writes to the sink, instead of kdsl's own writer for it. A `kdsl.ingest.run.sinks.MemoryWriter` has
+                the tables of the sink ``Memory``.
+            allow: ``route`` or ``transform``: what may differ from the run before although sink tables lose columns.
+            forgive_errors: Whether records that could not be read so far no longer count towards the limit
+                (``ingestion.error-tolerance.max-count``).
+            rebuild_schemas: Whether what was learned of tables is set aside, because it is damaged, and learned again:
+                from the newest messages (``scan.max.pre.fetch.records``), the next ones, and the columns that sink
+                tables have. Counts and the history begin again.
+
+        Raises:
+            ResolveError: The ingestion has mistakes; all of them are reported.
+            CheckpointError: The checkpoint does not belong to the ingestion, or cannot be read.
+            KdslError: There is no checkpoint, kdsl cannot run the ingestion, or the cluster cannot be reached.
+        """
+        from kdsl.ingest.run.query import start_ingestion
+
+        return start_ingestion(
+            spark, self, checkpoint, once=once, writer=writer, allow=allow, forgive_errors=forgive_errors,
+            rebuild_schemas=rebuild_schemas,
+        )  # fmt: skip
+
+    def copy(self, spark: SparkSession, checkpoint: str | None = None, *, writer: SinkWriter | None = None) -> bool:
+        """Copy the tables of the source ``jdbc`` once; a copy that is done is not repeated.
+
+        Args:
+            spark: A classic session.
+            checkpoint: The folder of the checkpoint; by default that of the pipeline.
+            writer: Writes to the sink, instead of kdsl's own writer for it.
+
+        Returns:
+            Whether rows were written; False if the copy was done before.
+
+        Raises:
+            ResolveError: The ingestion has mistakes; all of them are reported.
+            KdslError: There is no checkpoint, a table is refused, or the database or the sink cannot be reached.
+        """
+        from kdsl.ingest.run.snapshot import copy_snapshot
+
+        return copy_snapshot(spark, self, checkpoint, writer=writer)
+
+    def explain(self) -> str:
+        """The plan as text. Nothing is started or connected.
+
+        Raises:
+            ResolveError: As for `plan`.
+        """
+        return show_plan(self.plan())

@@ -1,0 +1,323 @@
+"""Rows of sink tables to the keys and values of Kafka messages: an update is one message with both of its rows.
+
+The messages are those of Flink CDC's Kafka sink. Needs neither Spark nor Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.errors import RecordError
+from kdsl.formats import ROW_KIND, ROW_KINDS, Encoded, TableId, Use
+from kdsl.ingest.ends.kafka import KafkaTopics
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.packets import join_packets
+from kdsl.plan.model import ReadPlan
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.encode import HEADERS
+from kdsl.types import model as t
+from kdsl.types.arrays import Mask
+from kdsl.types.arrow import arrow_schema, cast_array
+from kdsl.types.widening import TableSchema
+from kdsl_formats.cdc_json import CanalJson, DebeziumJson
+from kdsl_formats.json import Json
+from kdsl_formats.json.connect import connect_schema
+from kdsl_formats.json.encoder import JsonEncoder
+
+PASSES = "__kdsl_passes"
+"""The column that says whether a row meets the filter of its table; by default all rows do."""
+TABLE_ID = "TableId"
+_INSERT, _BEFORE, _AFTER, _DELETE = range(len(ROW_KINDS))
+_Ints: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+
+@attrs.frozen(eq=False)
+class _Changes:
+    """The changes in a batch of rows.
+
+    Attributes:
+        before: For each change the index of its row before; -1 for an insert.
+        after: For each change the index of its row after; -1 for a delete.
+    """
+
+    before: _Ints
+    after: _Ints
+
+
+def find_changes(kinds: _Ints, passes: Mask) -> _Changes:
+    """Combine the rows of updates; an update with only one row that passes becomes an insert or a delete.
+
+    Args:
+        kinds: The row kinds, as indices of `ROW_KINDS`. The row before an update is right before the row after it.
+        passes: Which rows meet the filter.
+    """
+    count = len(kinds)
+    index = np.arange(count, dtype=np.int64)
+    is_update = np.zeros(count, dtype=bool)
+    is_update[1:] = (kinds[1:] == _AFTER) & (kinds[:-1] == _BEFORE)
+    both = is_update.copy()
+    both[1:] &= passes[1:] & passes[:-1]
+    has_after = passes & ((kinds == _INSERT) | (kinds == _AFTER))
+    belongs_to_next = np.zeros(count, dtype=bool)
+    belongs_to_next[:-1] = both[1:]
+    is_deleted = passes & ~has_after & ~belongs_to_next
+    emitted = has_after | is_deleted
+    before = np.where(is_deleted, index, np.where(both, index - 1, -1))
+    return _Changes(before[emitted], np.where(has_after, index, -1)[emitted])
+
+
+class MessageEncoder:
+    """Encodes the rows of one sink table. Created once per task, and used for many batches.
+
+    Args:
+        sink: The sink.
+        table: The table.
+        schema: The columns of the rows, and the primary key.
+    """
+
+    def __init__(self, sink: KafkaTopics, table: Sequence[str], schema: TableSchema) -> None:
+        chosen = sink.valid()
+        self._table, self._schema, self._sink = tuple(table), schema, chosen
+        self._fields = arrow_schema(t.Row(schema.columns))
+        value = chosen.value
+        assert isinstance(value, DebeziumJson | CanalJson | Json)
+        row, self._head = t.Row(schema.columns), ""
+        if chosen.include_schema:
+            assert isinstance(value, DebeziumJson)
+            value = _with_modes(value)
+            self._head = f'{{"schema":{_message_schema(row, value)},"payload":'
+        self._rows = JsonEncoder(row, value.writing_rules())
+        key_columns = [f for f in schema.columns if f.name in schema.primary_key]
+        key_columns.sort(key=lambda f: schema.primary_key.index(f.name))
+        self._key_names = [f.name for f in key_columns]
+        key_row = t.Row((t.Field(TABLE_ID, t.VarChar(nullable=False)), *key_columns), nullable=False)
+        self._key_fields = arrow_schema(key_row)
+        self._key = (chosen.key or Json()).encoder(key_row, Use(side="key"))
+        self._waiting: pa.RecordBatch | None = None
+
+    def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Encode rows to the columns ``key`` and ``value``; None if there is no message yet.
+
+        The row before an update waits for the row after it.
+
+        Args:
+            rows: The row kind, the columns, and maybe `PASSES`.
+
+        Raises:
+            RecordError: A row cannot be encoded.
+        """
+        if self._waiting is not None:
+            rows = pa.concat_batches([self._waiting, rows])
+        self._waiting = None
+        if rows.num_rows and rows.column(ROW_KIND)[-1].as_py() == ROW_KINDS[_BEFORE]:
+            self._waiting, rows = rows.slice(rows.num_rows - 1), rows.slice(0, rows.num_rows - 1)
+        return self._encode(rows)
+
+    def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Encode rows that contain both rows of each update; None if there are none."""
+        return self._encode(rows)
+
+    def finish(self) -> pa.RecordBatch | None:
+        """Encode the row that waits; None if there is none."""
+        rows, self._waiting = self._waiting, None
+        return None if rows is None else self._encode(rows)
+
+    def _encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Encode rows; none of them waits for another."""
+        kinds = pc.index_in(rows.column(ROW_KIND), pa.array(ROW_KINDS)).to_numpy(zero_copy_only=False)
+        passes: Mask = np.ones(rows.num_rows, dtype=bool)
+        if PASSES in rows.schema.names:
+            passes = pc.fill_null(rows.column(PASSES), False).to_numpy(zero_copy_only=False)
+        changes = find_changes(kinds, passes)
+        if not len(changes.before):
+            return None
+        columns = {f.name: cast_array(rows.column(f.name), f.type) for f in self._fields}
+        arrays = [columns[f.name] for f in self._fields]
+        structs = pa.StructArray.from_arrays(arrays, fields=list(self._fields))
+        texts = self._check(self._rows.encode(structs))
+        return pa.RecordBatch.from_arrays(
+            [self._keys(columns, changes), self._values(texts, changes)], ["key", "value"]
+        )
+
+    def _keys(self, columns: dict[str, pa.Array], changes: _Changes) -> pa.Array:
+        """The message keys: the table id and the primary key of the row after, or before a delete."""
+        own = pa.array(np.where(changes.after >= 0, changes.after, changes.before))
+        arrays = [pa.array([format_id(self._table)] * len(own)), *(columns[name].take(own) for name in self._key_names)]
+        structs = pa.StructArray.from_arrays(arrays, fields=list(self._key_fields))
+        return self._check(self._key.encode(structs))
+
+    def _values(self, texts: pa.Array, changes: _Changes) -> pa.Array:
+        """The message values."""
+        before, after = (texts.take(pa.array(side, mask=side < 0)) for side in (changes.before, changes.after))
+        if isinstance(self._sink.value, Json):
+            if not self._key_names and after.null_count:
+                raise self._error("the delete of a row without a primary key cannot be a tombstone; set primary-keys")
+            return after
+        names = dict(zip(("table", "db", "namespace"), (*reversed(self._table), None, None), strict=False))
+        if isinstance(self._sink.value, CanalJson):
+            database, table = json.dumps(names["db"]), json.dumps(names["table"])
+            keys = json.dumps(self._key_names or None)
+            tail = f'"database":{database},"table":{table},"pkNames":{keys}}}'
+            is_update = before.is_valid() if not before.null_count else pc.and_(before.is_valid(), after.is_valid())
+            old = _wrap(pc.if_else(is_update, before, pa.nulls(len(before), before.type)))
+            data = _wrap(pc.if_else(after.is_valid(), after, before))
+            kinds = _choose(before, after, '"INSERT"', '"UPDATE"', '"DELETE"')
+            return _join('{"old":', old, ',"data":', data, ',"type":', kinds, f",{tail}")
+        source = {"db": names["db"], "table": names["table"]}
+        if self._sink.full_table_id:
+            source = {"db": names["namespace"], "schema": names["db"], "table": names["table"]}
+        tail = f',"source":{json.dumps(source, ensure_ascii=False)}}}'
+        kinds = _choose(before, after, '"c"', '"u"', '"d"')
+        sides = (pc.fill_null(side, b"null") for side in (before, after))
+        end = f"{tail}}}" if self._head else tail
+        return _join(f'{self._head}{{"before":', next(sides), ',"after":', next(sides), ',"op":', kinds, end)
+
+    def _check(self, encoded: Encoded) -> pa.Array:
+        """Return encoded messages.
+
+        Raises:
+            RecordError: A row cannot be encoded.
+        """
+        if encoded.bad:
+            raise self._error(encoded.bad[0].reason)
+        return encoded.messages
+
+    def _error(self, reason: str) -> RecordError:
+        """The error of a row that cannot be a message."""
+        return RecordError("write", format_id(self._table), reason)
+
+
+def _with_modes(value: DebeziumJson) -> DebeziumJson:
+    """A format that writes values as Debezium's connectors do by default, where its options do not say otherwise."""
+    return attrs.evolve(  # type: ignore[misc]
+        value,
+        time_precision_mode=value.time_precision_mode or "adaptive",
+        decimal_handling_mode=value.decimal_handling_mode or "precise",
+        binary_handling_mode=value.binary_handling_mode or "bytes",
+    )
+
+
+def _message_schema(row: t.Row, value: DebeziumJson) -> str:
+    """The schema of messages: of the rows before and after a change."""
+    fields = [{**connect_schema(row, value.modes), "optional": True, "field": side} for side in ("before", "after")]
+    return json.dumps({"type": "struct", "fields": fields, "optional": False}, ensure_ascii=False)
+
+
+def _wrap(texts: pa.Array) -> pa.Array:
+    """Lists of one element in JSON; null for a missing one."""
+    lists = _join("[", texts, "]")
+    return pc.fill_null(lists, b"null")
+
+
+def _choose(before: pa.Array, after: pa.Array, insert: str, update: str, delete: str) -> pa.Array:
+    """A string for each change by its kind."""
+    texts = [pa.scalar(text.encode(), pa.binary()) for text in (insert, update, delete)]
+    return pc.if_else(after.is_valid(), pc.if_else(before.is_valid(), texts[1], texts[0]), texts[2])
+
+
+def _join(*parts: pa.Array | str) -> pa.Array:
+    """Concatenate parts; strings are the same in every element. Null in a part is null in the result."""
+    operands = [pa.scalar(part.encode(), pa.binary()) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*operands, pa.scalar(b"", pa.binary()))
+
+
+@attrs.frozen
+class PlainTable:
+    """A table whose rows are written as they are read.
+
+    Attributes:
+        plan: How its records are read.
+        table: The sink table.
+        schema: The columns that are written, and the primary key.
+        topic: The topic.
+        headers: The headers of its messages.
+    """
+
+    plan: ReadPlan
+    table: TableId
+    schema: TableSchema
+    topic: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def encode_packets(
+    sink: KafkaTopics,
+    tables: Mapping[str, Sequence[PlainTable]],
+    partition: int | None,
+    zone: str,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Decode and encode the packets of a task.
+
+    Args:
+        sink: The sink.
+        tables: The tables that are written, by the upstream table as packets name it. Other packets are left out.
+        partition: The partition of all messages; None leaves it to their keys.
+        zone: The time zone of the session.
+        batches: The packets, with their table and its records.
+
+    Returns:
+        The columns ``key``, ``value``, ``topic``, ``headers`` and ``partition``.
+    """
+    decoders: dict[str, RecordDecoder] = {}
+    encoders: dict[tuple[str, TableId], MessageEncoder] = {}
+    packets = (
+        (name, packet.as_buffer())
+        for batch in batches
+        for name, packet in zip(batch.column("table").to_pylist(), batch.column("records"), strict=True)
+        if name in tables
+    )
+    for name, records in join_packets(packets):
+        for one in tables[name]:
+            if name not in decoders:
+                decoders[name] = RecordDecoder(one.plan, zone)
+            if (name, one.table) not in encoders:
+                encoders[name, one.table] = MessageEncoder(sink, one.table, one.schema)
+            messages = encoders[name, one.table].encode_all(_with_kinds(decoders[name].decode(records)))
+            if messages is not None:
+                yield _add_columns(messages, one, partition)
+
+
+def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with a row kind; without one they are inserts."""
+    if ROW_KIND in rows.schema.names:
+        return rows
+    return rows.append_column(ROW_KIND, pa.repeat(ROW_KINDS[_INSERT], rows.num_rows))
+
+
+def _add_columns(messages: pa.RecordBatch, table: PlainTable, partition: int | None) -> pa.RecordBatch:
+    """Messages with their topic, headers and partition."""
+    count = messages.num_rows
+    headers = pa.nulls(count, HEADERS)
+    if table.headers:
+        one = [{"key": name, "value": value.encode()} for name, value in table.headers]
+        headers = pa.array([one], HEADERS).take(pa.array(np.zeros(count, dtype=np.int64)))
+    columns = {
+        "key": messages.column("key"),
+        "value": messages.column("value"),
+        "topic": pa.repeat(table.topic, count),
+        "headers": headers,
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def encode_rows(
+    sink: KafkaTopics, table: Sequence[str], schema: TableSchema, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Encode the rows of a task; see `MessageEncoder`."""
+    encoder = MessageEncoder(sink, table, schema)
+    for batch in batches:
+        messages = encoder.encode(batch)
+        if messages is not None:
+            yield messages
+    rest = encoder.finish()
+    if rest is not None:
+        yield rest

@@ -1,0 +1,130 @@
+"""The plan of an ingestion: a frozen value without secrets, which says for each table what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kdsl.errors import Problem, fail_on
+from kdsl.formats import TableId
+from kdsl.ingest.definition import IngestionDef, Pipeline, Route, Transform
+from kdsl.ingest.ends.end import Sink, Source
+from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
+from kdsl.ingest.evolution import Policy
+from kdsl.ingest.initial_schemas import read_initial_schemas
+from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
+from kdsl.ingest.resolve import find_problems
+from kdsl.ingest.selectors import RouteRule, route_table
+from kdsl.types import model as t
+from kdsl.types.widening import TableSchema
+
+
+@attrs.frozen
+class TablePlan:
+    """What becomes of one upstream table.
+
+    Attributes:
+        table: The upstream table.
+        transformed: Its columns in the sink, and how they are computed.
+        targets: The sink tables.
+        topics: For the sink Kafka the topic of each target; otherwise empty.
+    """
+
+    table: TableId
+    transformed: TransformedTable
+    targets: tuple[TableId, ...]
+    topics: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class IngestPlan:
+    """The plan of an ingestion. Literal secrets are replaced by references.
+
+    Attributes:
+        source: The source.
+        sink: The sink.
+        transform: The transforms as they are declared.
+        transform_rules: The same, read.
+        route: The routes as they are declared.
+        route_rules: The same, read.
+        pipeline: The settings.
+        policy: What may be changed in the sink.
+        initial_schemas: The schemas of tables that are known before any record, by upstream table.
+        notices: What a reader should know: warnings, and options without effect.
+    """
+
+    source: Source
+    sink: Sink
+    transform: tuple[Transform, ...]
+    transform_rules: tuple[TransformRule, ...]
+    route: tuple[Route, ...]
+    route_rules: tuple[RouteRule, ...]
+    pipeline: Pipeline
+    policy: Policy
+    initial_schemas: Mapping[TableId, TableSchema]
+    notices: tuple[str, ...] = ()
+
+    @property
+    def metadata(self) -> tuple[t.Field, ...]:
+        """The metadata columns of rows."""
+        return self.source.metadata_fields() if isinstance(self.source, KafkaFeed) else ()
+
+    def targets(self, table: TableId) -> tuple[TableId, ...]:
+        """The sink tables of an upstream table.
+
+        Raises:
+            ValueError: A route makes a name that cannot be a table.
+        """
+        return route_table(table, self.route_rules, self.pipeline.route_mode)
+
+    def table(self, table: TableId, schema: TableSchema) -> tuple[TablePlan | None, tuple[Problem, ...]]:
+        """What becomes of an upstream table, or the problems that prevent it.
+
+        Args:
+            table: The upstream table.
+            schema: Its columns and its primary key.
+
+        Raises:
+            ValueError: A route makes a name that cannot be a table.
+        """
+        transformed, problems = transform_table(
+            table, schema, self.transform_rules, self.metadata, allow_trimming=self.pipeline.trimming_keys
+        )
+        if transformed is None:
+            return None, problems
+        targets = self.targets(table)
+        topics = tuple(map(self.sink.topic_of, targets)) if isinstance(self.sink, KafkaTopics) else ()
+        return TablePlan(table, transformed, targets, topics), ()
+
+    def tables(self) -> tuple[TablePlan, ...]:
+        """What becomes of the tables that are known before any record."""
+        plans = (self.table(table, schema)[0] for table, schema in self.initial_schemas.items())
+        return tuple(plan for plan in plans if plan is not None)
+
+
+def plan_ingestion(ingestion: IngestionDef) -> IngestPlan:
+    """Plan an ingestion.
+
+    Raises:
+        ResolveError: It has mistakes; all of them are reported.
+    """
+    every = find_problems(ingestion)
+    name = ingestion.locations.file or ingestion.pipeline.name or "the ingestion"
+    warnings = fail_on(every, name)
+    source, sink, pipeline = ingestion.source.split()[0], ingestion.sink.split()[0], ingestion.pipeline.split()[0]
+    schemas: Mapping[TableId, TableSchema] = {}
+    if isinstance(source, KafkaFeed):
+        schemas, _ = read_initial_schemas(source.initial_ddl)
+    return IngestPlan(
+        source,
+        sink,
+        ingestion.transform,
+        tuple(map(TransformRule.parse, ingestion.transform)),
+        ingestion.route,
+        tuple(RouteRule.parse(r.source_table, r.sink_table, r.replace_symbol) for r in ingestion.route),
+        pipeline,
+        Policy.of(sink, pipeline),
+        schemas,
+        tuple(f"{p.message}; {p.fix}" for p in warnings),
+    )

@@ -1,0 +1,310 @@
+r"""Transforms: from the columns of an upstream table to those of a sink table, as expressions of Spark SQL.
+
+Projections and filters are Flink SQL, which `kdsl.flink_sql.expressions` translates. An expression of a projection uses
+the upstream columns; a filter also uses the names that the projection gives, and these first. Beside them there are
+``__namespace_name__``, ``__schema_name__``, ``__table_name__`` (the names of the upstream table),
+``__data_event_type__`` (the row kind: +I, -U, +U or -D), and the columns of the source's ``metadata.list``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from kdsl.errors import Problem, Where, listing, nearest
+from kdsl.flink_sql.expressions.translator import ExpressionTranslator
+from kdsl.flink_sql.expressions.values import Interval, TypedSql
+from kdsl.flink_sql.syntax import tree as n
+from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
+from kdsl.flink_sql.syntax.query_reader import read_select_list
+from kdsl.formats import ROW_KIND, TableId
+from kdsl.ingest.definition import Transform
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.selectors import TablePattern
+from kdsl.types import model as t
+from kdsl.types.sql import literal, quote_name
+from kdsl.types.widening import TableSchema
+
+EVENT_TYPE = "__data_event_type__"
+_NAMES = ("__table_name__", "__schema_name__", "__namespace_name__")
+
+
+@attrs.frozen
+class TransformRule:
+    """A transform that is read.
+
+    Attributes:
+        pattern: The upstream tables.
+        items: The columns of the projection; None for all.
+        projection: The projection's text, in which positions count.
+        condition: The filter; None if there is none.
+        filter: The filter's text.
+        primary_keys: The columns of the primary key; empty for that of the upstream table.
+        partition_keys: The columns by which a table is partitioned.
+        soft_delete: Whether deletes become inserts.
+        properties: The properties of tables that the sink creates.
+    """
+
+    pattern: TablePattern
+    items: tuple[n.Node, ...] | None = None
+    projection: str = ""
+    condition: n.Node | None = None
+    filter: str = ""
+    primary_keys: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    soft_delete: bool = False
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+
+    @classmethod
+    def parse(cls, transform: Transform) -> TransformRule:
+        """Read a transform.
+
+        Raises:
+            SelectorError: The pattern cannot be used.
+            UntranslatableError: The projection or the filter cannot be read.
+            ValueError: The table options cannot be read.
+        """
+        pattern = TablePattern.parse(transform.source_table or "")
+        projection = (transform.projection or "").replace(r"\*", " *")
+        condition = transform.filter or ""
+        return cls(
+            pattern,
+            read_select_list(projection) if projection.strip() else None,
+            projection,
+            read_expression(condition) if condition.strip() else None,
+            condition,
+            transform.primary_keys,
+            transform.partition_keys,
+            transform.converter == "SOFT_DELETE",
+            transform.table_properties(),
+        )
+
+    @property
+    def passes_new_columns(self) -> bool:
+        """Whether columns that appear later pass through."""
+        return self.items is None or any(isinstance(item, n.Star) for item in self.items)
+
+
+@attrs.frozen
+class SinkColumn:
+    """A column of a sink table.
+
+    Attributes:
+        name: Its name.
+        type: Its type.
+        sql: The Spark SQL that computes it from the upstream columns.
+        comment: What it means.
+    """
+
+    name: str
+    type: t.DataType
+    sql: str
+    comment: str | None = None
+
+
+@attrs.frozen
+class TransformedTable:
+    """What becomes of an upstream table.
+
+    Attributes:
+        table: The upstream table.
+        columns: The columns.
+        primary_key: The primary key; empty if there is none.
+        filter: The Spark SQL of the condition that rows must meet; None for all rows.
+        soft_delete: Whether deletes become inserts.
+        partition_keys: The columns by which the table is partitioned.
+        properties: The properties of a table that the sink creates.
+        fixed: Whether columns that appear later are left out.
+    """
+
+    table: TableId
+    columns: tuple[SinkColumn, ...]
+    primary_key: tuple[str, ...] = ()
+    filter: str | None = None
+    soft_delete: bool = False
+    partition_keys: tuple[str, ...] = ()
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    fixed: bool = False
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns and the primary key of the sink table."""
+        return TableSchema(tuple(t.Field(c.name, c.type, c.comment) for c in self.columns), self.primary_key)
+
+
+@attrs.frozen
+class _Names:
+    """The names that an expression can use."""
+
+    values: Mapping[str, TypedSql]
+
+    def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
+        """Look up a column."""
+        value = self.values.get(parts[0])
+        return None if value is None else (value, parts[1:])
+
+    def names(self) -> Iterable[str]:
+        """The names of all columns, for messages."""
+        return self.values
+
+
+def _column(field: t.Field) -> TypedSql:
+    return TypedSql(quote_name(field.name), field.type)
+
+
+def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
+    """The names of the table, and the row kind, as columns."""
+    parts = (*reversed(table), None, None)
+    values = {}
+    for name, part in zip(_NAMES, parts, strict=False):
+        text = literal(part)[0]
+        values[name] = TypedSql(f"CAST({text} AS STRING)", t.VarChar(nullable=part is None), part)
+    values[EVENT_TYPE] = TypedSql(quote_name(ROW_KIND), t.VarChar(nullable=False))
+    return values
+
+
+def transform_table(
+    table: TableId,
+    schema: TableSchema,
+    rules: Sequence[TransformRule],
+    metadata: Sequence[t.Field] = (),
+    *,
+    allow_trimming: bool = False,
+) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
+    """What becomes of an upstream table by the first transform that fits it.
+
+    Args:
+        table: The table.
+        schema: Its columns and its primary key.
+        rules: The transforms, in order.
+        metadata: The metadata columns, which are appended to ``*``.
+        allow_trimming: Whether a transform may leave out columns of the upstream primary key.
+
+    Returns:
+        The result, or None if there are problems; and the problems, whose paths begin at ``$.transform``.
+    """
+    index = next((i for i, rule in enumerate(rules) if rule.pattern.fits(table)), None)
+    rule = TransformRule(TablePattern("", ())) if index is None else rules[index]
+    work = _Work(table, schema, metadata, "$" if index is None else f"$.transform[{index}]", rule)
+    result = work.run(allow_trimming=allow_trimming)
+    return (None if work.problems else result), tuple(work.problems)
+
+
+class _Work:
+    """One table on its way through one transform."""
+
+    def __init__(
+        self, table: TableId, schema: TableSchema, metadata: Sequence[t.Field], path: str, rule: TransformRule
+    ) -> None:
+        self.table, self.schema, self.metadata, self.path, self.rule = table, schema, metadata, path, rule
+        self.problems: list[Problem] = []
+
+    def add(self, option: str, message: str, fix: str, code: str = "ingest-transform") -> None:
+        where = Where(path=f"{self.path}.{option}" if option else self.path)
+        self.problems.append(Problem(code, f"the table {format_id(self.table)!r}: {message}", fix, where))
+
+    def run(self, *, allow_trimming: bool) -> TransformedTable:
+        """Apply the transform; problems are collected."""
+        upstream = {f.name: _column(f) for f in self.schema.columns}
+        names = {**_pseudo_columns(self.table), **{f.name: _column(f) for f in self.metadata}, **upstream}
+        for field in self.metadata:
+            if field.name in upstream:
+                self.add("", f"the messages have a column {field.name!r}, and metadata.list has, too",
+                         "set value.fields-prefix, or remove it from metadata.list")  # fmt: skip
+        columns = self._columns(names)
+        key = self._primary_key(columns, allow_trimming=allow_trimming)
+        columns = [attrs.evolve(c, type=c.type.as_nullable(False)) if c.name in key else c for c in columns]
+        condition = self._filter({**names, **{c.name: TypedSql(c.sql, c.type) for c in columns}})
+        known = [c.name for c in columns]
+        for name in self.rule.partition_keys:
+            if name not in known:
+                self.add("partition-keys", f"there is no column {name!r}{nearest(name, known)}",
+                         f"use columns of the sink table: {listing(known)}")  # fmt: skip
+        return TransformedTable(
+            self.table,
+            tuple(columns),
+            key,
+            condition,
+            self.rule.soft_delete,
+            self.rule.partition_keys,
+            dict(self.rule.properties),
+            fixed=not self.rule.passes_new_columns,
+        )
+
+    def _columns(self, names: Mapping[str, TypedSql]) -> list[SinkColumn]:
+        """The columns of the projection."""
+        every = [SinkColumn(f.name, f.type, quote_name(f.name), f.comment) for f in self.schema.columns]
+        shown = [SinkColumn(f.name, f.type, quote_name(f.name)) for f in self.metadata]
+        if self.rule.items is None:
+            return [*every, *shown]
+        columns: dict[str, SinkColumn] = {}
+        of_star: set[str] = set()
+        for item in self.rule.items:
+            if isinstance(item, n.Star):
+                columns |= {c.name: c for c in every if c.name not in columns}
+                of_star |= {c.name for c in every}
+                continue
+            assert isinstance(item, n.Item)
+            column = self._compute(item, names)
+            if column is None:
+                continue
+            if column.name in columns and column.name not in of_star:
+                self.add("projection", f"the projection has two columns {column.name!r}", "rename one with AS")
+            of_star.discard(column.name)
+            columns[column.name] = column
+        if self.rule.passes_new_columns:
+            columns |= {c.name: c for c in shown if c.name not in columns}
+        return list(columns.values())
+
+    def _compute(self, item: n.Item, names: Mapping[str, TypedSql]) -> SinkColumn | None:
+        """A column of the projection; None, and a problem, if it cannot be translated."""
+        value = item.value
+        name = item.alias or (value.parts[-1] if isinstance(value, n.Name) else None)
+        typed = self._translate("projection", self.rule.projection, value, names)
+        if name is None:
+            self.add("projection", "an expression of the projection has no name", "write 'expression AS name'")
+            return None
+        if typed is None:
+            return None
+        if typed.type is None or isinstance(typed.type, Interval):
+            self.add("projection", f"the column {name!r} has the type {typed.spelling}, which tables do not have",
+                     "CAST it to the type that you mean")  # fmt: skip
+            return None
+        return SinkColumn(name, typed.type, typed.text)
+
+    def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
+        """The filter in Spark SQL; None if there is none, or it has a problem."""
+        if self.rule.condition is None:
+            return None
+        typed = self._translate("filter", self.rule.filter, self.rule.condition, names)
+        if typed is not None and typed.family not in ("boolean", "null"):
+            self.add("filter", f"the filter is a {typed.spelling}, and must be true or false",
+                     "write a comparison")  # fmt: skip
+        return None if typed is None else typed.text
+
+    def _translate(self, option: str, text: str, node: n.Node, names: Mapping[str, TypedSql]) -> TypedSql | None:
+        try:
+            try:
+                return ExpressionTranslator(text, _Names(names))(node)
+            except RecursionError:
+                raise nesting_error("", text, n.deepest_node(node).at) from None
+        except UntranslatableError as e:
+            self.add(option, f"{option} {e.location}: {e.reason}", e.fix, "ingest-expression")
+            return None
+
+    def _primary_key(self, columns: Sequence[SinkColumn], *, allow_trimming: bool) -> tuple[str, ...]:
+        """The primary key: that of the transform, or that of the upstream table."""
+        known = [c.name for c in columns]
+        for name in self.rule.primary_keys:
+            if name not in known:
+                self.add("primary-keys", f"there is no column {name!r}{nearest(name, known)}",
+                         f"use columns of the sink table: {listing(known)}")  # fmt: skip
+        trimmed = [name for name in self.schema.primary_key if name not in known]
+        if trimmed and not allow_trimming:
+            self.add("projection", f"the projection leaves out {listing(trimmed)} of the primary key",
+                     "add it, or set transform.allow.trimming.pk-columns: true and primary-keys")  # fmt: skip
+        if self.rule.primary_keys:
+            return tuple(name for name in self.rule.primary_keys if name in known)
+        return () if trimmed else self.schema.primary_key

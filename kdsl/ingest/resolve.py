@@ -1,0 +1,244 @@
+"""Finds all mistakes of an ingestion that show without a broker, a sink and Spark, each with its location."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from kdsl.errors import Problem, Severity
+from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.formats import TableId
+from kdsl.ingest.definition import WITHOUT_EFFECT, IngestionDef, Locations, Pipeline, Route, Transform
+from kdsl.ingest.ends.end import End, Sink, Source
+from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
+from kdsl.ingest.ends.tables import DeltaTables
+from kdsl.ingest.evolution import Policy, evolve_sink, merge_schemas
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.initial_schemas import read_initial_schemas
+from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
+from kdsl.ingest.selectors import RouteRule, SelectorError, misread_dots, route_table
+from kdsl.options import Options, Spelling
+from kdsl.types.widening import PrimaryKeyError
+
+MAPPING = "sink.tableId-to-topic.mapping"
+
+
+def find_problems(ingestion: IngestionDef) -> list[Problem]:
+    """All mistakes of an ingestion; warnings, too."""
+    return check_parts(
+        ingestion.source,
+        ingestion.sink,
+        ingestion.transform,
+        ingestion.route,
+        ingestion.pipeline,
+        ingestion.locations,
+    )
+
+
+def check_parts(
+    source: Source | None,
+    sink: Sink | None,
+    transform: Sequence[Transform],
+    route: Sequence[Route],
+    pipeline: Pipeline,
+    locations: Locations,
+) -> list[Problem]:
+    """All mistakes of the parts of an ingestion; a document may lack some of them.
+
+    Args:
+        source: The source; None if it could not be read.
+        sink: The sink; None if it could not be read.
+        transform: The transforms.
+        route: The routes.
+        pipeline: The settings.
+        locations: Where the parts are declared.
+    """
+    check = _Check(locations)
+    for end in (source, sink):
+        if end is not None:
+            check.group(end, f"$.{end.kind}")
+            check.end(end)
+    check.pipeline(pipeline, source)
+    transform_rules = check.transforms(transform, sink)
+    route_rules = check.routes(route)
+    check.mapping(sink)
+    if isinstance(source, KafkaFeed):
+        check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
+    return list(dict.fromkeys(check.problems))
+
+
+class _Check:
+    """Collects the problems of one ingestion."""
+
+    def __init__(self, locations: Locations) -> None:
+        self.locations = locations
+        self.problems: list[Problem] = []
+
+    def add(self, code: str, path: str, message: str, fix: str, *, warning: bool = False) -> None:
+        """Add a problem at a path."""
+        severity: Severity = "warning" if warning else "error"
+        self.problems.append(Problem(code, message, fix, self.locations.where(path), severity))
+
+    def group(self, group: Options, path: str) -> None:
+        """Add the problems of the options of a group, each by itself."""
+        in_python = self.locations.spelling is Spelling.PYTHON
+        by_name = attrs.fields_dict(type(group))
+        for problem in group.problems((lambda name, _: f"{name}=") if in_python else (lambda _, key: key)):
+            declared = by_name.get(problem.option or "")
+            key = problem.option if declared is None else declared.metadata["key"]
+            self.problems.append(problem.at(self.locations.where(f"{path}.{key}")))
+
+    def end(self, end: End) -> None:
+        """Add what is wrong with combinations of an end's options, and a warning for each secret written out."""
+        path = f"$.{end.kind}"
+        for wrong in end.check():
+            where = f"{path}.{wrong.key}" if wrong.key else path
+            self.add(wrong.code, where, wrong.message, wrong.fix, warning=wrong.severity == "warning")
+        for key in end.literal_secrets():
+            message = f"the secret {key!r} is written out"
+            fix = "write a reference, such as ${env:NAME}, ${file:PATH} or ${secret_values.NAME}"
+            self.add("secret-literal", f"{path}.{key}", message, fix, warning=True)
+
+    def pipeline(self, pipeline: Pipeline, source: Source | None) -> None:
+        """Add the problems of the settings."""
+        path = "$.pipeline"
+        self.group(pipeline, path)
+        chosen = pipeline.valid()
+        for name in WITHOUT_EFFECT:
+            key = attrs.fields_dict(Pipeline)[name].metadata["key"]
+            if getattr(chosen, name) is not None:
+                self.add("no-effect", f"{path}.{key}", f"{key} has no effect", "remove it", warning=True)
+        collector = "dirty-data.collector"
+        needs = {"kafka": ("topic", chosen.collector_topic), "file": ("path", chosen.collector_path)}
+        for kind, (key, value) in needs.items():
+            if chosen.collector == kind and not value:
+                message = f"the collector {kind!r} needs {collector}.{key}"
+                self.add("ingest-collector", f"{path}.{collector}.type", message, "add it")
+            if chosen.collector != kind and value is not None:
+                message = f"{collector}.{key} has no effect without {collector}.type: {kind}"
+                self.add("ingest-collector", f"{path}.{collector}.{key}", message, "add the type, or remove it",
+                         warning=True)  # fmt: skip
+        topics = source.valid().topic if isinstance(source, KafkaFeed) else ()
+        if chosen.collector == "kafka" and chosen.collector_topic in topics and not chosen.collector_properties:
+            message = f"the source reads the topic {chosen.collector_topic!r}, into which dead letters are written"
+            self.add("ingest-collector", f"{path}.{collector}.topic", message, "choose another topic")
+        if chosen.collector is not None and isinstance(source, KafkaFeed):
+            value_format = source.value
+            if getattr(value_format, "ignore_parse_errors", False):
+                name = f"{value_format.identifier}.ignore-parse-errors"
+                message = f"{name} skips records that {collector} would collect"
+                self.add("ingest-collector", f"$.source.{name}", message, "keep one of the two")
+            elif not source.valid().ignore_errors:
+                message = f"{collector} has no effect without ingestion.ignore-errors"
+                self.add("ingest-collector", f"{path}.{collector}.type", message,
+                         "add ingestion.ignore-errors: true to the source", warning=True)  # fmt: skip
+
+    def transforms(self, transforms: Sequence[Transform], sink: Sink | None) -> list[TransformRule]:
+        """Add the problems of the transforms, and return those that can be used."""
+        rules: list[TransformRule] = []
+        first_of_all: int | None = None
+        for i, transform in enumerate(transforms):
+            path = f"$.transform[{i}]"
+            self.group(transform, path)
+            if first_of_all is not None:
+                message = f"the transform is never used: that in place {first_of_all + 1} fits all tables"
+                self.add("ingest-order", path, message, "put it before that one")
+            try:
+                rule = TransformRule.parse(transform.valid())
+            except SelectorError as e:
+                self.add("ingest-selector", f"{path}.source-table", str(e), e.fix)
+                continue
+            except UntranslatableError as e:
+                part = "filter" if e.text == transform.filter else "projection"
+                self.add("ingest-expression", f"{path}.{part}", f"{part} {e.location}: {e.reason}", e.fix)
+                continue
+            except ValueError as e:
+                self.add("ingest-transform", f"{path}.table-options", str(e), "write 'key=value,key=value'")
+                continue
+            rules.append(rule)
+            if (meant := misread_dots(transform.source_table)) is not None:
+                message = f"'{transform.source_table}' fits only ids of one name, such as a topic's"
+                self.add("ingest-selector", f"{path}.source-table", message,
+                         f"write '{meant}' for ids of one or two names", warning=True)  # fmt: skip
+            if rule.pattern.fits_all and first_of_all is None:
+                first_of_all = i
+            if transform.partition_keys and sink is not None and not isinstance(sink, DeltaTables):
+                message = f"partition-keys has no effect: the sink {sink.type!r} does not partition tables"
+                self.add("no-effect", f"{path}.partition-keys", message, "remove it", warning=True)
+        return rules
+
+    def routes(self, routes: Sequence[Route]) -> list[RouteRule]:
+        """Add the problems of the routes, and return those that can be used."""
+        rules: list[RouteRule] = []
+        for i, route in enumerate(routes):
+            path = f"$.route[{i}]"
+            self.group(route, path)
+            pattern: str | None = route.source_table
+            target: str | None = route.sink_table
+            if pattern is None or target is None:
+                continue  # a missing option is a problem of the group
+            try:
+                rules.append(RouteRule.parse(pattern, target, route.replace_symbol))
+            except SelectorError as e:
+                self.add("ingest-selector", f"{path}.source-table", str(e), e.fix)
+        return rules
+
+    def mapping(self, sink: Sink | None) -> None:
+        """Warn of a topic mapping that is declared under ``source``."""
+        if f"$.source.{MAPPING}" in self.locations.lines and isinstance(sink, KafkaTopics):
+            message = f"{MAPPING!r} is an option of the sink, and is used for it"
+            self.add("ingest-mapping", f"$.source.{MAPPING}", message, "move it to 'sink'", warning=True)
+
+    def check_known_tables(
+        self,
+        source: KafkaFeed,
+        sink: Sink | None,
+        transforms: Sequence[TransformRule],
+        routes: Sequence[RouteRule],
+        pipeline: Pipeline,
+    ) -> None:
+        """Add the problems of the tables whose columns are known from initial schemas."""
+        chosen = pipeline.valid()
+        schemas, _ = read_initial_schemas(source.initial_ddl)
+        path = "$.source.scan.value.initial-schemas.ddls"
+        merged: dict[TableId, list[TransformedTable]] = {}
+        for table, schema in schemas.items():
+            view, wrong = transform_table(
+                table, schema, transforms, source.metadata_fields(), allow_trimming=chosen.trimming_keys
+            )
+            for problem in wrong:
+                self.problems.append(problem.at(self.locations.where(problem.where.path or path)))
+            for target in route_table(table, routes, chosen.route_mode):
+                if isinstance(sink, KafkaTopics):
+                    self.topic(sink, target, path)
+                if view is not None:
+                    merged.setdefault(target, []).append(view)
+        for target, views in merged.items():
+            if sink is not None:
+                self.sink_table(target, views, Policy.of(sink, pipeline))
+            keyless = [format_id(view.table) for view in views if not view.primary_key]
+            if keyless and isinstance(sink, KafkaTopics) and sink.valid().partition_strategy == "hash-by-key":
+                message = f"the table {keyless[0]!r} has no primary key, which partition.strategy: hash-by-key needs"
+                self.add("ingest-keys", "$.sink.partition.strategy", message, "set primary-keys in 'transform'")
+
+    def sink_table(self, table: TableId, views: Sequence[TransformedTable], policy: Policy) -> None:
+        """Add what prevents that a sink table is created for the upstream tables that go into it."""
+        try:
+            schema = merge_schemas(view.schema for view in views)
+        except PrimaryKeyError as e:
+            message = f"the sink table {format_id(table)!r}: {e}"
+            self.add("ingest-keys", "$.route", message, "give them the same primary-keys in 'transform'")
+            return
+        for refusal in evolve_sink(table, None, schema, policy).refusals:
+            message = f"the sink table {format_id(table)!r}: {refusal.reason}"
+            self.add("ingest-sink", "$.sink", message, refusal.fix)
+
+    def topic(self, sink: KafkaTopics, table: tuple[str, ...], path: str) -> None:
+        """Add the problem of a table whose id cannot be the name of its topic."""
+        try:
+            wrong = wrong_topic(sink.valid().topic_of(table))
+        except SelectorError:
+            return  # a problem of the mapping
+        if wrong is not None:
+            self.add("ingest-topic", path, wrong, f"name a topic for the table in {MAPPING}")

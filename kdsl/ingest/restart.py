@@ -1,0 +1,90 @@
+"""What may change in a declaration between two runs from one checkpoint.
+
+Other routes and transforms are allowed if every sink table keeps its columns and its primary key; the rows that are
+written already stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+from kdsl.errors import CheckpointError, listing
+from kdsl.formats import TableId
+from kdsl.ingest.definition import Route, Transform
+from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.evolution import merge_schemas
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.state import IngestState
+from kdsl.types.widening import PrimaryKeyError, TableSchema
+
+AllowedChange = Literal["route", "transform"]
+_DISTRIBUTED = "distributed-tables"
+
+
+def write_declaration(plan: IngestPlan) -> dict[str, str]:
+    """The parts of a declaration that a checkpoint keeps, as text, by their names."""
+    rules: dict[str, tuple[Route, ...] | tuple[Transform, ...]] = {"route": plan.route, "transform": plan.transform}
+    parts = {name: json.dumps([rule.to_strings() for rule in of_name]) for name, of_name in rules.items()}
+    if isinstance(plan.source, KafkaFeed):
+        parts[_DISTRIBUTED] = json.dumps(plan.source.valid().distributed_tables)
+    return parts
+
+
+def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[AllowedChange], location: str) -> None:
+    """Check that an ingestion may continue from a checkpoint.
+
+    Args:
+        plan: The plan.
+        state: What the checkpoint has.
+        allow: The parts that may differ whatever becomes of the sink tables.
+        location: The checkpoint, for messages.
+
+    Raises:
+        CheckpointError: It may not; the message says which sink tables would change.
+    """
+    declared = write_declaration(plan)
+    changed = [name for name, text in state.declared.items() if declared.get(name, text) != text]
+    if _DISTRIBUTED in changed:
+        raise CheckpointError(
+            f"{location} was written with another {_DISTRIBUTED}, which says how changes are ordered; start with a new "
+            "checkpoint"
+        )
+    if not set(changed) - set(allow):
+        return
+    problems = list(_find_losses(plan, state))
+    if problems:
+        parts = " and ".join(changed)
+        raise CheckpointError(
+            f"{location} was written with another {parts}: {'; '.join(problems)}; start with a new checkpoint, or "
+            f"allow the change (--allow {','.join(changed)})"
+        )
+
+
+def _find_losses(plan: IngestPlan, state: IngestState) -> Iterator[str]:
+    """Yield what sink tables would lose."""
+    wanted: dict[TableId, list[TableSchema]] = {}
+    for table, upstream in state.upstream.items():
+        table_plan, _ = plan.table(table, upstream.schema)
+        for target in () if table_plan is None else table_plan.targets:
+            assert table_plan is not None
+            wanted.setdefault(target, []).append(table_plan.transformed.schema)
+    for target, before in state.sinks.items():
+        name = format_id(target)
+        if target not in wanted:
+            yield f"no table would go into {name}"
+            continue
+        try:
+            after = merge_schemas(wanted[target])
+        except PrimaryKeyError as e:
+            yield f"{name}: {e}"
+            continue
+        if after.primary_key != before.primary_key:
+            keys = (", ".join(schema.primary_key) or "none" for schema in (before, after))
+            yield "the primary key of {} would change from {} to {}".format(name, *keys)
+        names = {f.name.lower() for f in after.columns}
+        lost = [f.name for f in before.columns if f.name.lower() not in names]
+        if lost:
+            yield f"{name} would get no more values for {listing(lost)}"

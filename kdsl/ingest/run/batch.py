@@ -1,0 +1,222 @@
+"""Runs the batches of an ingestion: divide the records by table, decide, note, change sink tables, write."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kdsl.changelog.target import Batch
+from kdsl.errors import KdslError
+from kdsl.formats import TableId
+from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
+from kdsl.ingest.definition import Pipeline
+from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.evolution import Refusal
+from kdsl.ingest.ids import format_id, parse_id
+from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.restart import write_declaration
+from kdsl.ingest.run.collectors import Collector
+from kdsl.ingest.run.rows import build_sink_tables, count_losses, read_packets
+from kdsl.ingest.run.sinks.writer import SinkWriter
+from kdsl.ingest.run.tasks import PACKETS, KnownTables, Tables, split_task
+from kdsl.ingest.state import IngestState, Note, StateFiles
+from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.types.spark import TIME_TYPE_SETTING
+from kdsl.types.widening import TableSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+LOST = "lost-values"
+"""The reason, in the counts of a state, of values that a sink table has no column for, or no type that holds them."""
+_log = logging.getLogger(__name__)
+
+
+class IngestError(KdslError):
+    """A batch of an ingestion is refused; nothing of it was written."""
+
+
+class BatchRunner:
+    """Runs the batches of one run of a query.
+
+    Args:
+        plan: The plan.
+        writer: Writes to the sink.
+        files: The state of the ingestion.
+        checkpoint: The checkpoint of the query.
+        collect: Collects records that cannot be read; None if they are only counted.
+        forgive: Whether those of earlier runs do not count towards the limit any more.
+    """
+
+    def __init__(
+        self,
+        plan: IngestPlan,
+        writer: SinkWriter,
+        files: StateFiles,
+        checkpoint: Checkpoint,
+        collect: Collector | None = None,
+        *,
+        forgive: bool = False,
+    ) -> None:
+        self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
+        self._collect, self._forgive = collect, forgive
+        self._query: str | None = None
+        self._state: IngestState | None = None
+        self._known: tuple[Tables, KnownTables] | None = None
+        self._live: dict[TableId, TableSchema | None] = {}
+        self._partitions: dict[TableId, frozenset[str]] = {}
+
+    def __call__(self, records: DataFrame, number: int) -> None:
+        """Run a batch.
+
+        Args:
+            records: The raw records.
+            number: The number of the batch.
+
+        Raises:
+            IngestError: The batch is refused.
+            KdslError: The state or a sink table cannot be read or written.
+        """
+        plan, spark = self._plan, records.sparkSession
+        assert isinstance(plan.source, KafkaFeed)
+        if self._state is None:
+            _configure(spark, plan.pipeline)
+        state = self._files.load(number) if self._state is None else self._state
+        collect = self._collect is not None
+        keyed = not self._writer.needs_rows_before
+        known = self._send(spark, state)
+        task = split_task(plan.source, plan.pipeline.max_columns, known, collect=collect, keyed=keyed)
+        packets = records.mapInArrow(task, PACKETS).persist()
+        try:
+            seen = _collect_seen(packets)
+            judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
+            decision = decide_batch(plan, judged, number, seen, lambda table, known: self._schema(spark, table, known))
+            refusals = decision.refusals or self._refuse_changes(spark, decision)
+            if refusals:
+                raise refusal_error(f"batch {number}", refusals)
+            read = partial(read_packets, plan, packets, keyed=keyed)
+            losses = count_losses(plan, read, decision)
+            note = self._note(_with_losses(decision, losses), state)
+            note = attrs.evolve(note, counts={**note.counts, **forgiven})
+            self._state, self._forgive = self._files.write(note, state), False
+            self._warn_of_partitions(seen, decision)
+            _warn_of_dropped_columns(state, decision)
+            if self._collect is not None and seen.dirty:
+                self._collect(packets, number)
+            for change in decision.note.changes:
+                _log.info("batch %d: %s", number, change)
+            pairs = self._writer.pairs_updates
+            own = packets if pairs else None
+            tables = build_sink_tables(plan, read, decision, with_filtered=pairs, packets=own)
+            self._writer.write(list(tables), self._batch(number))
+            self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
+        finally:
+            packets.unpersist()
+
+    def _send(self, spark: SparkSession, state: IngestState) -> KnownTables:
+        """Make what is known of tables known to tasks; it is sent again only if it has changed."""
+        if self._known is None or self._known[0] != state.upstream:
+            if self._known is not None:
+                self._known[1].data.unpersist()
+            self._known = state.upstream, KnownTables.send(spark, state.upstream)
+        return self._known[1]
+
+    def _note(self, decision: Decision, state: IngestState) -> Note:
+        """What is noted of a batch; if the declaration has changed since it was noted last, also the declaration."""
+        declared = write_declaration(self._plan)
+        return decision.note if state.declared == declared else attrs.evolve(decision.note, declared=declared)
+
+    def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
+        """The schema that a sink table has; the sink is asked once in a run."""
+        if table not in self._live:
+            self._live[table] = self._writer.read_schema(spark, table, known)
+        return self._live[table]
+
+    def _warn_of_partitions(self, seen: Seen, decision: Decision) -> None:
+        """Warn, once for each table, that changes of a key may be in several partitions, whose order is not known."""
+        source = self._plan.source
+        assert isinstance(source, KafkaFeed)
+        keyed = [work.plan.table for work in decision.tables if work.plan.transformed.primary_key]
+        for table in () if source.valid().distributed_tables else keyed:
+            before = self._partitions.get(table, frozenset())
+            after = self._partitions[table] = before | seen.partitions.get(table, frozenset())
+            if len(after) > 1 >= len(before):
+                _log.warning(
+                    "the records of %s are in several partitions (%s); if those of one key are, the last change of the "
+                    "key is not known: set %s.distributed-tables: true, which orders them by their time in the source",
+                    format_id(table), " and ".join(sorted(after)[:2]), source.value.identifier,
+                )  # fmt: skip
+
+    def _refuse_changes(self, spark: SparkSession, decision: Decision) -> list[Refusal]:
+        """The changes that the sink cannot make to its tables."""
+        changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
+        return self._writer.refuse(spark, changes) if changes else []
+
+    def _batch(self, number: int) -> Batch:
+        """The identity of a batch, by which sinks recognize one that is repeated."""
+        if self._query is None:
+            metadata = self._checkpoint.folder.read("metadata")
+            self._query = "" if metadata is None else str(json.loads(metadata)["id"])
+        return Batch(self._query, number, f"{self._query}/{self._checkpoint.batch_digest(number)}")
+
+
+def _configure(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Set what an ingestion needs in the session of its query, which is not the one of its caller."""
+    spark.conf.set(TIME_TYPE_SETTING, "true")
+    if pipeline.time_zone is not None:
+        spark.conf.set("spark.sql.session.timeZone", pipeline.time_zone)
+
+
+def refusal_error(what: str, refusals: Sequence[Refusal]) -> IngestError:
+    """The error of a batch that is refused."""
+    lines = "\n".join(f"  {refusal}" for refusal in refusals)
+    return IngestError(f"{what} is refused, and nothing of it was written:\n{lines}")
+
+
+def _warn_of_dropped_columns(state: IngestState, decision: Decision) -> None:
+    """Warn of columns that somebody else has dropped from a sink table, and that are added again."""
+    for change in (change for change in decision.note.changes if change.tag == "add.column"):
+        known = state.sinks.get(change.table)
+        if known is not None and change.columns[0].name in {f.name for f in known.columns}:
+            _log.warning(
+                "%s: the sink table has lost the column %r, which is added again; it is NULL in the rows of earlier "
+                "batches", format_id(change.table), change.columns[0].name,
+            )  # fmt: skip
+
+
+def _with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> Decision:
+    """The decision with the number of lost values in its note; the log names the columns."""
+    for (table, column), count in losses.items():
+        _log.warning("%s, column %r: %s values are lost: the sink table does not hold them", format_id(table), column,
+                     f"{count:,}")  # fmt: skip
+    if not losses:
+        return decision
+    counts = {**decision.note.counts, LOST: sum(losses.values())}
+    return attrs.evolve(decision, note=attrs.evolve(decision.note, counts=counts))
+
+
+def _collect_seen(packets: DataFrame) -> Seen:
+    """What the tasks counted and observed."""
+    rows: dict[TableId, int] = {}
+    deltas, reasons, dirty = [], [], 0
+    hint: str | None = None
+    partitions: dict[TableId, frozenset[str]] = {}
+    for row in packets.select("table", "rows", "partitions", "dirty", "reasons", "hint", "delta").collect():
+        if row["table"] is None:
+            dirty += row["dirty"]
+            hint = hint or row["hint"]
+            reasons += row["reasons"]
+            continue
+        table = parse_id(row["table"])
+        rows[table] = rows.get(table, 0) + row["rows"]
+        partitions[table] = partitions.get(table, frozenset()) | {*row["partitions"]}
+        if row["delta"] is not None:
+            deltas.append(pickle.loads(row["delta"]))  # noqa: S301  # of our own tasks
+    return Seen(rows, tuple(deltas), dirty, tuple(reasons), hint, partitions)

@@ -1,0 +1,140 @@
+"""Collects the records of a batch that cannot be read: in the log, as dead letters in a topic, or in files."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from kdsl.cluster import Cluster
+from kdsl.errors import fail_on
+from kdsl.ingest.definition import Pipeline
+from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.run.raw import raw_table
+from kdsl.ingest.run.tasks import read_rejections
+from kdsl.plan.model import ReadPlan
+from kdsl.resolve.formats import open_secret
+from kdsl.run.dead_letters.cluster import letter_cluster
+from kdsl.run.dead_letters.reasons import ReasonWriter
+from kdsl.run.librdkafka.letter_writer import LetterWriter
+from kdsl.run.read import check_dead_letters
+from kdsl.run.records.metadata import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Collector = Callable[["DataFrame", int], None]
+"""Collects the rejected records in the packets of a batch, whose number is the other argument."""
+MAX_LOGGED = 100
+"""How many records of a batch are logged; the others are counted."""
+_log = logging.getLogger(__name__)
+
+
+def open_collector(spark: SparkSession, feed: KafkaFeed, pipeline: Pipeline) -> Collector | None:
+    """Create the collector of a pipeline; None if it has none.
+
+    Args:
+        spark: The session.
+        feed: The source, with the secrets of its cluster.
+        pipeline: The settings, with their secrets.
+
+    Raises:
+        ResolveError: Tasks would need a secret that is written out.
+        KdslError: The topic of the dead letters does not exist, or its cluster cannot be reached.
+    """
+    name = f"{pipeline.collector_name}: " if pipeline.collector_name else ""
+    match pipeline.collector:
+        case "logger":
+            return partial(_log_records, raw_table(feed).read_plan(), name)
+        case "file":
+            return partial(_write_lines, raw_table(feed).read_plan(), pipeline.collector_path or "")
+        case "kafka":
+            plan = _letter_plan(feed, pipeline)
+            check_dead_letters(spark, plan, feed.cluster)
+            cluster = letter_cluster(plan, feed.cluster)
+            assert cluster is not None
+            how = "for the dead letters of an ingestion"
+            fail_on([open_secret(key, how) for key in cluster.split_literals()[1]], plan.table)
+            return partial(_write_letters, plan, cluster)
+    return None
+
+
+def _letter_plan(feed: KafkaFeed, pipeline: Pipeline) -> ReadPlan:
+    """The plan of the raw read, with dead letters."""
+    topic, properties = pipeline.collector_topic, pipeline.collector_properties
+    return raw_table(feed, dead_letter_topic=topic, dead_letter_properties=properties).read_plan()
+
+
+def _select_rejected(packets: DataFrame) -> DataFrame:
+    """The packets with rejected records."""
+    return packets.where("table IS NULL").select("records", "delta")
+
+
+def _lines(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rejected records as JSON documents, one for each; keys and values are base64."""
+    reasons = ReasonWriter(plan)
+    for batch in batches:
+        for packet in batch.to_pylist():
+            records, rejections = read_rejections(packet)
+            rows = records.to_pylist()
+            texts = [json.dumps(_document(rows[one.index], one.side, one.reason, reasons)) for one in rejections]
+            yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["value"])
+
+
+def _document(record: dict[str, Any], side: str, reason: str, reasons: ReasonWriter) -> dict[str, Any]:
+    """A rejected record as a document for JSON."""
+    key, value = record["key"], record["value"]
+    text = reasons.write(reason, b"\n".join(part for part in (key, value) if part))
+    millis = record["timestamp"]
+    at = None if millis == NO_TIMESTAMP else datetime.fromtimestamp(millis / 1000, UTC).isoformat()
+    headers = [[h["key"], _base64(h["value"])] for h in record["headers"] or ()]
+    place = {name: record[name] for name in ("topic", "partition", "offset")}
+    return {**place, "timestamp": at, "side": side, "reason": text, "headers": headers,
+            "key": _base64(key), "value": _base64(value)}  # fmt: skip
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _write_lines(plan: ReadPlan, path: str, packets: DataFrame, number: int) -> None:
+    """Write rejected records into a folder of the batch, in place of those of an earlier attempt."""
+    lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
+    lines.write.mode("overwrite").text(f"{path.rstrip('/')}/batch={number}")
+
+
+def _log_records(plan: ReadPlan, name: str, packets: DataFrame, number: int) -> None:
+    """Log where the first rejected records are, and why they are rejected; and how many more there are."""
+    lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
+    for (line,) in lines.limit(MAX_LOGGED).collect():
+        record = json.loads(line)
+        _log.warning("%stopic %s, partition %d, offset %d: %s", name,
+                     *(record[part] for part in ("topic", "partition", "offset", "reason")))  # fmt: skip
+    count = int(packets.where("table IS NULL").selectExpr("sum(dirty)").collect()[0][0])
+    if count > MAX_LOGGED:
+        _log.warning("%s%s more records of batch %d cannot be read", name, f"{count - MAX_LOGGED:,}", number)
+
+
+def _write_letters(plan: ReadPlan, cluster: Cluster, packets: DataFrame, number: int) -> None:
+    """Write rejected records as dead letters, at least once."""
+    del number
+    done = _select_rejected(packets).mapInArrow(partial(_send_letters, plan, cluster), "letters long")
+    done.write.format("noop").mode("append").save()
+
+
+def _send_letters(plan: ReadPlan, cluster: Cluster, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rejected records of a task; all are acknowledged when it ends."""
+    task = TaskContext.get()
+    name = f"partition {0 if task is None else task.partitionId()}"
+    with LetterWriter(plan, cluster, "ingestion", name) as write:
+        for batch in batches:
+            for packet in batch.to_pylist():
+                write(*read_rejections(packet))
+        yield pa.RecordBatch.from_arrays([pa.array([write.count])], ["letters"])

@@ -1,0 +1,62 @@
+"""Looks at the newest records of the source before the first batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from kdsl.diagnostics.peek import newest_records
+from kdsl.errors import KdslError
+from kdsl.formats import TableId
+from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.evolution import TableDelta, UpstreamTable, learn
+from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.records import RecordSplitter, initial_tables
+from kdsl.ingest.run.raw import raw_table
+
+TIMEOUT = 60.0
+"""How long it may take, in seconds."""
+
+
+def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> dict[TableId, UpstreamTable]:
+    """The tables that are known before the first batch: the initial schemas, joined with what newest records show.
+
+    Args:
+        plan: The plan of the ingestion.
+        feed: The source, with the secrets of its cluster.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
+        KdslError: The newest records contradict the initial schemas.
+    """
+    known = initial_tables(plan.initial_schemas)
+    if not feed.prefetch:
+        return known
+    learned = learn(known, prefetch_deltas(feed, plan.pipeline.max_columns, known), max_tables=plan.pipeline.max_tables)
+    if learned.refusals:
+        raise KdslError("the newest records are refused: " + "; ".join(map(str, learned.refusals)))
+    return dict(learned.tables)
+
+
+def prefetch_deltas(
+    feed: KafkaFeed, max_columns: int, known: Mapping[TableId, UpstreamTable]
+) -> tuple[TableDelta, ...]:
+    """What the newest records of each partition show. Records that cannot be read show nothing here.
+
+    Args:
+        feed: The source, with the secrets of its cluster.
+        max_columns: The largest number of columns of a table.
+        known: The tables that are known.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
+    """
+    newest = newest_records(raw_table(feed).read_plan(), feed.cluster, feed.prefetch, timeout=TIMEOUT)
+    splitter = RecordSplitter(feed, max_columns=max_columns)
+    deltas: list[TableDelta] = []
+    columns = {name: newest.records.column(name) for name in ("topic", "partition", "offset", "key", "value")}
+    columns |= {side: columns[side].cast(pa.binary()) for side in ("key", "value")}
+    for batch in pa.table(columns).combine_chunks().to_batches():
+        deltas += (packet.delta for packet in splitter.split(batch, known).packets if packet.delta is not None)
+    return tuple(deltas)

@@ -1,0 +1,208 @@
+"""The rows of sink tables, computed from the packets of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kdsl.formats import ROW_KIND, TableId
+from kdsl.ingest.decision import Decision, TableWork
+from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.evolution import SinkEvolution
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.messages import PASSES
+from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.records import ORDER, plan_table, time_member
+from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
+from kdsl.ingest.run.tasks import decode_task
+from kdsl.types import model as t
+from kdsl.types.spark import convert_sql, spark_schema, spark_type_name
+from kdsl.types.sql import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RowReader = Callable[[TableWork], "DataFrame"]
+"""Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
+_ZONE = "spark.sql.session.timeZone"
+
+
+def build_sink_tables(
+    plan: IngestPlan,
+    read: RowReader,
+    decision: Decision,
+    *,
+    with_filtered: bool = False,
+    packets: DataFrame | None = None,
+) -> Iterator[SinkTable]:
+    """The sink tables that get rows, each with its rows.
+
+    Args:
+        plan: The plan of the ingestion.
+        read: Reads the upstream rows of a table.
+        decision: What the batch does.
+        with_filtered: Whether rows that do not meet the filter are among them, with a column that says so.
+        packets: The packets of the batch, for writers that write plain rows by themselves.
+    """
+    works: dict[TableId, list[TableWork]] = {}
+    for work in decision.tables:
+        for target in work.plan.targets:
+            works.setdefault(target, []).append(work)
+    for target, evolution in decision.sinks.items():
+        own = tuple(works[target])
+        build = partial(_build_rows, plan, read, own, evolution, with_filtered=with_filtered)
+        plain = None
+        if packets is not None and len(own) == 1 and _is_plain(plan, own[0], evolution):
+            assert isinstance(plan.source, KafkaFeed)
+            table = own[0].plan.table
+            plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream))
+        yield SinkTable(target, evolution, own, build, plain)
+
+
+def _build_rows(
+    plan: IngestPlan,
+    read: RowReader,
+    works: Sequence[TableWork],
+    evolution: SinkEvolution,
+    *,
+    with_filtered: bool,
+) -> DataFrame:
+    """Build the rows of a sink table from those of the upstream tables that go into it."""
+    parts = [
+        _convert_rows(plan, _transform_rows(read, work, with_filtered=with_filtered), work, evolution) for work in works
+    ]
+    rows = parts[0]
+    for other in parts[1:]:
+        rows = rows.unionByName(other, allowMissingColumns=True)
+    return rows
+
+
+def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bool:
+    """Whether the rows of a table go into a sink table as they are read."""
+    transformed, types = work.plan.transformed, {f.name: f.type for f in evolution.schema.columns}
+    return (
+        not (transformed.filter or transformed.soft_delete or evolution.left_out or evolution.narrowed)
+        and not plan.policy.rules.folds_case
+        and all(
+            column.sql == quote_name(column.name)
+            and spark_type_name(column.type) == spark_type_name(types[column.name])
+            for column in transformed.columns
+        )
+    )
+
+
+def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[tuple[TableId, str], int]:
+    """How many values a batch loses, by sink table and column: the sink does not get the column, or its type.
+
+    Tables that lose nothing cost nothing.
+    """
+    from pyspark.sql import functions as F
+
+    losses: dict[tuple[TableId, str], int] = {}
+    for target, evolution in decision.sinks.items():
+        for work in (work for work in decision.tables if target in work.plan.targets):
+            types = _types(plan, evolution)
+            lost = {}
+            for column in work.plan.transformed.columns:
+                if column.name in evolution.left_out:
+                    lost[column.name] = f"({column.sql}) IS NOT NULL"
+                elif (name := _fold(plan, column.name)) in types and types[name][0] in evolution.narrowed:
+                    fitting = convert_sql(column.sql, column.type, types[name][1], lossy=True)
+                    lost[column.name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
+            if not lost:
+                continue
+            rows = _transform_rows(read, work).where(F.col(ROW_KIND).isin("+I", "+U"))
+            counted = rows.agg(*(F.expr(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items()))
+            for name, count in zip(lost, counted.collect()[0], strict=True):
+                if count:
+                    losses[target, name] = losses.get((target, name), 0) + count
+    return losses
+
+
+def _fold(plan: IngestPlan, name: str) -> str:
+    """A name as the sink compares it with others."""
+    return name.lower() if plan.policy.rules.folds_case else name
+
+
+def _types(plan: IngestPlan, evolution: SinkEvolution) -> dict[str, tuple[str, t.DataType]]:
+    """The names and the types of the columns of a sink table, by the names as the sink compares them."""
+    return {_fold(plan, f.name): (f.name, f.type) for f in evolution.schema.columns}
+
+
+def read_packets(plan: IngestPlan, packets: DataFrame, work: TableWork, *, keyed: bool = False) -> DataFrame:
+    """The upstream rows of a table in the packets of a batch.
+
+    Args:
+        plan: The plan of the ingestion.
+        packets: The packets.
+        work: The table.
+        keyed: Whether the sink only needs the key of rows before a change, if the table has one.
+    """
+    from pyspark.sql import functions as F
+
+    assert isinstance(plan.source, KafkaFeed)
+    key = _find_identifying_key(work) if keyed else ()
+    read = plan_table(plan.source, work.plan.table, work.upstream, key)
+    zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
+    own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
+    rows = own.mapInArrow(decode_task(read, zone), spark_schema(read.columns))
+    return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
+
+
+def _require_times(feed: KafkaFeed, rows: DataFrame, work: TableWork) -> DataFrame:
+    """Rows whose job fails if one has no time in the source, by which the changes of a key are ordered."""
+    from pyspark.sql import functions as F
+
+    time, partition, offset = map(F.col, ORDER)
+    reason = F.concat(
+        F.lit(f"{format_id(work.plan.table)}: the message at partition "), partition, F.lit(", offset "), offset,
+        F.lit(f" has no {time_member(feed)}, by which {feed.value.identifier}.distributed-tables orders changes"),
+    )  # fmt: skip
+    return rows.withColumn(ORDER[0], F.when(time.isNull(), F.raise_error(reason).cast("timestamp")).otherwise(time))
+
+
+def _find_identifying_key(work: TableWork) -> tuple[str, ...]:
+    """The primary key of a sink table, if no more of the rows before changes is needed; empty otherwise.
+
+    A filter and a soft delete need whole rows. A key that is not (a part of) that of the upstream table may change
+    without a delete.
+    """
+    transformed, key = work.plan.transformed, set(work.plan.transformed.primary_key)
+    read = {column.name for column in transformed.columns if column.sql == quote_name(column.name)}
+    if transformed.filter or transformed.soft_delete or not key <= read & {*work.upstream.schema.primary_key}:
+        return ()
+    return transformed.primary_key
+
+
+def _transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = False) -> DataFrame:
+    """The upstream rows of a table that meet its filter, or all with a column that says whether they do.
+
+    The row kind is their first column.
+    """
+    from pyspark.sql import functions as F
+
+    rows = read(work)
+    if ROW_KIND not in rows.columns:
+        rows = rows.select(F.lit("+I").alias(ROW_KIND), "*")
+    condition = work.plan.transformed.filter
+    if condition is None:
+        return rows
+    return rows.withColumn(PASSES, F.expr(condition)) if with_filtered else rows.where(condition)
+
+
+def _convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: SinkEvolution) -> DataFrame:
+    """Rows with the columns and types of a sink table."""
+    from pyspark.sql import functions as F
+
+    transformed, types = work.plan.transformed, _types(plan, evolution)
+    kind = F.col(ROW_KIND)
+    columns = [(F.when(kind == "-D", F.lit("+I")).otherwise(kind) if transformed.soft_delete else kind).alias(ROW_KIND)]
+    for column in transformed.columns:
+        if column.name in evolution.left_out:
+            continue
+        name, wanted = types[_fold(plan, column.name)]
+        sql = convert_sql(column.sql, column.type, wanted, lossy=name in evolution.narrowed)
+        columns.append(F.expr(sql).alias(name))
+    columns += [F.col(name) for name in (*ORDER, PASSES) if name in rows.columns]
+    return rows.select(*columns)

@@ -1,0 +1,9 @@
+"""Writers of sinks: each creates and changes the tables of a sink, and writes the rows of batches to them."""
+
+from __future__ import annotations
+
+from kdsl.ingest.run.sinks.open import open_writer
+from kdsl.ingest.run.sinks.plain import MemoryWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter, TableWriter
+
+__all__ = ["MemoryWriter", "SinkTable", "SinkWriter", "TableWriter", "open_writer"]

@@ -1,0 +1,96 @@
+"""Writes the tables of Delta Lake: creates and changes them, and merges or appends rows once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kdsl.changelog.target import Batch
+from kdsl.changelog.to_delta import DeltaTarget
+from kdsl.formats import TableId
+from kdsl.ingest.ends import DeltaTables
+from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.types import model as t
+from kdsl.types.sql import quote_name
+from kdsl.types.widening import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class DeltaWriter(TableWriter):
+    """Writes the tables of Delta Lake: one commit for each batch and table, and one before it for new columns.
+
+    Args:
+        sink: The sink.
+        concurrency: How many tables are written at the same time.
+    """
+
+    needs_rows_before = False
+
+    def __init__(self, sink: DeltaTables, concurrency: int) -> None:
+        super().__init__(concurrency)
+        self._sink = sink
+
+    def target(self, table: TableId) -> DeltaTarget:
+        """The Delta table of a sink table."""
+        if self._sink.path is not None:
+            path = "/".join([self._sink.path.rstrip("/"), *table])
+            return DeltaTarget(path, is_path=True, schema_evolution=False)
+        names = ".".join(map(quote_name, [*filter(None, [self._sink.catalog]), *table]))
+        return DeltaTarget(names, is_path=False, schema_evolution=False)
+
+    def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
+        """The columns of a table; its primary key, which Delta does not store, is the one that is known.
+
+        Raises:
+            ChangelogError: A column has a type that Kafka tables do not have.
+        """
+        columns = self.target(table).read_columns(spark)
+        return None if columns is None else TableSchema(columns, () if known is None else known.primary_key)
+
+    def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
+        """Refuse changes of types that would rewrite a table that is too large."""
+        altered = [change for change in changes if change.tag == "alter.column.type"]
+        if not altered:
+            return []
+        target = self.target(table)
+        size = target.bytes_to_rewrite(spark, [change.columns[0] for change in altered])
+        if size <= self._sink.rewrite_max_bytes:
+            return []
+        change = altered[0]
+        reason = f"the change of {change.before} to {change.columns[0].type} would rewrite {size:,} bytes"
+        fix = (
+            f"raise sink.rewrite.max-bytes, which is {self._sink.rewrite_max_bytes:,}; or ALTER TABLE … SET "
+            "TBLPROPERTIES ('delta.enableTypeWidening' = 'true') if the type is only a wider number; or set "
+            "schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
+        )
+        return [Refusal(table, change.columns[0].name, reason, fix, change.place)]
+
+    def write_table(self, table: SinkTable, batch: Batch) -> None:
+        """Create or change a table, and merge or append its rows; see `TableWriter.write_table`."""
+        target, spark = self.target(table.table), table.rows.sparkSession
+        added: list[t.Field] = []
+        altered: list[t.Field] = []
+        for change in table.evolution.changes:
+            match change.tag:
+                case "create.table":
+                    transformed = table.tables[0].plan.transformed
+                    target.create(spark, change.columns, transformed.partition_keys, transformed.properties)
+                case "add.column":
+                    added += change.columns
+                case "alter.column.type":
+                    altered += change.columns
+        if added:
+            target.add_columns(spark, added)
+        if altered:
+            target.change_types(spark, altered)
+        if not table.schema.primary_key:
+            target.append(table.inserts(), batch)
+            return
+        rows = table.last_changes().persist()
+        try:
+            target.apply(rows, table.schema.primary_key, batch)
+        finally:
+            rows.unpersist()

@@ -1,0 +1,122 @@
+"""Writes the tables of a database: creates and changes them, and upserts or inserts rows once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from kdsl.changelog.postgres import (
+    add_column,
+    change_type,
+    create_schema,
+    create_table,
+    postgres_type,
+    quote_identifier,
+)
+from kdsl.changelog.target import Batch
+from kdsl.changelog.to_jdbc import JdbcTarget, TableChange, jdbc
+from kdsl.formats import TableId
+from kdsl.ingest.ends import JdbcSnapshot, JdbcTables
+from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.secrets import Secret
+from kdsl.types.widening import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def find_database_table(end: JdbcTables | JdbcSnapshot, table: str) -> JdbcTarget:
+    """A table of a database, with the login of a source or sink; nothing is connected yet.
+
+    Args:
+        end: The source or sink.
+        table: The table, as in SQL.
+    """
+    options = {"user": end.username, "password": end.password, "driver": end.driver}
+    properties = {
+        key: value.reveal() if isinstance(value, Secret) else value
+        for key, value in options.items()
+        if value is not None
+    }
+    return jdbc(end.url.reveal() if isinstance(end.url, Secret) else str(end.url), table, properties)
+
+
+class JdbcWriter(TableWriter):
+    """Writes the tables of a Postgres: one transaction for each batch and table, which also changes its columns.
+
+    Args:
+        sink: The sink, with its secrets.
+        concurrency: How many tables are written at the same time.
+    """
+
+    needs_rows_before = False
+
+    def __init__(self, sink: JdbcTables, concurrency: int) -> None:
+        super().__init__(concurrency)
+        self._sink = sink
+        self._changing = Lock()
+        self._started: set[TableId] = set()
+
+    def target(self, table: TableId) -> JdbcTarget:
+        """The database table of a sink table."""
+        return find_database_table(self._sink, ".".join(map(quote_identifier, table)))
+
+    def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
+        """The columns and the primary key of a table; see `SinkWriter.read_schema`.
+
+        Raises:
+            ChangelogError: The database cannot be reached.
+        """
+        del known
+        return self.target(table).read_schema(spark)
+
+    def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
+        """Refuse columns of nested types; see `SinkWriter.refuse`."""
+        del spark
+        nested = [(change, f) for change in changes for f in change.columns if postgres_type(f.type) is None]
+        fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
+        return [
+            Refusal(table, f.name, f"a database has no type for {f.type}", fix, change.place) for change, f in nested
+        ]
+
+    def write_table(self, table: SinkTable, batch: Batch) -> None:
+        """Create or change a table, and upsert or insert its rows; see `TableWriter.write_table`."""
+        target, spark, keys = self.target(table.table), table.rows.sparkSession, table.schema.primary_key
+        if table.table not in self._started:
+            target.last_batch(spark, batch.writer)  # drops staging tables of a run that was killed
+            self._started.add(table.table)
+        changes = table.evolution.changes
+        creates = any(change.tag == "create.table" for change in changes)
+        if creates and (schema := create_schema(target.table)) is not None:
+            with self._changing:  # Postgres fails if two transactions create the same schema at once
+                target.run(spark, schema)
+        table_change = TableChange(partial(_write_changes, changes, keys), creates, self._sink.lock_timeout)
+        rows = (table.last_changes() if keys else table.inserts()).persist()
+        try:
+            target.apply(rows, keys, batch, table_change if changes else None)
+        finally:
+            rows.unpersist()
+
+
+def _write_changes(changes: Sequence[SchemaChange], keys: Sequence[str], table: str) -> list[str]:
+    """Write the statements that make changes of a table.
+
+    Args:
+        changes: The changes, in order.
+        keys: The primary key.
+        table: The table, as in SQL.
+    """
+    statements: list[str] = []
+    for change in changes:
+        match change.tag:
+            case "create.table":
+                statements.append(create_table(table, change.columns, keys))
+            case "add.column":
+                statements += (add_column(table, field) for field in change.columns)
+            case "alter.column.type":
+                assert change.before is not None
+                statements.append(change_type(table, change.columns[0], change.before))
+    return statements

@@ -1,0 +1,155 @@
+"""Writes the tables of a batch to Kafka: all of them in one job, in one transaction if it is exactly-once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kdsl.changelog.target import Batch
+from kdsl.cluster import Cluster
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.formats import TableId
+from kdsl.ingest.ends import KafkaTopics
+from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.messages import PlainTable, encode_packets, encode_rows
+from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
+from kdsl.plan.build import write_plan
+from kdsl.plan.model import MetadataColumn, WritePlan
+from kdsl.resolve import resolve
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.write import write
+from kdsl.types import model as t
+from kdsl.types.widening import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WRITE_ID = "ingest"
+_MESSAGES = "key binary, value binary"
+_RECORDS = f"{_MESSAGES}, topic string, headers array<struct<key: string, value: binary>>, partition int"
+_HEADERS = t.Array(t.Row((t.Field("key", t.STRING), t.Field("value", t.BYTES))))
+
+
+def plan_write(sink: KafkaTopics) -> WritePlan:
+    """The plan of the write of messages, which name their topic, and their partition if it is not chosen by the key."""
+    chosen = sink.valid()
+    columns = [
+        ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__"),
+        ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__"),
+        ColumnDef("topic", t.VarChar(nullable=False), "metadata", metadata_key="topic"),
+        ColumnDef("headers", _HEADERS, "metadata", metadata_key="header-list"),
+    ]
+    options = KafkaOptions(
+        topic_pattern=".+", delivery=chosen.delivery, transactional_id_prefix=chosen.transactional_id_prefix
+    )
+    plan = write_plan(resolve(TableDef(sink.name or "sink", tuple(columns), options=options), "write"))
+    partition = t.Field("partition", t.Int())
+    return attrs.evolve(
+        plan,
+        columns=attrs.evolve(plan.columns, fields=(*plan.columns.fields, partition)),
+        metadata=(*plan.metadata, MetadataColumn("partition", "partition", partition.type)),
+    )
+
+
+class KafkaWriter(SinkWriter):
+    """Writes the tables of a batch to Kafka.
+
+    Args:
+        sink: The sink.
+        cluster: Its cluster, with its secrets.
+    """
+
+    pairs_updates = True
+
+    def __init__(self, sink: KafkaTopics, cluster: Cluster) -> None:
+        self._sink, self._cluster = sink.split()[0].valid(), cluster
+        self._plan = plan_write(self._sink)
+
+    def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
+        """What is known of a table: topics have no columns."""
+        del spark, table
+        return known
+
+    def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
+        """Refuse new tables whose topic does not exist, if brokers may not create it.
+
+        Raises:
+            KafkaReadError: The brokers do not answer.
+        """
+        del spark
+        new = {table: changes[table][0] for table in changes if changes[table][0].tag == "create.table"}
+        if not new or self._cluster.kdsl_settings.auto_create_topics:
+            return []
+        topics = {table: self._sink.topic_of(table) for table in new}
+        existing = LibrdkafkaAdmin(self._cluster, self._plan.table).topics(list(topics.values()), known=True)
+        return [
+            Refusal(table, None, f"its topic {topic!r} does not exist, and allow.auto.create.topics is false",
+                    "create it", new[table].place)
+            for table, topic in topics.items() if topic not in existing
+        ]  # fmt: skip
+
+    def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
+        """Write the messages of all tables; see `SinkWriter.write`."""
+        del batch  # an exactly-once write finds it in the query
+        if not tables:
+            return
+        messages = [self._messages(table) for table in tables if table.plain is None]
+        plain = [table for table in tables if table.plain is not None]
+        if plain:
+            messages.append(self._plain_messages(plain))
+        while len(messages) > 1:  # by halves: Spark analyzes each union with everything in it
+            pairs = zip_longest(messages[::2], messages[1::2])
+            messages = [a if b is None else a.unionAll(b) for a, b in pairs]
+        exactly_once = self._plan.transactions is not None
+        write(messages[0], self._plan, self._cluster, write_id=_WRITE_ID if exactly_once else None)
+
+    def _plain_messages(self, tables: Sequence[SinkTable]) -> DataFrame:
+        """The messages of tables whose rows are written as they are read: all of them in one pass over the packets."""
+        entries: dict[str, list[PlainTable]] = {}
+        packets: DataFrame | None = None
+        for table in tables:
+            rows = table.plain
+            assert rows is not None
+            packets = rows.packets
+            names = {column.name for work in table.tables for column in work.plan.transformed.columns}
+            schema = TableSchema(tuple(f for f in table.schema.columns if f.name in names), table.schema.primary_key)
+            topic = self._sink.topic_of(table.table)
+            one = PlainTable(rows.plan, table.table, schema, topic, tuple(self._headers(table)))
+            entries.setdefault(rows.table, []).append(one)
+        assert packets is not None
+        zone = packets.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+        partition = 0 if self._sink.partition_strategy == "all-to-zero" else None
+        encode = partial(encode_packets, self._sink, entries, partition, zone)
+        return packets.select("table", "records").mapInArrow(encode, _RECORDS)
+
+    def _messages(self, table: SinkTable) -> DataFrame:
+        """The messages of a table, with topic, partition and headers."""
+        from pyspark.sql import functions as F
+
+        sink = self._sink
+        encode = partial(encode_rows, sink, table.table, table.written)
+        partition = F.lit(0) if sink.partition_strategy == "all-to-zero" else F.lit(None)
+        headers = [
+            F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in self._headers(table)
+        ]
+        empty = F.lit(None).cast("array<struct<key: string, value: binary>>")
+        return table.changes().mapInArrow(encode, _MESSAGES).select(
+            "key",
+            "value",
+            F.lit(sink.topic_of(table.table)).alias("topic"),
+            (F.array(*headers) if headers else empty).alias("headers"),
+            partition.cast("int").alias("partition"),
+        )  # fmt: skip
+
+    def _headers(self, table: SinkTable) -> list[tuple[str, str]]:
+        """The headers of a table's messages."""
+        headers = list(self._sink.headers())
+        if self._sink.table_id_headers:
+            namespace, schema, name = ("", "", *table.table)[-3:]
+            headers += [("namespace", namespace), ("schemaName", schema), ("tableName", name)]
+        return headers

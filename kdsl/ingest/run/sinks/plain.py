@@ -1,0 +1,67 @@
+"""Writers without tables elsewhere: the console, nothing, and the memory of this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kdsl.changelog.target import Batch, is_applied
+from kdsl.changelog.to_memory import MemoryTable, memory
+from kdsl.formats import ROW_KIND, TableId
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.run.dataframes.collect import collect_arrow
+
+
+class BlackholeWriter(TableWriter):
+    """Computes the rows, and drops them."""
+
+    def write_table(self, table: SinkTable, batch: Batch) -> None:
+        """Compute the rows; see `TableWriter.write_table`."""
+        del batch
+        table.rows.write.format("noop").mode("append").save()
+
+
+class PrintWriter(TableWriter):
+    """Prints one line for each row: the table, the row kind and the values."""
+
+    def write_table(self, table: SinkTable, batch: Batch) -> None:
+        """Print the changes; see `TableWriter.write_table`."""
+        del batch
+        for change in table.evolution.changes:
+            print(change)
+        for row in collect_arrow(table.changes()).to_pylist():
+            kind = row.pop(ROW_KIND)
+            print(f"{format_id(table.table)} {kind}[{', '.join(map(str, row.values()))}]")
+
+
+class MemoryWriter(TableWriter):
+    """Keeps the tables in this process.
+
+    Attributes:
+        tables: The tables with a primary key: their current rows.
+        appended: The rows of the tables without one.
+    """
+
+    needs_rows_before = False
+
+    def __init__(self, concurrency: int = 1) -> None:
+        super().__init__(concurrency)
+        self.tables: dict[TableId, MemoryTable] = {}
+        self.appended: dict[TableId, list[dict[str, Any]]] = {}
+        self._applied: dict[tuple[TableId, str], Batch] = {}
+
+    def write_table(self, table: SinkTable, batch: Batch) -> None:
+        """Add or replace rows; see `TableWriter.write_table`."""
+        name = table.table
+        if table.schema.primary_key:
+            rows = table.last_changes().persist()
+            try:
+                self.tables.setdefault(name, memory()).apply(rows, table.schema.primary_key, batch)
+            finally:
+                rows.unpersist()
+            return
+        if is_applied(format_id(name), batch, self._applied.get((name, batch.writer))):
+            return
+        rows = collect_arrow(table.inserts().drop(ROW_KIND))
+        self.appended.setdefault(name, []).extend(rows.to_pylist())
+        self._applied[name, batch.writer] = batch

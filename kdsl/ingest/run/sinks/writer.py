@@ -1,0 +1,188 @@
+"""The interface of the writers of sinks, and what those share whose tables are written one by one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from kdsl.changelog.target import Batch
+from kdsl.formats import ROW_KIND, TableId
+from kdsl.ingest.decision import TableWork
+from kdsl.ingest.evolution import Refusal, SchemaChange, SinkEvolution
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.records import ORDER
+from kdsl.plan.model import ReadPlan
+from kdsl.run.dataframes.latest import last_changes
+from kdsl.spark_internals.threads import run_in_session
+from kdsl.types.widening import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@attrs.frozen(eq=False)
+class PlainRows:
+    """Rows that go into a sink table as they are read: without expressions, a filter, or other types.
+
+    Attributes:
+        packets: The packets of the batch.
+        table: The upstream table, as packets name it.
+        plan: How its records are read.
+    """
+
+    packets: DataFrame
+    table: str
+    plan: ReadPlan
+
+
+@attrs.frozen(eq=False)
+class SinkTable:
+    """The rows of a batch for a sink table.
+
+    Attributes:
+        table: The sink table.
+        evolution: How its columns change, and what they are then.
+        tables: The upstream tables that the rows come from.
+        build_rows: Builds the DataFrame of `rows`.
+        plain: Where the rows are, if they are written as they are read.
+    """
+
+    table: TableId
+    evolution: SinkEvolution
+    tables: tuple[TableWork, ...]
+    build_rows: Callable[[], DataFrame]
+    plain: PlainRows | None = None
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows: the row kind (`kdsl.formats.ROW_KIND`), then columns of the sink table with its types.
+
+        They are in the order of the changes of each key, unless they have columns for it.
+        """
+        return self.build_rows()
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns of the sink table after its changes, and its primary key."""
+        return self.evolution.schema
+
+    def last_changes(self) -> DataFrame:
+        """The last change of each key: ``+U`` with the row that it has now, or ``-D``."""
+        order = [name for name in ORDER if name in self.rows.columns]
+        return last_changes(self.rows, self.schema.primary_key, order).drop(*order)
+
+    def inserts(self) -> DataFrame:
+        """The rows of a table without a primary key, to which rows can only be added.
+
+        A row that is an update or a delete fails the job.
+        """
+        from pyspark.sql import functions as F
+
+        reason = F.concat(
+            F.lit(f"{format_id(self.table)}: a change "), F.col(ROW_KIND),
+            F.lit(" needs a primary key; set primary-keys in a transform, or converter-after-transform: SOFT_DELETE"),
+        )  # fmt: skip
+        is_insert = F.col(ROW_KIND) == "+I"
+        return self.changes().where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
+
+    @property
+    def written(self) -> TableSchema:
+        """The columns that the rows have, in their order, and the primary key."""
+        names = set(self.rows.columns)
+        return TableSchema(tuple(f for f in self.schema.columns if f.name in names), self.schema.primary_key)
+
+    def changes(self) -> DataFrame:
+        """All changes, without columns by which they are ordered."""
+        return self.rows.drop(*ORDER)
+
+
+class SinkWriter(Protocol):
+    """Creates and changes the tables of a sink, and writes rows to them.
+
+    Attributes:
+        pairs_updates: Whether it writes the two rows of an update together. Its rows then contain those that do not
+            meet the filter of their table, with a column that says so (`kdsl.ingest.messages.PASSES`).
+        needs_rows_before: Whether it needs the whole rows before changes. If not, it writes the last changes of tables
+            with a primary key, and an update may lack its row before.
+    """
+
+    pairs_updates: bool = False
+    needs_rows_before: bool = True
+
+    def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
+        """The columns and the primary key that a table has in the sink; None if there is no such table.
+
+        Args:
+            spark: The session.
+            table: The table.
+            known: What the checkpoint says of it. The result of sinks that cannot tell.
+        """
+        ...
+
+    def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
+        """The changes that the sink cannot make to its tables; nothing of the batch is written then.
+
+        Args:
+            spark: The session.
+            changes: The changes, by table; each has at least one.
+        """
+        ...
+
+    def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
+        """Make the changes of tables, and write the rows of a batch to them.
+
+        A batch may be repeated after a failure: changes that a table has already are not repeated, and rows that it
+        has already are not written again.
+
+        Args:
+            tables: The tables.
+            batch: The identity of the batch.
+        """
+        ...
+
+
+class TableWriter(SinkWriter):
+    """A writer that writes each table by itself, several at a time.
+
+    Args:
+        concurrency: How many.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+
+    def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
+        """See `SinkWriter.read_schema`; here what is known."""
+        del spark, table
+        return known
+
+    def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
+        """See `SinkWriter.refuse`."""
+        return [one for table, own in changes.items() for one in self.refuse_table(spark, table, own)]
+
+    def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
+        """The changes of a table that the sink cannot make; here none."""
+        del spark, table, changes
+        return []
+
+    def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
+        """See `SinkWriter.write`. If tables fail, the others are written, and the error of the first is raised."""
+        if len(tables) <= 1 or self._concurrency == 1:
+            for table in tables:
+                self.write_table(table, batch)
+            return
+        with ThreadPoolExecutor(self._concurrency, "kdsl sink") as pool:
+            futures = [
+                pool.submit(run_in_session(table.rows.sparkSession, self.write_table), table, batch) for table in tables
+            ]
+        for future in futures:
+            future.result()
+
+    @abstractmethod
+    def write_table(self, table: SinkTable, batch: Batch) -> None:
+        """Make the changes of a table, and write the rows of a batch to it."""

@@ -1,0 +1,219 @@
+"""What the tasks of a batch do: records in Spark's batches to packets, and packets to rows."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.declare.definition import ColumnDef
+from kdsl.declare.metadata import METADATA
+from kdsl.formats import TableId
+from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.evolution import Place, UpstreamTable
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.packets import join_packets, write_records
+from kdsl.ingest.records import RecordSplitter, Split
+from kdsl.plan.model import ReadPlan
+from kdsl.run.dead_letters.model import Rejection
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
+from kdsl.types.arrow import cast_array
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
+
+Batches = Iterator[pa.RecordBatch]
+PACKETS = (
+    "table string, rows long, partitions array<string>, dirty long, reasons array<string>, hint string, delta binary, "
+    "records binary"
+)
+"""The columns of packets, as Spark writes them.
+
+A row without a table stands for records that cannot be read; if these are collected, it has them, and why.
+"""
+_ARROW = pa.schema(
+    [
+        ("table", pa.string()),
+        ("rows", pa.int64()),
+        ("partitions", pa.list_(pa.string())),
+        ("dirty", pa.int64()),
+        ("reasons", pa.list_(pa.string())),
+        ("hint", pa.string()),
+        ("delta", pa.binary()),
+        ("records", pa.binary()),
+    ]
+)
+_REASONS = 5
+_METADATA = {
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestamp_type": "timestamp-type",
+    "leader_epoch": "leader-epoch",
+    "headers": "header-list",
+    "key": "__raw_key__",
+    "value": "__raw_value__",
+}
+
+
+def raw_columns() -> tuple[ColumnDef, ...]:
+    """The columns of a table whose rows are raw records, named as the fields of a raw record batch."""
+    return tuple(
+        ColumnDef(field, METADATA[key].type, "metadata", metadata_key=key, virtual=True)
+        for field, key in _METADATA.items()
+    )
+
+
+def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn rows of a table with `raw_columns` back into a raw record batch."""
+    arrays = {}
+    for field, kind in RAW.items():
+        array = batch.column(field)
+        if field == "timestamp":
+            millis = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
+            array = pc.fill_null(millis, NO_TIMESTAMP)
+        elif field == "timestamp_type":
+            index = pc.index_in(array, value_set=pa.array(TIMESTAMP_TYPES))
+            array = pc.subtract(index, 1)
+        arrays[field] = cast_array(array, kind)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+Tables = Mapping[TableId, UpstreamTable]
+
+
+@attrs.frozen(eq=False)
+class KnownTables:
+    """What is known of the upstream tables, for tasks. A worker reads it once, until it changes.
+
+    Attributes:
+        digest: Distinguishes it from what was known before.
+        data: The tables, pickled.
+    """
+
+    digest: str
+    data: Broadcast[bytes]
+
+    @classmethod
+    def send(cls, spark: SparkSession, tables: Tables) -> Self:
+        """Make tables known to the workers of a classic session."""
+        data = pickle.dumps(dict(tables))
+        return cls(hashlib.sha256(data).hexdigest(), spark.sparkContext.broadcast(data))
+
+    def __call__(self) -> Tables:
+        """Return the tables."""
+        if self.digest not in _KNOWN:
+            _KNOWN.clear()
+            _KNOWN[self.digest] = pickle.loads(self.data.value)  # noqa: S301  # of our own driver
+        return _KNOWN[self.digest]
+
+
+_KNOWN: dict[str, Tables] = {}
+
+
+@lru_cache(maxsize=4)
+def _splitter(feed: bytes, max_columns: int, keyed: bool) -> RecordSplitter:
+    """The splitter of a pickled source; a worker keeps it for the tasks of later batches."""
+    return RecordSplitter(pickle.loads(feed), max_columns=max_columns, keyed=keyed)  # noqa: S301  # of our own driver
+
+
+def split_task(
+    feed: KafkaFeed, max_columns: int, known: Callable[[], Tables], *, collect: bool = False, keyed: bool = False
+) -> Callable[[Batches], Batches]:
+    """A function for ``mapInArrow`` that divides raw records by table, into rows of `PACKETS`.
+
+    Args:
+        feed: The source, without secrets.
+        max_columns: The largest number of columns of a table.
+        known: Returns what is known of the tables.
+        collect: Whether the records that cannot be read are collected.
+        keyed: Whether updates may lack the row before; otherwise they cannot be read.
+    """
+    pickled = pickle.dumps(feed)
+
+    def run(batches: Batches) -> Batches:
+        splitter, tables = _splitter(pickled, max_columns, keyed), known()
+        for batch in batches:
+            raw = to_raw(batch)
+            yield _write_packets(raw, splitter.split(raw, tables), collect=collect)
+
+    return run
+
+
+def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool) -> pa.RecordBatch:
+    rows = [
+        {
+            "table": format_id(packet.table),
+            "rows": packet.records.num_rows,
+            "partitions": _partitions(packet.records),
+            "dirty": 0,
+            "reasons": [],
+            "hint": None,
+            "delta": None if packet.delta is None else pickle.dumps(packet.delta),
+            "records": write_records(packet.records),
+        }
+        for packet in split.packets
+    ]
+    if split.rejections:
+        first = split.rejections[:_REASONS]
+        wrong = raw.take(pa.array([one.index for one in split.rejections]))
+        why = [attrs.evolve(one, index=i) for i, one in enumerate(split.rejections)]
+        rows.append(
+            {
+                "table": None,
+                "rows": 0,
+                "partitions": [],
+                "dirty": len(split.rejections),
+                "reasons": [f"{_place(raw, one.index)}: {one.reason}" for one in first],
+                "hint": split.hint,
+                "delta": pickle.dumps(why) if collect else None,
+                "records": write_records(wrong) if collect else None,
+            }
+        )
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+def _partitions(records: pa.RecordBatch) -> list[str]:
+    """The topic partitions of some records of one topic, as text."""
+    topic = records.column("topic")[0].as_py()
+    return [f"{topic}-{partition}" for partition in pc.unique(records.column("partition")).to_pylist()]
+
+
+def _place(raw: pa.RecordBatch, index: int) -> Place:
+    return Place(*(raw.column(name)[index].as_py() for name in ("topic", "partition", "offset")))
+
+
+def read_rejections(packet: Mapping[str, Any]) -> tuple[pa.RecordBatch, list[Rejection]]:
+    """The records that cannot be read, and why, of a packet without a table.
+
+    Args:
+        packet: The packet, with the columns ``records`` and ``delta``.
+    """
+    (records,) = pa.ipc.open_stream(packet["records"])
+    return records, pickle.loads(packet["delta"])  # noqa: S301  # of our own tasks
+
+
+def decode_task(plan: ReadPlan, zone: str) -> Callable[[Batches], Batches]:
+    """A function for ``mapInArrow`` that decodes the packets of one table.
+
+    Args:
+        plan: How its records are read.
+        zone: The time zone of the session.
+    """
+
+    def run(batches: Batches) -> Batches:
+        decoder = RecordDecoder(plan, zone)
+        packets = (("", packet.as_buffer()) for batch in batches for packet in batch.column("records"))
+        for _, records in join_packets(packets):
+            yield decoder.decode(records)
+
+    return run

@@ -1,0 +1,284 @@
+r"""The two kinds of patterns that select tables, as Flink CDC has them, and the names of sink tables.
+
+In both, ``.`` separates the names of a table id, ``\.`` is any character, ``,`` separates alternatives, and the whole
+id must match. The pattern of a route is one regular expression over the whole id, and its letter case counts. The
+pattern of a transform or of a topic mapping has one regular expression for each name, and ignores letter case; in it,
+``\,`` is a comma. Regular expressions are Java's, see `kdsl.resolve.patterns`.
+
+Source: https://nightlies.apache.org/flink/flink-cdc-docs-stable/docs/core-concept/route/ and …/transform/.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import attrs
+
+from kdsl.formats import TableId
+from kdsl.ingest.ids import MAX_PARTS, parse_id, quote_part
+from kdsl.resolve.patterns import PatternError, python_pattern
+
+RouteMode = Literal["ALL_MATCH", "FIRST_MATCH"]
+_GROUP = re.compile(r"\$(\d+)")
+_ONLY_DOTS = re.compile(r"(?:\\\.[*+]?)+")
+
+
+class SelectorError(ValueError):
+    """A pattern of tables that cannot be used.
+
+    Attributes:
+        fix: What to write instead.
+    """
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def _compile(pattern: str, written: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile a part of a pattern of tables.
+
+    Raises:
+        SelectorError: It is not a regular expression.
+    """
+    if written.count("{") != written.count("}"):
+        message = f"the part '{written}' has a '{{' without '}}': a comma separates tables"
+        raise SelectorError(message, "write out repetitions such as {1,3}")
+    try:
+        return re.compile(python_pattern(pattern), flags)
+    except PatternError as e:
+        raise SelectorError(f"the part '{written}' {e}", e.fix) from None
+    except re.error as e:
+        raise SelectorError(f"the part '{written}' is not a regular expression: {e.msg}", "correct it") from None
+
+
+def _swap_dots(text: str) -> str:
+    r"""Turn a pattern of tables into a regular expression: ``\.`` becomes ``.``, and ``.`` becomes ``\.``."""
+    return re.sub(r"\\\.|\.", lambda m: "." if m[0] == r"\." else r"\.", text)
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split at a separator that is not escaped by a backslash."""
+    return re.split(rf"(?<!\\){re.escape(separator)}", text)
+
+
+@attrs.frozen
+class RoutePattern:
+    """The pattern of a route.
+
+    Attributes:
+        text: The pattern as it is written.
+        regex: The regular expression that a whole id must match.
+    """
+
+    text: str
+    regex: re.Pattern[str] = attrs.field(eq=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> RoutePattern:
+        """Read a pattern.
+
+        Raises:
+            SelectorError: It is empty, or not a regular expression.
+        """
+        parts = [part.strip() for part in text.split(",")]
+        if not all(parts):
+            raise SelectorError("the pattern of tables is empty, or ends with a comma", r"write one such as 'db.\.*'")
+        for part in parts:
+            _compile(_swap_dots(part), part)
+        return cls(text, _compile("|".join(map(_swap_dots, parts)), text))
+
+    def match(self, table: TableId) -> re.Match[str] | None:
+        """Match the id of a table."""
+        return self.regex.fullmatch(".".join(table))
+
+
+@attrs.frozen
+class TablePattern:
+    """The pattern of a transform or of a topic mapping.
+
+    Attributes:
+        text: The pattern as it is written.
+        alternatives: The regular expressions of each alternative, one for each name, from the outermost in.
+    """
+
+    text: str
+    alternatives: tuple[tuple[re.Pattern[str], ...], ...] = attrs.field(eq=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> TablePattern:
+        """Read a pattern.
+
+        Raises:
+            SelectorError: It is empty, has more than three names, or a name is not a regular expression.
+        """
+        alternatives = []
+        for entry in (part.strip() for part in _split(text, ",")):
+            names = [name.strip() for name in _split(entry, ".")]
+            if not all(names):
+                raise SelectorError(f"the pattern of tables '{text}' has an empty name", r"write one such as 'db.\.*'")
+            if len(names) > MAX_PARTS:
+                raise SelectorError(
+                    f"the pattern '{entry}' has {len(names)} names, and a table has at most {MAX_PARTS}",
+                    r"write '\.' for any character; '.' separates names",
+                )
+            plain = (name.replace(r"\,", ",").replace(r"\.", ".") for name in names)
+            alternatives.append(tuple(_compile(p, w, re.IGNORECASE) for p, w in zip(plain, names, strict=True)))
+        return cls(text, tuple(alternatives))
+
+    def fits(self, table: TableId) -> bool:
+        """Whether a table is selected: its names match the last ones of an alternative."""
+        return any(
+            len(names) >= len(table)
+            and all(n.fullmatch(part) for n, part in zip(names[-len(table) :], table, strict=True))
+            for names in self.alternatives
+        )
+
+    @property
+    def fits_all(self) -> bool:
+        """Whether every table with that number of names, or fewer, is selected."""
+        return any(len(names) == MAX_PARTS and all(n.pattern == ".*" for n in names) for names in self.alternatives)
+
+
+def misread_dots(text: str) -> str | None:
+    r"""The pattern that was likely meant by one such as ``\.*\.\.*``, which fits only ids of one name; or None."""
+    if _ONLY_DOTS.fullmatch(text) and text.count(r"\.") > 1:
+        return r"\.*.\.*"
+    return None
+
+
+@attrs.frozen
+class RouteRule:
+    """A route: which tables go into which sink table.
+
+    Attributes:
+        pattern: The upstream tables.
+        sink_table: The sink table, with ``$1`` for the first group of the pattern.
+        symbol: A symbol in it that stands for the upstream table's own name, or None.
+    """
+
+    pattern: RoutePattern
+    sink_table: str
+    symbol: str | None = None
+
+    @classmethod
+    def parse(cls, source_table: str, sink_table: str, symbol: str | None = None) -> RouteRule:
+        """Read a route.
+
+        Raises:
+            SelectorError: The pattern cannot be used, or the sink table cannot be a table.
+        """
+        pattern = RoutePattern.parse(source_table)
+        groups = pattern.regex.groups
+        references = [int(number) for number in _GROUP.findall(sink_table)]
+        if symbol == "":
+            raise SelectorError("the replace-symbol is empty", "write one such as '<>', or remove it")
+        if symbol is not None and references:
+            raise SelectorError(
+                "the route has a replace-symbol, and its sink table a group such as $1", "use one of the two"
+            )
+        if symbol is not None and symbol not in sink_table:
+            raise SelectorError(
+                f"the sink table '{sink_table}' does not contain the replace-symbol '{symbol}'",
+                "put it into the sink table, or remove replace-symbol",
+            )
+        wrong = [n for n in references if _group_number(str(n), groups) is None]
+        if wrong:
+            has = f"{groups} group{'' if groups == 1 else 's'}"
+            raise SelectorError(
+                f"the sink table uses ${wrong[0]}, and the pattern has {has}",
+                "put the part of the pattern that you mean in round brackets",
+            )
+        rule = cls(pattern, sink_table, symbol)
+        try:
+            parse_id(rule.write(("x",), "x" * groups))
+        except ValueError as e:
+            raise SelectorError(str(e), "write at most three names with dots between them") from None
+        return rule
+
+    def write(self, table: TableId, groups: Sequence[str | None] = ()) -> str:
+        """The sink table's id as a string.
+
+        Args:
+            table: The upstream table.
+            groups: What the groups of the pattern match.
+        """
+        if self.symbol is not None:
+            return self.sink_table.replace(self.symbol, quote_part(table[-1]))
+        return _GROUP.sub(lambda m: _replace_group(m[1], groups), self.sink_table)
+
+    def target(self, table: TableId) -> TableId | None:
+        """The sink table of an upstream table; None if the route does not fit it.
+
+        Raises:
+            ValueError: What the groups match makes a name that cannot be a table.
+        """
+        match = self.pattern.match(table)
+        return None if match is None else parse_id(self.write(table, match.groups()))
+
+
+def _group_number(digits: str, groups: int) -> int | None:
+    """How many of the digits after ``$`` are the number of a group, as Java reads them; None if there is no such."""
+    number, length = int(digits[0]), 1
+    if not 1 <= number <= groups:
+        return None
+    while length < len(digits) and int(digits[: length + 1]) <= groups:
+        length += 1
+    return length
+
+
+def _replace_group(digits: str, groups: Sequence[str | None]) -> str:
+    length = _group_number(digits, len(groups))
+    assert length is not None
+    return (groups[int(digits[:length]) - 1] or "") + digits[length:]
+
+
+def route_table(table: TableId, rules: Iterable[RouteRule], mode: RouteMode = "ALL_MATCH") -> tuple[TableId, ...]:
+    """The sink tables of an upstream table; the table itself if no route fits it.
+
+    Args:
+        table: The upstream table.
+        rules: The routes, in order.
+        mode: Whether all routes that fit count, or only the first.
+    """
+    targets: list[TableId] = []
+    for rule in rules:
+        target = rule.target(table)
+        if target is not None and target not in targets:
+            targets.append(target)
+        if target is not None and mode == "FIRST_MATCH":
+            break
+    return tuple(targets) or (table,)
+
+
+@attrs.frozen
+class TopicMapping:
+    """Which tables are written to which topic: pairs of a pattern and a topic. The first pattern that fits counts."""
+
+    entries: tuple[tuple[TablePattern, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> TopicMapping:
+        """Read ``sel,sel:topic;sel:topic``.
+
+        Raises:
+            SelectorError: An entry does not have exactly one colon, or its pattern cannot be used.
+        """
+        entries = []
+        for entry in (part.strip() for part in text.split(";")):
+            if not entry:
+                continue
+            pattern, colon, topic = entry.partition(":")
+            if not colon or ":" in topic or not pattern.strip() or not topic.strip():
+                raise SelectorError(
+                    f"the entry '{entry}' is not a pattern of tables and a topic with one colon between them",
+                    "write 'db.orders:orders;db.users,db.people:persons'",
+                )
+            entries.append((TablePattern.parse(pattern), topic.strip()))
+        return cls(tuple(entries))
+
+    def topic(self, table: TableId) -> str | None:
+        """The topic of a table; None if no entry fits it."""
+        return next((topic for pattern, topic in self.entries if pattern.fits(table)), None)

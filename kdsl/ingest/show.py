@@ -1,0 +1,110 @@
+"""Prints the plan of an ingestion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kdsl.durations import duration_text
+from kdsl.ingest.definition import Pipeline, Transform
+from kdsl.ingest.evolution import Tag, broaden
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.plan import IngestPlan, TablePlan
+
+_TAGS: tuple[Tag, ...] = ("create.table", "add.column", "alter.column.type")
+
+
+def show_plan(plan: IngestPlan) -> str:
+    """The plan as lines of text, without secrets."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: IngestPlan) -> Iterator[str]:
+    tables = plan.tables()
+    yield f"ingestion {plan.pipeline.name}" if plan.pipeline.name else "ingestion"
+    yield from _section("source", plan.source.describe())
+    yield from _transforms(plan, tables)
+    yield from _routes(plan, tables)
+    yield from _section("sink", plan.sink.describe())
+    wide = ", wide types" if plan.policy.broaden else ""
+    tags = [tag for tag in _TAGS if tag in plan.policy.tags] if plan.policy.behavior != "IGNORE" else _TAGS[:1]
+    yield f"schema changes {plan.policy.behavior}: {' '.join(tags) or 'none'}{wide}"
+    yield f"run {', '.join(_run(plan.pipeline))}"
+    if tables:
+        yield "tables"
+        yield from (f"  {line}" for table in tables for line in _table(table, wide=plan.policy.broaden))
+    for notice in plan.notices:
+        yield f"note: {notice}"
+
+
+def _section(name: str, lines: Iterable[str]) -> Iterator[str]:
+    """The lines of a section; the first begins with its name."""
+    for i, line in enumerate(lines):
+        yield f"{name} {line}" if i == 0 else line
+
+
+def _transforms(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
+    """The transforms, each with the known tables that it fits."""
+    rest = [table.table for table in tables]
+    for i, (transform, rule) in enumerate(zip(plan.transform, plan.transform_rules, strict=True)):
+        fitting = [format_id(table) for table in rest if rule.pattern.fits(table)]
+        rest = [table for table in rest if not rule.pattern.fits(table)]
+        yield from ["transform"] if i == 0 else []
+        yield f"  {i + 1}. {transform.source_table}: {'; '.join(_transform(transform))}"
+        yield f"     tables {', '.join(fitting)}" if fitting else "     no table yet"
+
+
+def _transform(transform: Transform) -> Iterator[str]:
+    yield (transform.projection or "*").replace(r"\*", "*")
+    if transform.filter:
+        yield f"where {transform.filter}"
+    if transform.primary_keys:
+        yield f"primary key {', '.join(transform.primary_keys)}"
+    if transform.partition_keys:
+        yield f"partitioned by {', '.join(transform.partition_keys)}"
+    if transform.converter:
+        yield transform.converter
+
+
+def _routes(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
+    """The routes, each with the known tables that it fits."""
+    rest = [table.table for table in tables]
+    for i, (route, rule) in enumerate(zip(plan.route, plan.route_rules, strict=True)):
+        matched = [table for table in rest if rule.pattern.match(table)]
+        fitting = list(map(format_id, matched))
+        if plan.pipeline.route_mode == "FIRST_MATCH":
+            rest = [table for table in rest if table not in matched]
+        yield from [f"route {plan.pipeline.route_mode}"] if i == 0 else []
+        symbol = f" ({route.replace_symbol} is the table)" if route.replace_symbol else ""
+        yield f"  {i + 1}. {route.source_table} → {route.sink_table}{symbol}"
+        yield f"     tables {', '.join(fitting)}" if fitting else "     no table yet"
+
+
+def _run(pipeline: Pipeline) -> Iterator[str]:
+    """How the ingestion runs."""
+    if pipeline.runtime_mode == "BATCH":
+        yield "once, up to what there is at the start"
+    else:
+        yield "each batch at once" if pipeline.trigger is None else f"a batch every {duration_text(pipeline.trigger)}"
+    yield f"checkpoint {pipeline.checkpoint}" if pipeline.checkpoint else "no checkpoint in the file"
+    yield f"{pipeline.sink_concurrency} tables at a time"
+    if pipeline.parallelism is not None:
+        yield f"at most {pipeline.parallelism} tasks"
+    if pipeline.time_zone is not None:
+        yield f"time zone {pipeline.time_zone}"
+    if pipeline.collector is not None:
+        place = pipeline.collector_topic or pipeline.collector_path
+        yield f"records that cannot be read to {pipeline.collector}{f' {place}' if place else ''}"
+
+
+def _table(table: TablePlan, *, wide: bool) -> Iterator[str]:
+    """A table that is known, with its columns in the sink."""
+    targets = table.topics or tuple(map(format_id, table.targets))
+    what = "topic " if table.topics else ""
+    yield f"{format_id(table.table)} → {what}{', '.join(targets)}"
+    for column in table.transformed.columns:
+        computed = "" if column.sql == f"`{column.name}`" else f" = {column.sql}"
+        yield f"  {column.name} {broaden(column.type) if wide else column.type}{computed}"
+    if table.transformed.primary_key:
+        yield f"  primary key {', '.join(table.transformed.primary_key)}"
+    if table.transformed.filter is not None:
+        yield f"  where {table.transformed.filter}"

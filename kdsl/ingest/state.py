@@ -1,0 +1,343 @@
+"""What an ingestion has learned, kept with its checkpoint: the schemas of tables, counts, and the history of changes.
+
+Each batch with records writes a file with its number, before it changes a sink. A file holds what is
+new; every hundredth holds everything, and the files before it are removed. Reading joins the files. A batch that failed
+after its file was written is repeated with the same records and writes the same file, so that nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import attrs
+
+from kdsl.errors import CheckpointError
+from kdsl.formats import TableId
+from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable
+from kdsl.ingest.ids import format_id, parse_id
+from kdsl.run.checkpoint.checkpoint import FOLDER
+from kdsl.run.checkpoint.folder import Folder
+from kdsl.types import model as t
+from kdsl.types.parse import parse_type
+from kdsl.types.widening import TableSchema, join_schemas
+
+VERSION = 1
+SCHEMAS = f"{FOLDER}/schemas"
+SET_ASIDE = f"{FOLDER}/schemas-before-rebuild"
+"""Where the files go if the state is learned again."""
+START = -1
+"""The number of what is learned before the first batch."""
+WHOLE_EVERY = 100
+
+
+@attrs.frozen
+class Note:
+    """What one batch learned and counted.
+
+    Attributes:
+        batch: Its number; `START` for what is learned before the first one.
+        upstream: The upstream tables that changed.
+        sinks: The schemas of sink tables that changed.
+        counts: How many records, values or columns the batch counted, by reason.
+        changes: The changes of sink tables, in order.
+        declared: What the sections of the declaration were, by section, as digests.
+        records: How many records of each upstream table the batch read.
+    """
+
+    batch: int
+    upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
+    sinks: Mapping[TableId, TableSchema] = attrs.field(factory=dict)
+    counts: Mapping[str, int] = attrs.field(factory=dict)
+    changes: tuple[SchemaChange, ...] = ()
+    declared: Mapping[str, str] = attrs.field(factory=dict)
+    records: Mapping[TableId, int] = attrs.field(factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to keep."""
+        return self == Note(self.batch)
+
+
+@attrs.frozen
+class IngestState:
+    """What all batches before one learned and counted.
+
+    Attributes:
+        upstream: The upstream tables.
+        sinks: The schemas of the sink tables.
+        counts: The counts of all batches, by reason.
+        changes: All changes of sink tables, in order, each with the number of its batch.
+        declared: What the sections of the declaration were when they were last noted.
+        last: The number of the last batch with a file; None if there is none.
+        records: How many records of each upstream table all batches read.
+    """
+
+    upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
+    sinks: Mapping[TableId, TableSchema] = attrs.field(factory=dict)
+    counts: Mapping[str, int] = attrs.field(factory=dict)
+    changes: tuple[tuple[int, SchemaChange], ...] = ()
+    declared: Mapping[str, str] = attrs.field(factory=dict)
+    last: int | None = None
+    records: Mapping[TableId, int] = attrs.field(factory=dict)
+
+    def add(self, note: Note) -> Self:
+        """The state after a batch.
+
+        Raises:
+            PrimaryKeyError: A table has another primary key.
+        """
+        return attrs.evolve(
+            self,
+            upstream=_join_tables(self.upstream, note.upstream),
+            sinks={**self.sinks, **note.sinks},
+            counts=dict(Counter(self.counts) + Counter(note.counts)),
+            changes=(*self.changes, *((note.batch, change) for change in note.changes)),
+            declared={**self.declared, **note.declared},
+            last=note.batch,
+            records=dict(Counter(self.records) + Counter(note.records)),
+        )
+
+
+def _join_tables(
+    before: Mapping[TableId, UpstreamTable], more: Mapping[TableId, UpstreamTable]
+) -> dict[TableId, UpstreamTable]:
+    joined = dict(before)
+    for table, one in more.items():
+        other = joined.get(table)
+        schema = join_schemas(None if other is None else other.schema, one.schema)
+        assert schema is not None
+        joined[table] = UpstreamTable(schema, one.key)
+    return joined
+
+
+class StateFiles:
+    """The files with the state of an ingestion.
+
+    Args:
+        folder: The folder of the checkpoint; its methods raise a CheckpointError if its file system fails.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def load(self, before: int | None = None) -> IngestState:
+        """Read the state.
+
+        Args:
+            before: The number of a batch that is about to run. What an earlier attempt of it counted and changed is
+                left out, because the batch counts and changes it again; what it learned is kept. None for everything.
+
+        Raises:
+            CheckpointError: A file is missing, cannot be read, or was written by a newer kdsl.
+        """
+        numbers = self._numbers()
+        documents = {number: self._read(number) for number in numbers}
+        wholes = [number for number, document in documents.items() if document["whole"]]
+        state = IngestState()
+        previous: int | None = None
+        for number in numbers:
+            document = documents[number]
+            if wholes and number < wholes[-1]:
+                continue  # it is in the whole one, and was to be removed
+            if not document["whole"] and document["after"] != previous:
+                raise self._error(
+                    number, f"follows the file {_file(document['after'])}, which is missing", "restore that one"
+                )
+            previous = number
+            state = self._add(state, number, document, before)
+        return state
+
+    def _add(self, state: IngestState, number: int, document: Mapping[str, Any], before: int | None) -> IngestState:
+        """Add what a file says to a state; see `load`.
+
+        Raises:
+            CheckpointError: The file does not have what it should.
+        """
+        try:
+            notes = list(_read_notes(document))
+        except Exception as e:
+            raise self._error(number, f"cannot be read: {type(e).__name__} in its contents", "restore it") from e
+        for note in notes:
+            repeated = before is not None and note.batch >= before
+            state = state.add(Note(note.batch, note.upstream) if repeated else note)
+        return state
+
+    def write(self, note: Note, before: IngestState) -> IngestState:
+        """Keep what a batch learned and counted; nothing is written if that is nothing.
+
+        Args:
+            note: What the batch learned and counted.
+            before: The state before the batch, as `load` returns it for the batch.
+
+        Returns:
+            The state after the batch.
+
+        Raises:
+            CheckpointError: The file cannot be written.
+        """
+        numbers = self._numbers()
+        earlier = [number for number in numbers if number < note.batch]
+        if note.is_empty and note.batch not in numbers:
+            return before
+        whole = len(earlier) >= WHOLE_EVERY
+        if note.batch in numbers:  # what an earlier attempt learned is in the state, so that this one does not note it
+            attempt = self._read(note.batch)
+            whole = whole or attempt["whole"]
+            for earlier_note in (one for one in _read_notes(attempt) if one.batch == note.batch):
+                note = _repeat(earlier_note, note)
+        document = {
+            "version": VERSION,
+            "batch": note.batch,
+            "after": None if whole or not earlier else earlier[-1],
+            "whole": whole,
+            "notes": [*(_document_of_state(before) if whole else ()), _document(note)],
+        }
+        name = f"{SCHEMAS}/{_file(note.batch)}"
+        self._folder.write(name, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+        for number in earlier if whole else ():
+            self._folder.remove(f"{SCHEMAS}/{_file(number)}")
+        return before.add(note)
+
+    def set_aside(self) -> None:
+        """Move all files into another folder, so that everything is learned again.
+
+        Raises:
+            CheckpointError: A file cannot be read, written or removed.
+        """
+        for name in self._folder.names(SCHEMAS):
+            self._folder.write(f"{SET_ASIDE}/{name}", self._folder.read(f"{SCHEMAS}/{name}") or "")
+            self._folder.remove(f"{SCHEMAS}/{name}")
+
+    def _numbers(self) -> list[int]:
+        """The numbers of the batches that have a file, ascending."""
+        names = self._folder.names(SCHEMAS)
+        stems = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        return sorted(START if stem == "start" else int(stem) for stem in stems if stem == "start" or stem.isdecimal())
+
+    def _read(self, number: int) -> dict[str, Any]:
+        """Read the file of a batch.
+
+        Raises:
+            CheckpointError: It cannot be read, or was written by a newer kdsl.
+        """
+        name = f"{SCHEMAS}/{_file(number)}"
+        text = self._folder.read(name)
+        try:
+            document = json.loads(text or "")
+            version = document["version"]
+            complete = {"after", "whole", "notes"} <= set(document)
+        except (ValueError, TypeError, KeyError) as e:
+            raise self._error(number, "is not complete", "restore it from a copy of the checkpoint") from e
+        if version != VERSION:
+            raise self._error(
+                number, f"has version {version}, and this kdsl reads version {VERSION}", "use a newer kdsl"
+            )
+        if not complete:
+            raise self._error(number, "is not complete", "restore it from a copy of the checkpoint")
+        return dict(document)
+
+    def _error(self, number: int, reason: str, fix: str) -> CheckpointError:
+        path = self._folder.path(f"{SCHEMAS}/{_file(number)}")
+        return CheckpointError(
+            f"{path} {reason}; {fix}: it says what was learned of the tables, which kdsl never guesses; or start once "
+            "with --rebuild-schemas (rebuild_schemas=True), which learns it again from newest messages and sink tables"
+        )
+
+
+def _repeat(attempt: Note, note: Note) -> Note:
+    """The note of a batch that is repeated: a sink may have the changes of the earlier attempt already."""
+    return attrs.evolve(
+        note,
+        upstream={**attempt.upstream, **note.upstream},
+        sinks={**attempt.sinks, **note.sinks},
+        changes=tuple(dict.fromkeys([*attempt.changes, *note.changes])),
+    )
+
+
+def _file(number: int | None) -> str:
+    return "start.json" if number == START else f"{number}.json"
+
+
+def _schema_document(schema: TableSchema) -> dict[str, Any]:
+    columns = [
+        {"name": f.name, "type": str(f.type)} | ({} if f.comment is None else {"comment": f.comment})
+        for f in schema.columns
+    ]
+    return {"columns": columns, "primary_key": list(schema.primary_key)}
+
+
+def _fields(columns: Iterable[Mapping[str, Any]]) -> tuple[t.Field, ...]:
+    return tuple(t.Field(c["name"], parse_type(c["type"]), c.get("comment")) for c in columns)
+
+
+def _schema(document: Mapping[str, Any]) -> TableSchema:
+    return TableSchema(_fields(document["columns"]), tuple(document["primary_key"]))
+
+
+def _document(note: Note) -> dict[str, Any]:
+    """A note as JSON, without what is empty."""
+    parts: dict[str, Any] = {
+        "upstream": {
+            format_id(table): {**_schema_document(one.schema), "key": list(one.key)}
+            for table, one in note.upstream.items()
+        },
+        "sinks": {format_id(table): _schema_document(schema) for table, schema in note.sinks.items()},
+        "counts": dict(note.counts),
+        "changes": [_change_document(change) for change in note.changes],
+        "declared": dict(note.declared),
+        "records": {format_id(table): count for table, count in note.records.items()},
+    }
+    return {"batch": note.batch, **{key: part for key, part in parts.items() if part}}
+
+
+def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
+    """A whole state as notes in JSON: one for each batch that changed something, and one with everything else."""
+    batches: dict[int, list[SchemaChange]] = {}
+    for batch, change in state.changes:
+        batches.setdefault(batch, []).append(change)
+    for batch, changes in batches.items():
+        yield _document(Note(batch, changes=tuple(changes)))
+    if state.last is not None:
+        yield _document(Note(state.last, state.upstream, state.sinks, state.counts, (), state.declared, state.records))
+
+
+def _change_document(change: SchemaChange) -> dict[str, Any]:
+    place = change.place
+    return {
+        "tag": change.tag,
+        "table": format_id(change.table),
+        "columns": _schema_document(TableSchema(change.columns))["columns"],
+        **({} if change.before is None else {"before": str(change.before)}),
+        **({} if place is None else {"place": [place.topic, place.partition, place.offset]}),
+    }
+
+
+def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
+    """The notes of a file."""
+    notes: Sequence[Mapping[str, Any]] = document["notes"]
+    for one in notes:
+        changes = tuple(
+            SchemaChange(
+                change["tag"],
+                parse_id(change["table"]),
+                _fields(change["columns"]),
+                parse_type(change["before"]) if "before" in change else None,
+                Place(*change["place"]) if "place" in change else None,
+            )
+            for change in one.get("changes", ())
+        )
+        yield Note(
+            int(one["batch"]),
+            {
+                parse_id(name): UpstreamTable(_schema(table), tuple(table["key"]))
+                for name, table in one.get("upstream", {}).items()
+            },
+            {parse_id(name): _schema(table) for name, table in one.get("sinks", {}).items()},
+            {reason: int(count) for reason, count in one.get("counts", {}).items()},
+            changes,
+            dict(one.get("declared", {})),
+            {parse_id(name): int(count) for name, count in one.get("records", {}).items()},
+        )

@@ -1,0 +1,121 @@
+"""``kdsl ingest``: plans, a run from a real Kafka, and what a checkpoint says without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kdsl.cli import ingest as command
+from kdsl.cli.app import app
+from kdsl.testing import LocalKafka
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kdsl.testing.pytest_plugin import MakeTopic
+
+DOCUMENT = """\
+source: {{type: kafka, properties.bootstrap.servers: "{servers}", topic: "${{topic}}", value.format: json,
+         scan.startup.mode: earliest-offset, json.decode.parser-table-id.fields: t}}
+sink: {{type: print}}
+transform: [{{source-table: a, primary-keys: id, projection: '\\*, id + 1 AS next'}}]
+pipeline: {{checkpoint: {checkpoint}}}
+"""
+
+
+def kdsl(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["ingest", *map(str, arguments)])
+
+
+def write_file(folder: Path, servers: str = "localhost:1") -> Path:
+    file = folder / "shop.yaml"
+    file.write_text(DOCUMENT.format(servers=servers, checkpoint=folder / "checkpoint"), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--ddl",), "need --schemas"),
+        (("--dry-run", "--status"), "use only one of"),
+        (("--schemas", "--ddl", "--python"), "use only one of"),
+        (("--sample",), "--sample needs --dry-run"),
+        (("-D", "trigger=5 s"), "write pipeline.KEY=VALUE"),
+        (("--status",), "is not the checkpoint of an ingestion"),
+    ],
+)
+def test_calls_that_make_no_sense_are_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = kdsl(write_file(tmp_path), "--var", "topic=x", *arguments)
+
+    assert result.exit_code != 0
+    assert message in " ".join((result.output + str(result.exception or "")).replace("│", " ").split())
+
+
+def test_a_dry_run_prints_the_plan_with_settings(tmp_path: Path) -> None:
+    result = kdsl(write_file(tmp_path), "--var", "topic=orders", "--dry-run", "-D", "pipeline.name=shop")
+
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("ingestion shop\nsource kafka localhost:1 topic orders\n")
+
+
+def test_all_problems_are_printed(tmp_path: Path) -> None:
+    file = write_file(tmp_path)
+    file.write_text(file.read_text() + "extra: 1\n")
+    result = kdsl(file, "--dry-run")
+
+    assert result.exit_code == 1
+    assert "there is no variable 'topic'" in result.output
+    assert "no section 'extra'" in result.output
+
+
+def test_a_run_prints_rows_and_its_checkpoint_says_what_was_learned(
+    kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession, tmp_path: Path, monkeypatch: Any,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    topic = kdsl_topic()
+    call = (write_file(tmp_path, kdsl_kafka.bootstrap_servers), "--var", f"topic={topic}")
+    monkeypatch.setattr(command, "session", lambda *_: Unstoppable(spark))
+    kdsl_kafka.produce(topic, *map(json.dumps, [{"t": "a", "id": 1}, {"t": "b", "x": True}]))
+    sample = kdsl(*call, "--dry-run", "--sample")
+    assert "a → a\n    t STRING\n    id BIGINT NOT NULL\n    next BIGINT" in sample.output
+
+    assert kdsl(*call, "--once").exit_code == 0
+    kdsl_kafka.produce(topic, json.dumps({"t": "a", "id": 2, "n": "x"}))
+    assert kdsl(*call, "--once").exit_code == 0
+    kdsl_kafka.produce(topic, json.dumps({"t": "a", "id": 3}))
+    status, columns = kdsl(*call, "--status").output, kdsl(*call, "a", "--schemas").output
+
+    assert "batch 1 is done; 1 records are not read yet" in status
+    rows = [[cell.strip() for cell in line.split("│")] for line in status.splitlines() if line.startswith("│")]
+    assert [row[1:4] for row in rows] == [["a", "2", "3"], ["b", "1", "2"]]
+    assert f"last schema change: batch 1: add.column a `n` STRING (topic {topic}, partition 0, offset 2)" in status
+    assert columns == "a\n  `t` STRING\n  `id` BIGINT\n  `n` STRING\n"
+    history = kdsl(*call, "--schemas", "--history").output.splitlines()
+    assert [line.split(" (")[0] for line in history] == [
+        "batch 0: create.table a `t` STRING, `id` BIGINT NOT NULL, `next` BIGINT",
+        "batch 0: create.table b `t` STRING, `x` BOOLEAN",
+        "batch 1: add.column a `n` STRING",
+    ]
+    assert "CREATE TABLE `a` (" in kdsl(*call, "--schemas", "--ddl").output
+    module = kdsl(*call, "a", "--schemas", "--python").output
+    assert "class A(\n    KafkaTable,\n" in module
+    assert f'topic="{topic}"' in module
+    assert kdsl(*call, "c", "--schemas").exit_code == 2
+
+
+class Unstoppable:
+    """The session of the tests, which a command does not stop."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+    def stop(self) -> None:
+        """Go on."""

@@ -1,0 +1,344 @@
+"""Records to tables: every record that is accepted is read without error with the schema that all records show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kdsl.cluster import Cluster
+from kdsl.errors import RecordError
+from kdsl.formats import TableId
+from kdsl.ingest import KafkaFeed
+from kdsl.ingest.evolution import UpstreamTable, learn
+from kdsl.ingest.initial_schemas import read_initial_schemas
+from kdsl.ingest.records import Packet, RecordSplitter, Split, initial_tables, plan_table
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.metadata import RAW
+from kdsl.types.widening import TableSchema
+from kdsl_formats.cdc_json import CanalJson, DebeziumJson
+from kdsl_formats.json import Json
+from tests.strategies import examples
+
+CLUSTER = Cluster("localhost:9092")
+Known = Mapping[TableId, UpstreamTable]
+
+
+def encode(value: Any) -> bytes | None:
+    return value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+
+
+def records(
+    *values: Any, keys: Sequence[Any] | None = None, topics: Sequence[str] | None = None, partition: int = 0
+) -> pa.RecordBatch:
+    n = len(values)
+    columns: dict[str, list[Any]] = {
+        "topic": list(topics or ["t"] * n),
+        "partition": [partition] * n,
+        "offset": list(range(10, 10 + n)),
+        "timestamp": [1_700_000_000_000] * n,
+        "timestamp_type": [0] * n,
+        "leader_epoch": [0] * n,
+        "headers": [[]] * n,
+        "key": [encode(key) for key in keys or [None] * n],
+        "value": [encode(value) for value in values],
+    }
+    return pa.RecordBatch.from_pydict({name: pa.array(columns[name], kind) for name, kind in RAW.items()})
+
+
+def feed(**options: Any) -> KafkaFeed:
+    return KafkaFeed(CLUSTER, topic=("t",), **({"value": Json()} | options))
+
+
+def split(source: KafkaFeed, batch: pa.RecordBatch, known: Known | None = None) -> Split:
+    return RecordSplitter(source, max_columns=100).split(batch, known or {})
+
+
+def learn_from(source: KafkaFeed, batch: pa.RecordBatch, known: Known | None = None) -> Known:
+    deltas = [p.delta for p in split(source, batch, known).packets if p.delta is not None]
+    return learn(known or {}, deltas).tables
+
+
+def rows(source: KafkaFeed, batch: pa.RecordBatch, known: Known | None = None) -> dict[TableId, list[dict[str, Any]]]:
+    """The rows of each table, with the schemas that the batch shows."""
+    tables = learn_from(source, batch, known)
+
+    def read(packet: Packet) -> list[dict[str, Any]]:
+        decoder = RecordDecoder(plan_table(source, packet.table, tables[packet.table]))
+        return list(decoder.decode(packet.records).to_pylist())
+
+    return {packet.table: read(packet) for packet in split(source, batch, known).packets if packet.table in tables}
+
+
+def columns(table: UpstreamTable) -> dict[str, str]:
+    return {f.name: str(f.type) for f in table.schema.columns}
+
+
+def test_a_topic_is_a_table() -> None:
+    batch = records({"a": 1}, {"a": 2, "b": "x"}, {"a": "n/a"}, topics=["t", "u", "t"])
+
+    assert rows(feed(), batch) == {
+        ("t",): [{"a": "1"}, {"a": "n/a"}],
+        ("u",): [{"a": 2, "b": "x"}],
+    }
+
+
+def test_fields_name_the_table() -> None:
+    batch = records({"app": "web", "event": "view", "n": 1}, {"app": "web", "event": "tap", "n": 2.5})
+    source = feed(value=Json(table_id_fields="app,event"))
+
+    assert {table: [row["n"] for row in read] for table, read in rows(source, batch).items()} == {
+        ("web", "view"): [1], ("web", "tap"): [2.5],
+    }  # fmt: skip
+
+
+def change(table: str, **after: Any) -> dict[str, Any]:
+    return {"before": None, "after": after, "op": "c", "source": {"db": "shop", "table": table}}
+
+
+def test_change_data_names_its_tables() -> None:
+    batch = records(change("orders", id=1), change("users", id=1, name="x"), None, change("orders", id=2, note="y"))
+
+    read = rows(feed(value=DebeziumJson()), batch)
+
+    assert read == {
+        ("shop", "orders"): [{"_row_kind": "+I", "id": 1, "note": None}, {"_row_kind": "+I", "id": 2, "note": "y"}],
+        ("shop", "users"): [{"_row_kind": "+I", "id": 1, "name": "x"}],
+    }
+
+
+def test_canal_names_the_primary_key() -> None:
+    message = {"data": [{"id": "1", "n": "5"}], "type": "INSERT", "database": "crm", "table": "users",
+               "pkNames": ["id"], "mysqlType": {"id": "bigint", "n": "int"}}  # fmt: skip
+    source = feed(value=CanalJson(infer_strategy="MYSQL_TYPE"), value_prefix="v_")
+
+    table = learn_from(source, records(message))["crm", "users"]
+
+    assert table.schema.primary_key == ("v_id",)
+    assert columns(table) == {"v_id": "BIGINT NOT NULL", "v_n": "INT"}
+    assert rows(source, records(message))["crm", "users"] == [{"_row_kind": "+I", "v_id": 1, "v_n": 5}]
+
+
+class TestKeys:
+    SOURCE = feed(key=Json(), key_prefix="k_", value_prefix="v_")
+
+    def test_columns_of_the_key_come_first(self) -> None:
+        batch = records({"a": 1}, {"b": 2}, keys=[{"a": 7}, None])
+
+        assert rows(self.SOURCE, batch)["t",] == [
+            {"k_a": 7, "v_a": 1, "v_b": None}, {"k_a": None, "v_a": None, "v_b": 2},
+        ]  # fmt: skip
+
+    def test_later_fields_of_the_key_are_ignored_and_types_become_wider(self) -> None:
+        known = learn_from(self.SOURCE, records({"a": 1}, keys=[{"a": 7}]))
+        batch = records({"a": 2}, keys=[{"a": "x", "other": 1}])
+
+        assert rows(self.SOURCE, batch, known)["t",] == [{"k_a": "x", "v_a": 2}]
+
+    def test_a_column_that_is_also_in_the_value_is_that_of_the_value(self) -> None:
+        source = feed(key=Json())
+        batch = records({"id": 1, "n": 2}, keys=[{"id": 9, "k": 3}])
+
+        assert rows(source, batch)["t",] == [{"k": 3, "id": 1, "n": 2}]
+
+    def test_also_if_the_value_shows_it_later(self) -> None:
+        source = feed(key=Json())
+        known = learn_from(source, records({"n": 1}, keys=[{"id": 9}]))
+        assert known["t",].key == ("id",)
+
+        assert rows(source, records({"n": 1, "id": 5}, keys=[{"id": 9}]), known)["t",] == [{"id": 5, "n": 1}]
+
+    def test_a_key_that_cannot_be_read_rejects_the_record(self) -> None:
+        done = split(self.SOURCE, records({"a": 1}, {"a": 2}, keys=[{"a": 7}, b"oops"]))
+
+        assert [(r.index, r.side) for r in done.rejections] == [(1, "key")]
+        assert [p.records.num_rows for p in done.packets] == [1]
+
+    def test_a_table_of_an_initial_schema_gets_the_columns_of_the_key(self) -> None:
+        schemas, _ = read_initial_schemas("CREATE TABLE t (v_a BIGINT)")
+
+        table = learn_from(self.SOURCE, records({"a": 1}, keys=[{"a": 7}]), initial_tables(schemas))["t",]
+
+        assert (table.key, list(columns(table))) == (("k_a",), ["v_a", "k_a"])
+
+
+def test_a_value_that_cannot_be_read_is_rejected_with_its_index() -> None:
+    batch = records({"a": 1}, b"{", {"a": 2}, b"\xff", topics=["t", "u", "t", "t"])
+
+    done = split(feed(), batch)
+
+    assert [(r.index, r.side) for r in done.rejections] == [(1, "value"), (3, "value")]
+    assert [p.table for p in done.packets] == [("t",)]
+
+
+def test_an_initial_schema_only_becomes_wider() -> None:
+    schemas, wrong = read_initial_schemas("CREATE TABLE t (id INT, name VARCHAR(10), PRIMARY KEY (id) NOT ENFORCED)")
+    known = initial_tables(schemas)
+    assert wrong == []
+
+    assert split(feed(), records({"id": 5, "name": "x"}), known).packets[0].delta is None
+    table = learn_from(feed(), records({"id": 2**40, "age": 3}), known)["t",]
+
+    assert columns(table) == {"id": "BIGINT NOT NULL", "name": "VARCHAR(10)", "age": "BIGINT"}
+    assert table.schema.primary_key == ("id",)
+
+
+def test_metadata_columns_are_the_last() -> None:
+    source = feed(metadata=("topic", "partition", "offset"))
+
+    assert rows(source, records({"a": 1}))["t",] == [{"a": 1, "topic": "t", "partition": 0, "offset": 10}]
+
+
+def test_a_delta_names_the_records() -> None:
+    delta = split(feed(), records({"a": 1}, {"b": 1}, {"a": "x"}, partition=3)).packets[0].delta
+
+    assert delta is not None
+    assert {name: str(place) for name, place in delta.first.items()} == {
+        "a": "topic t, partition 3, offset 10", "b": "topic t, partition 3, offset 11",
+    }  # fmt: skip
+
+
+def test_a_record_that_would_give_a_table_too_many_columns_is_rejected() -> None:
+    batch = records({"a": 1}, {f"user_{i}": i for i in range(101)})
+
+    assert [r.index for r in split(feed(), batch).rejections] == [1]
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5) | st.sampled_from(["2024-05-01", "2024-05-01 10:00:00", "10:00:00", "2024-05-01T10:00:00Z"])
+)  # fmt: skip
+VALUES = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.sampled_from("xy"), SCALARS, max_size=2)
+OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+MESSAGES = OBJECTS | st.sampled_from([None, b"", b"null", b"[1]", b"{"])
+BATCHES = st.lists(st.tuples(MESSAGES, OBJECTS | st.none(), st.sampled_from("tu")), min_size=1, max_size=6)
+
+
+def to_raw(batch: list[tuple[Any, Any, str]]) -> pa.RecordBatch:
+    values, keys, topics = zip(*batch, strict=True)
+    return records(*values, keys=keys, topics=topics)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(BATCHES, min_size=1, max_size=3), st.booleans())
+def test_what_is_accepted_is_read_and_a_repeated_batch_shows_nothing_new(
+    batches: list[list[tuple[Any, Any, str]]], prefixed: bool
+) -> None:
+    prefixes = {"key_prefix": "k_", "value_prefix": "v_"} if prefixed else {}
+    source = feed(key=Json(), **prefixes)
+    raw = list(map(to_raw, batches))
+    known: Known = {}
+    for batch in [*raw, *raw]:  # records that came before their table had a column are only counted
+        known = learn_from(source, batch, known)
+
+    assert [p.delta for p in split(source, raw[-1], known).packets if p.delta is not None] == []
+    for batch in raw:
+        for packet in split(source, batch, known).packets:
+            if packet.table in known:
+                decoder = RecordDecoder(plan_table(source, packet.table, known[packet.table]))
+                assert decoder.decode(packet.records).num_rows == packet.records.num_rows
+
+
+@pytest.mark.parametrize("rows_of_task", [1, 2, 5])
+def test_tasks_of_any_size_learn_the_same(rows_of_task: int) -> None:
+    batch = records(*({"a": 1, "b": "x"}, {"a": 2.5}, {"c": True}, {"b": "2024-05-01"}, {"a": 10**30, "d": {}}))
+    whole = learn_from(feed(), batch)
+    parts = [batch.slice(i, rows_of_task) for i in range(0, batch.num_rows, rows_of_task)]
+
+    deltas = [p.delta for part in parts for p in split(feed(), part).packets if p.delta is not None]
+
+    assert learn({}, deltas).tables == whole
+
+
+def test_a_first_batch_that_is_mostly_of_another_format_has_a_hint() -> None:
+    canal = {"data": [{"id": "1"}], "type": "INSERT", "database": "d", "table": "t", "isDdl": False}
+    splitter = RecordSplitter(feed(value=DebeziumJson()), max_columns=100)
+    first = splitter.split(records(canal, canal), {})
+
+    assert first.hint is not None
+    assert first.hint.startswith("topic t: 2 of 2 messages cannot be read as debezium-json")
+    assert first.hint.endswith("they look like canal-json")
+    assert splitter.split(records(canal), {("d", "t"): UpstreamTable(TableSchema(()))}).hint is None
+
+
+STATEMENTS: list[tuple[Any, dict[str, Any] | None]] = [
+    (DebeziumJson(), None),
+    (DebeziumJson(), {"ts_ms": 1}),
+    (DebeziumJson(), {"status": "BEGIN", "id": "571:53195829", "event_count": None, "data_collections": None}),
+    (DebeziumJson(), {"op": "m", "source": {"db": "d", "table": ""}, "message": {"prefix": "x", "content": "eA=="}}),
+    (DebeziumJson(truncate="skip"), {"op": "t", "source": {"db": "d", "table": "t"}}),
+    (CanalJson(), {"data": None, "type": "ALTER", "isDdl": True, "database": "d", "table": "t", "sql": "ALTER"}),
+    (CanalJson(), {"data": None, "type": "TRUNCATE", "isDdl": True, "database": "d", "table": "t"}),
+    (CanalJson(), {"data": None, "type": "QUERY", "isDdl": False, "database": "d", "table": "t", "sql": "x"}),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), STATEMENTS)
+@pytest.mark.parametrize("repeat", [1, 100])
+def test_messages_without_rows_are_left_out(value: Any, message: dict[str, Any] | None, repeat: int) -> None:
+    done = split(feed(value=value), records(*[message] * repeat))
+
+    assert (done.packets, done.rejections) == ((), ())
+
+
+def test_a_truncate_is_rejected_unless_it_is_skipped() -> None:
+    done = split(feed(value=DebeziumJson()), records({"op": "t", "source": {"db": "d", "table": "t"}}))
+
+    assert "set truncate='skip' (in SQL and YAML 'debezium-json.truncate' = 'skip')" in done.rejections[0].reason
+
+
+UPDATES_WITHOUT_ROWS_BEFORE: list[tuple[Any, dict[str, Any]]] = [
+    (DebeziumJson(), {"op": "u", "before": None, "after": {"id": 1}, "source": {"db": "d", "table": "t"}}),
+    (CanalJson(), {"data": [{"id": "1"}], "old": None, "type": "UPDATE", "database": "d", "table": "t"}),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), UPDATES_WITHOUT_ROWS_BEFORE)
+@pytest.mark.parametrize("repeat", [1, 100])
+def test_an_update_without_its_row_before_needs_a_key(value: Any, message: dict[str, Any], repeat: int) -> None:
+    source, batch = feed(value=value), records(*[message] * repeat)
+    strict = split(source, batch)
+    keyed = RecordSplitter(source, max_columns=100, keyed=True).split(batch, {})
+    (packet,) = keyed.packets
+    assert packet.delta is not None
+    known = learn({}, [packet.delta]).tables[packet.table]
+
+    assert len(strict.rejections) == repeat
+    assert keyed.rejections == ()
+    decoded = RecordDecoder(plan_table(source, packet.table, known, ("id",))).decode(packet.records)
+    assert {str(row) for row in decoded.to_pylist()} == {str({"_row_kind": "+U", "id": decoded["id"][0].as_py()})}
+    with pytest.raises(
+        RecordError, match=r"partition 0, offset 10: the value cannot be decoded: the member '(before|old)'"
+    ):
+        RecordDecoder(plan_table(source, packet.table, known)).decode(packet.records)
+
+
+EVENT = {"op": "c", "before": None, "after": {"id": 1, "n": "x"}, "source": {"db": "d", "table": "t"}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "primary_key"),
+    [
+        ([{"id": 1}], {}, ("id",)),
+        ([None, {"schema": {}, "payload": {"n": "x", "id": 1}}], {}, ("n", "id")),
+        ([{"id": 1}], {"key_is_primary_key": False}, ()),
+        ([{"other": 1}], {}, ()),
+        ([b"{", {"id": 1}], {}, ()),
+        ([5], {}, ()),
+        ([None], {}, ()),
+    ],
+)
+def test_the_message_key_is_the_primary_key_of_a_new_table(
+    keys: list[Any], options: dict[str, Any], primary_key: tuple[str, ...]
+) -> None:
+    source = feed(value=DebeziumJson(), **options)
+    batch = records(*[EVENT] * len(keys), keys=keys)
+    known = learn_from(source, batch)
+
+    assert known["d", "t"].schema.primary_key == primary_key
+    later = records({**EVENT, "after": {"id": 1, "more": 2}}, keys=[{"id": 1}])
+    assert learn_from(source, later, known)["d", "t"].schema.primary_key == primary_key

@@ -1,0 +1,80 @@
+"""What the tasks of a batch do, as Spark calls them: with functions that were pickled, and Arrow batches."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import pyarrow as pa
+
+from kdsl.ingest.evolution import learn
+from kdsl.ingest.packets import join_packets, write_records
+from kdsl.ingest.records import plan_table
+from kdsl.ingest.run.tasks import decode_task, raw_columns, split_task, to_raw
+from kdsl_formats.json import Json
+from tests.ingest.test_records import feed, records
+
+T = TypeVar("T")
+SOURCE = feed(key=Json(), key_prefix="k_")
+RECORDS = records({"id": 1}, {"id": "x"}, b"{", keys=[{"k": 1}, None, None])
+
+
+def as_rows(raw: pa.RecordBatch) -> pa.RecordBatch:
+    """Raw records as the rows that Spark gives to a task."""
+    columns = {name: raw.column(name) for name in raw.schema.names}
+    micros = pa.array([millis.as_py() * 1000 for millis in raw.column("timestamp")])
+    columns["timestamp"] = micros.cast(pa.timestamp("us", "UTC"))
+    columns["timestamp_type"] = pa.array(["CreateTime"] * raw.num_rows)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_rows_become_raw_records_again() -> None:
+    assert to_raw(as_rows(RECORDS)).equals(RECORDS)
+    assert {c.name for c in raw_columns()} == set(RECORDS.schema.names)
+
+
+def _send(function: T) -> T:
+    """A function as Spark sends it to a task."""
+    from pyspark import cloudpickle
+
+    dump: Callable[[object], bytes] = cloudpickle.dumps
+    return cast("T", pickle.loads(dump(function)))
+
+
+def test_records_become_packets_and_rows() -> None:
+    split = _send(split_task(SOURCE, 100, dict))
+    (packets,) = split(iter([as_rows(RECORDS)]))
+    of_table, rejected = packets.slice(0, 1).to_pylist()[0], packets.slice(1).to_pylist()[0]
+    table = learn({}, [pickle.loads(of_table["delta"])]).tables["t",]
+    decode = _send(decode_task(plan_table(SOURCE, ("t",), table), "UTC"))
+    rows = [row for batch in decode(iter([packets.slice(0, 1)])) for row in batch.to_pylist()]
+
+    assert (of_table["table"], of_table["rows"], of_table["dirty"]) == ("t", 2, 0)
+    assert rows == [{"k_k": 1, "id": "1"}, {"k_k": None, "id": "x"}]
+    assert (rejected["table"], rejected["dirty"]) == (None, 1)
+    assert rejected["reasons"][0].startswith("topic t, partition 0, offset 12: ")
+
+
+def test_packets_of_a_table_are_joined_in_their_order() -> None:
+    def packet(*offsets: int) -> pa.Buffer:
+        return pa.py_buffer(write_records(pa.RecordBatch.from_pydict({"offset": list(offsets)})))
+
+    packets = [("a", packet(1)), ("b", packet(2)), ("a", packet(3, 4)), ("a", packet(5)), ("b", packet(6))]
+
+    def read(**limits: int) -> list[tuple[str, list[int]]]:
+        return [(name, records.column(0).to_pylist()) for name, records in join_packets(packets, **limits)]
+
+    assert read() == [("a", [1, 3, 4, 5]), ("b", [2, 6])]
+    assert read(rows=3) == [("a", [1, 3, 4]), ("b", [2, 6]), ("a", [5])]
+    assert read(rows=1) == [("a", [1]), ("b", [2]), ("a", [3, 4]), ("a", [5]), ("b", [6])]
+    assert read(max_bytes=packet(1).size * 2) == [("a", [1, 3, 4]), ("b", [2]), ("a", [5]), ("b", [6])]
+
+
+def test_a_batch_that_shows_nothing_new_has_no_delta() -> None:
+    (first,) = split_task(SOURCE, 100, dict)(iter([as_rows(RECORDS)]))
+    known = learn({}, [pickle.loads(first.column("delta")[0].as_py())]).tables
+
+    (again,) = split_task(SOURCE, 100, lambda: known)(iter([as_rows(RECORDS)]))
+
+    assert again.column("delta").to_pylist() == [None, None]
