@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem, ResolveError
 from kdsl.ingest import Ingestion, Transform
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
@@ -20,7 +21,7 @@ SCHEMA = TableSchema(
     (t.Field("id", t.BigInt(nullable=False)), t.Field("country", t.STRING), t.Field("amount", t.Decimal(10, 2))),
     ("id",),
 )
-OFFSET = (t.Field("offset", t.BigInt(nullable=False)),)
+OFFSET = (ColumnDef("offset", t.BigInt(nullable=False), "metadata", virtual=True),)
 
 
 def transform(

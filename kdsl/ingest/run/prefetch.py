@@ -30,7 +30,7 @@ def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> dict[TableId, UpstreamTa
         KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
         KdslError: The newest records contradict the initial schemas.
     """
-    known = initial_tables(plan.initial_schemas)
+    known = initial_tables(feed.initial_tables)
     if not feed.prefetch:
         return known
     learned = learn(known, prefetch_deltas(feed, plan.pipeline.max_columns, known), max_tables=plan.pipeline.max_tables)
