@@ -55,6 +55,7 @@ _OF_FEED = (
 """The options of a source of ingestions that a table, or a hint of a copy, may set."""
 _HINTS: Mapping[str, str] = {a.metadata["key"]: a.name for a in KafkaFeed.declarations() if a.name in _OF_FEED}
 _OF_TABLES = {a.name for a in KafkaOptions.declarations()}
+_KEYS_OF_TABLES = {a.metadata["key"] for a in KafkaOptions.declarations()}
 ONLY_HINTS = frozenset(key for key, name in _HINTS.items() if name not in _OF_TABLES)
 """Options that only the hint of a copy may set, and no table."""
 
@@ -363,6 +364,8 @@ class CopyBuilder:
         feed = None
         if catalog.cluster is not None and not self._has_errors(statement.copy.table.where):
             feed = catalog_feed(catalog, name, topic=(topic,))
+            hints = statement.copy.options
+            feed = self._with_hints(feed, [h for h in hints if h.key in _HINTS or h.key not in _KEYS_OF_TABLES])
         transform = catalog_transform(catalog)
         if statement.primary_key is not None:
             transform = attrs.evolve(transform, primary_keys=statement.primary_key.columns)  # type: ignore[misc]
