@@ -27,6 +27,7 @@ from kdsl.flink_sql.scripts.listings import Listing
 from kdsl.flink_sql.scripts.options import PrintOptions
 from kdsl.flink_sql.scripts.script_plan import AnyJob, CopyJob, Job, ScriptPlan, ScriptTable, View
 from kdsl.formats import ROW_KIND
+from kdsl.ingest.run.query import SharedIngestion, explain_end, start_ingestions
 from kdsl.plan.model import Watermark
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.run.dataframes.changelog_text import changelog_lines
@@ -173,7 +174,7 @@ class _ScriptRun:
         if isinstance(job, CopyJob):
             self.running.append((job, self.start_copies(job)))
             self.options.report_progress(f"{job.name}: started")
-            if job.at_once:
+            if job.ends:
                 self.wait_for_streams()
             return
         with self.apply_settings(job):
@@ -194,8 +195,6 @@ class _ScriptRun:
             KdslError: A cluster or a sink cannot be reached, a table exists that should not, or the tables that are
                 copied together are to start at different places.
         """
-        from kdsl.ingest.run.query import SharedIngestion, start_ingestions
-
         starts = [self.options.starts.get(copy.source) for copy in job.copies]
         if any(start != starts[0] for start in starts):
             raise KdslError(f"{job.name}: its tables are read together, and --start-at names only some of them")
@@ -432,8 +431,7 @@ class _ScriptRun:
         """
         if job.name in self.folders:
             return self.folders[job.name]
-        endless = not job.at_once if isinstance(job, CopyJob) else not job.ends and job.writes_topic
-        if endless and not self.options.once:
+        if not job.ends and not self.options.once and job.writes_topic:
             self.options.report_progress(
                 f"{job.name}: its progress is not stored; use --checkpoint DIR, or SET "
                 "'execution.checkpointing.dir', to store it"
@@ -458,7 +456,8 @@ class _ScriptRun:
                 self.report_end(job, query)
                 error = error_of(self.spark, query)
                 if error is not None:
-                    raise ScriptError(f"{job.name} failed: {_failure_reason(error)}") from error
+                    reason = explain_end(self.spark, query) if isinstance(job, CopyJob) else _failure_reason(error)
+                    raise ScriptError(f"{job.name} failed: {reason}") from error
                 self.options.report_progress(f"{job.name}: done")
             if self.running:
                 self.options.stopping.wait(0.1)

@@ -183,6 +183,9 @@ class CopyJob:
         settings: The settings of ``SET``.
         group: Jobs with the same number start together: a statement set.
         where: The location of the first statement.
+        at_once: As for `Job`: it is not read as a batch.
+        streaming: Whether it runs as a stream: always, so that its progress is stored.
+        writes_topic: As for `Job`: what it writes without a stored progress, it writes again.
     """
 
     number: int
@@ -190,11 +193,13 @@ class CopyJob:
     settings: Settings
     group: int
     where: Where = attrs.field(eq=False, repr=False)
+    at_once: bool = attrs.field(default=False, init=False)
     streaming: bool = attrs.field(default=True, init=False)
+    writes_topic: bool = attrs.field(default=True, init=False)
 
     @property
-    def at_once(self) -> bool:
-        """Whether it ends at what there is at its start; the progress is stored all the same."""
+    def ends(self) -> bool:
+        """Whether it ends at what there is at its start; its progress is stored all the same."""
         return self.settings.mode == "batch"
 
     @property
@@ -225,6 +230,11 @@ class ScriptPlan:
     listings: tuple[Listing, ...] = ()
     inferred: Mapping[str, StoredSchema] = attrs.field(factory=dict)
     checkpoint: str | None = None
+
+    @property
+    def copy_jobs(self) -> tuple[CopyJob, ...]:
+        """The jobs that copy tables and databases."""
+        return tuple(job for job in self.jobs if isinstance(job, CopyJob))
 
     def listings_after(self, jobs: int) -> tuple[Listing, ...]:
         """The listings whose place is after exactly this number of jobs."""

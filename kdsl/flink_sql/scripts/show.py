@@ -29,7 +29,7 @@ def show_script(plan: ScriptPlan, folders: Mapping[str, str] | None = None) -> s
 
 def _copy_lines(job: CopyJob, folders: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that describe copies: each with the plan of its ingestion."""
-    yield f"{job.name} ({'batch' if job.at_once else 'streaming'})"
+    yield f"{job.name} ({'batch' if job.ends else 'streaming'})"
     for copy in job.copies:
         yield f"  copies    {copy.source} into {copy.name}"
         yield from (f"            {line}" for line in show_plan(copy.ingestion.plan()).splitlines())

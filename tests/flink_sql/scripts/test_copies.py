@@ -213,7 +213,7 @@ class TestPlanning:
             "Asia/Tokyo",
             "BATCH",
         )
-        assert job.at_once
+        assert job.ends
 
     def test_a_job_is_known_by_its_tables_and_topics(self) -> None:
         text = "CREATE TABLE lake.a.t AS TABLE orders"
