@@ -59,10 +59,10 @@ def _show_copies(target: str) -> str:
     from kdsl.flink_sql.scripts.show import show_script
 
     script = load.script(target)
-    plan, problems = check_script(script)
-    if not plan.copy_jobs:
+    if not script.has_copies:
         return ""
-    fail_on([p for p in problems if p.code != "cluster-missing"], script.subject)
+    plan, problems = check_script(script)
+    fail_on([p for p in problems if p.code != "cluster-missing" or not plan.copy_jobs], script.subject)
     return show_script(attrs.evolve(plan, jobs=plan.copy_jobs, listings=()))
 
 

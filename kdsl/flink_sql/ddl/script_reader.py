@@ -88,6 +88,16 @@ class Script:
     unread_names: frozenset[str] = frozenset()
 
     @property
+    def has_copies(self) -> bool:
+        """Whether a statement copies tables."""
+        sets = (one.statements if isinstance(one, StatementSet) else (one,) for one in self.statements)
+        return any(
+            isinstance(one, CreateDatabase) or (isinstance(one, CreateTable) and one.copy is not None)
+            for statements in sets
+            for one in statements
+        )
+
+    @property
     def subject(self) -> str:
         """The name of the script in messages."""
         return self.source.file or "the SQL"
