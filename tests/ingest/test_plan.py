@@ -108,14 +108,14 @@ class TestColumns:
 
 
 class TestAddedColumns:
-    def added(self, text: str, projection: str | None = None) -> list[str]:
+    def add(self, text: str, projection: str | None = None) -> list[str]:
         return names(Transform(r"\.*.\.*", projection=projection, add_columns=text))
 
     def test_they_stand_where_they_say(self) -> None:
         text = "a AS UPPER(country) AFTER id, b AS 1 COMMENT 'c' FIRST, c AS 'x, y', d AS 2 AFTER a"
 
-        assert self.added(text) == ["b", "id", "a", "d", "country", "amount", "offset", "c"]
-        assert self.added("a AS amount + 1 AFTER id", "id, country") == ["id", "a", "country"]
+        assert self.add(text) == ["b", "id", "a", "d", "country", "amount", "offset", "c"]
+        assert self.add("a AS amount + 1 AFTER id", "id, country") == ["id", "a", "country"]
 
     @pytest.mark.parametrize(
         ("text", "message"),

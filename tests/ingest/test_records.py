@@ -212,7 +212,7 @@ class TestOneTable:
             ("lake", "t"): ["id"], ("lake", "u.v"): ["id", "x"],
         }  # fmt: skip
 
-    def test_a_name_that_is_no_table_is_a_problem(self) -> None:
+    def test_a_name_of_too_many_parts_is_a_problem(self) -> None:
         (wrong,) = feed(table="a.b.c.<topic>").check()
 
         assert (wrong.code, wrong.key) == ("ingest-table", "table")

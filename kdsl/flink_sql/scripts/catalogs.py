@@ -393,9 +393,9 @@ def read_sink(kind: str, options: Sequence[Option]) -> tuple[Sink, list[Problem]
         The sink; what is wrong with options that it does not keep; and the locations of the options.
     """
     own = {o.key: o for o in options if o.key not in ("type", "connector")}
-    found = end_class("sink", kind)
-    assert found is not None
-    sink, wrong = found.read({key: o.value for key, o in own.items()})
+    sink_class = end_class("sink", kind)
+    assert sink_class is not None
+    sink, wrong = sink_class.read({key: o.value for key, o in own.items()})
     assert isinstance(sink, Sink)
     locations = {key: o.where for key, o in own.items()}
     problems = [Problem(w.code, w.message, w.fix, locations.get(w.key, Where()), w.severity) for w in wrong]

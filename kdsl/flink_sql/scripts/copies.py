@@ -432,11 +432,11 @@ class CopyBuilder:
         """Check all parts, and put them together; None if there is no source, or a problem."""
         locations = Locations(Spelling.DDL, places=places)
         pipeline = self._make_pipeline(definition)
-        found = check_parts(feed, target.sink, transforms, (), pipeline, locations)
+        problems = check_parts(feed, target.sink, transforms, (), pipeline, locations)
         of_source = places.get("$.source")
-        self.problems += (p for p in found if p.severity == "error" or p.where != of_source)
+        self.problems += (p for p in problems if p.severity == "error" or p.where != of_source)
         self._check_loop(feed, target, places["$.sink"])
-        if feed is None or any(p.severity == "error" for p in found):
+        if feed is None or any(p.severity == "error" for p in problems):
             return None
         return Ingestion(feed, target.sink, transform=transforms, pipeline=pipeline, locations=locations)
 

@@ -806,9 +806,9 @@ class _Planner:
             full: The name of what is filled, with its catalog.
         """
         where = statement.name.where
-        found = self.catalogs.sinks.get(catalog) or self.catalogs.catalogs.get(catalog)
-        if found is not None:
-            return builder.find_target(found, database, full, statement.options, where)
+        of_name = self.catalogs.sinks.get(catalog) or self.catalogs.catalogs.get(catalog)
+        if of_name is not None:
+            return builder.find_target(of_name, database, full, statement.options, where)
         if self.catalogs.exists(catalog, where):
             message = f"{str(statement.name)!r} is in no catalog, and a copy needs one, which says where it is stored"
             fix = "write CREATE CATALOG lake WITH ('type' = 'delta', 'path' = '…'), or of the type 'jdbc' or 'kafka', "
