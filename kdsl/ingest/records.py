@@ -103,6 +103,7 @@ class RecordSplitter:
     def __init__(self, feed: KafkaFeed, *, max_columns: int) -> None:
         chosen = feed.valid()
         self._feed = chosen
+        self._declared = chosen.initial_tables
         self._value: Observer = feed.observer(max_columns)
         self._key = None if chosen.key is None else chosen.key.observer(Use(side="key"), max_columns=max_columns)
         self._known: Mapping[TableId, UpstreamTable] | None = None
@@ -170,7 +171,7 @@ class RecordSplitter:
         self, topic: str, known: Mapping[TableId, UpstreamTable]
     ) -> tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]:
         """See `_name_known`."""
-        declared, of_topic = self._feed.initial_tables, self._feed.table_id(topic)
+        declared, of_topic = self._declared, self._feed.table_id(topic)
         named = (lambda table: table) if of_topic is None else (lambda _: of_topic)
         by_id: dict[TableId, UpstreamTable] = {}
         if of_topic is None:
@@ -258,7 +259,7 @@ class RecordSplitter:
         keys: tuple[SchemaDelta, Indices] | None,
     ) -> TableDelta | None:
         """What the records of a table show; None if that is nothing new, or no column of the value yet."""
-        declared = self._feed.initial_tables.get(table)
+        declared = self._declared.get(table)
         hidden = {c.name for c in declared.other_columns} if declared is not None else set()
         if value is not None:
             prefix = self._feed.value_prefix

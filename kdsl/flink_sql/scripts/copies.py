@@ -201,10 +201,8 @@ class CopyBuilder:
         source = statement.copy
         self._check_statement(statement)
         self._check_definition(definition, source.where)
-        try:
-            name = target.table_id(table)
-        except ValueError as e:
-            self._add("copy-name", str(e), "give the table another name", statement.name.where)
+        name = self._name_table(target, table, statement.name.where)
+        if name is None:
             return None
         inferred = definition.inferred is not None or leaves_columns_out(definition, options)
         feed = None
@@ -237,6 +235,14 @@ class CopyBuilder:
             return None
         new = None if statement.if_not_exists else name
         return Copy(target.name, definition.name, ingestion, new, statement.where)
+
+    def _name_table(self, target: Target, table: str, where: Where) -> TableId | None:
+        """The id of a table in the sink; None if it cannot have that name, which is recorded."""
+        try:
+            return target.table_id(table)
+        except ValueError as e:
+            self._add("copy-name", str(e), "give the table another name", where)
+            return None
 
     def _check_statement(self, statement: CreateTable) -> None:
         """Record what a copy cannot have: columns, watermarks, and other clauses."""
@@ -360,8 +366,10 @@ class CopyBuilder:
         assert statement.copy is not None
         self._check_statement(statement)
         self._check_format(catalog, statement.copy.table)
-        name = format_id(target.table_id(table))
-        feed = None
+        id_ = self._name_table(target, table, statement.name.where)
+        if id_ is None:
+            return None
+        name, feed = format_id(id_), None
         if catalog.cluster is not None and not self._has_errors(statement.copy.table.where):
             feed = catalog_feed(catalog, name, topic=(topic,))
             hints = statement.copy.options

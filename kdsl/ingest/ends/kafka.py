@@ -319,8 +319,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     @property
     def initial_ddl(self) -> str | None:
         """The statements of the initial schemas."""
-        schemas = self.valid().initial_schemas
-        return schemas if isinstance(schemas, str) else None
+        return self.initial_schemas if isinstance(self.initial_schemas, str) else None
 
     @property
     def initial_tables(self) -> Mapping[TableId, InitialTable]:
@@ -333,15 +332,14 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         Raises:
             ValueError: The option ``table`` is not the id of a table.
         """
-        chosen = self.valid().table
-        return None if chosen is None else parse_id(chosen.replace(ANY_TOPIC, quote_part(topic)))
+        return None if self.table is None else parse_id(self.table.replace(ANY_TOPIC, quote_part(topic)))
 
     def metadata_columns(self, table: TableId) -> tuple[ColumnDef, ...]:
         """The metadata columns of a table's rows: those that it declares, and those of ``metadata.list``."""
         declared = self.initial_tables.get(table)
         own = () if declared is None else tuple(c for c in declared.columns if c.role == "metadata")
         names = {c.name for c in own}
-        listed = (name for name in self.valid().metadata if name not in names)
+        listed = (name for name in self.metadata if name in METADATA and name not in names)
         return (*own, *(ColumnDef(name, METADATA[name].type, "metadata", virtual=True) for name in listed))
 
     @property
