@@ -210,26 +210,13 @@ class CopyBuilder:
             feed = self._make_feed(definition, cluster, name, inferred=inferred)
             feed = self._with_hints(feed, hints)
         primary = statement.primary_key.columns if statement.primary_key else _primary_key(definition)
-        added = ", ".join(map(_write_added, source.added))
         transform = Transform(
             ALL_TABLES,
             primary_keys=primary,
             partition_keys=statement.partitioned_by,
-            add_columns=added or None,
+            add_columns=_write_added(source.added),
         )
-        places = {
-            "$": statement.where,
-            "$.source": source.where,
-            "$.transform[0]": source.where,
-            "$.sink": statement.name.where,
-            **{f"$.sink.{key}": where for key, where in target.locations.items()},
-            **{f"$.transform[0].add-columns[{i}]": one.column.where for i, one in enumerate(source.added)},
-            "$.transform[0].partition-keys": statement.partitioned_where,
-        }
-        if source.added:
-            places["$.transform[0].add-columns"] = source.added[0].column.where
-        if statement.primary_key is not None:
-            places["$.transform[0].primary-keys"] = statement.primary_key.where
+        places = _locate(statement, target)
         ingestion = self._finish(feed, target, [transform], places, definition)
         if ingestion is None:
             return None
@@ -342,12 +329,7 @@ class CopyBuilder:
         if catalog.cluster is not None and not self._has_errors(statement.source.where):
             feed = catalog_feed(catalog, table, topic_pattern=pattern)
             feed = self._with_hints(feed, statement.source_options)
-        places = {
-            "$": statement.where,
-            "$.source": statement.source.where,
-            "$.sink": statement.name.where,
-            **{f"$.sink.{key}": where for key, where in target.locations.items()},
-        }
+        places = _locate(statement, target)
         ingestion = self._finish(feed, target, [catalog_transform(catalog)], places, None)
         return None if ingestion is None else Copy(target.name, source, ingestion, None, statement.where)
 
@@ -375,17 +357,10 @@ class CopyBuilder:
             hints = statement.copy.options
             feed = self._with_hints(feed, [h for h in hints if h.key in _HINTS or h.key not in _KEYS_OF_TABLES])
         transform = catalog_transform(catalog)
-        if statement.primary_key is not None:
-            transform = attrs.evolve(transform, primary_keys=statement.primary_key.columns)  # type: ignore[misc]
-        added = ", ".join(map(_write_added, statement.copy.added))
-        transform = attrs.evolve(transform, add_columns=added or None)  # type: ignore[misc]
-        places = {
-            "$": statement.where,
-            "$.sink": statement.name.where,
-            **{f"$.sink.{key}": where for key, where in target.locations.items()},
-        }
-        if statement.copy.added:
-            places["$.transform[0].add-columns"] = statement.copy.added[0].column.where
+        primary = statement.primary_key.columns if statement.primary_key else transform.primary_keys
+        added = _write_added(statement.copy.added)
+        transform = attrs.evolve(transform, primary_keys=primary, add_columns=added)  # type: ignore[misc]
+        places = _locate(statement, target)
         ingestion = self._finish(feed, target, [transform], places, None)
         return (
             None
@@ -546,12 +521,34 @@ def _columns_of_feed(definition: TableDef) -> tuple[tuple[ColumnDef, ...], tuple
     return columns, tuple(name for name in keys if name not in in_bytes and name not in left_out)
 
 
-def _write_added(added: AddedColumn) -> str:
-    """Write an added column, as after ADD COLUMN."""
-    column = added.column
-    comment = "" if column.comment is None else " COMMENT '{}'".format(column.comment.replace("'", "''"))
-    place = " FIRST" if added.first else "" if added.after is None else f" AFTER {quote_name(added.after)}"
-    return f"{quote_name(column.name)} AS {column.expression.text}{comment}{place}"
+def _write_added(columns: Iterable[AddedColumn]) -> str | None:
+    """Write added columns, as after ADD COLUMN; None for none."""
+    texts = []
+    for added in columns:
+        column = added.column
+        comment = "" if column.comment is None else " COMMENT '{}'".format(column.comment.replace("'", "''"))
+        place = " FIRST" if added.first else "" if added.after is None else f" AFTER {quote_name(added.after)}"
+        texts.append(f"{quote_name(column.name)} AS {column.expression.text}{comment}{place}")
+    return ", ".join(texts) or None
+
+
+def _locate(statement: CreateTable | CreateDatabase, target: Target) -> dict[str, Where]:
+    """The locations of the parts of a copy's ingestion, by their paths."""
+    places = {"$": statement.where, "$.sink": statement.name.where}
+    places |= {f"$.sink.{key}": where for key, where in target.locations.items()}
+    if isinstance(statement, CreateDatabase):
+        return {**places, "$.source": statement.source.where}
+    assert statement.copy is not None
+    source, added = statement.copy.where, [one.column.where for one in statement.copy.added]
+    places |= {"$.source": source, "$.transform[0]": source}
+    if added:
+        places["$.transform[0].add-columns"] = added[0]
+    places |= {f"$.transform[0].add-columns[{i}]": where for i, where in enumerate(added)}
+    if statement.partitioned_by:
+        places["$.transform[0].partition-keys"] = statement.partitioned_where
+    if statement.primary_key is not None:
+        places["$.transform[0].primary-keys"] = statement.primary_key.where
+    return places
 
 
 def read_topics(copies: Iterable[Copy]) -> tuple[str, ...]:
