@@ -204,12 +204,14 @@ class TestPostgres:
     def test_a_declared_table_keeps_its_columns(self, script: Script, postgres: Postgres) -> None:
         table = self.DECLARED.format(topic=script.topic, servers=script.kafka.bootstrap_servers)
         table = table.replace(",\n          'value.json.infer-schema.primitive-as-string' = 'false'", "")
+        table = table.replace("loud AS", "ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', loud AS")
         text = f"""{table} CREATE CATALOG pg WITH ('type' = 'jdbc', 'url' = '{postgres.url}', 'username' = 'kdsl',
               'password' = '{PASSWORD}');
-            CREATE TABLE pg.scripts.fixed AS TABLE orders;"""
+            CREATE TABLE pg.scripts.fixed AS TABLE orders /*+ OPTIONS('scan.max.pre.fetch.records' = '5') */;"""
         script.kafka.produce(script.topic, Record('{"note": 1, "n": 1}', key='{"k": 7}'))
         script.run_script(text)
-        assert postgres.execute("SELECT * FROM scripts.fixed") == "7\t1\t0\t0\t1\n"
+        assert postgres.execute("SELECT k, note, p, o, loud, ts IS NULL FROM scripts.fixed") == "7\t1\t0\t0\t1\tf\n"
+        assert postgres.execute("SELECT count(*) FROM information_schema.columns WHERE table_name = 'fixed'") == "6\n"
 
         script.kafka.produce(script.topic, Record('{"note": "b"}', key='{"k": "x"}'))
         with pytest.raises(ScriptError, match="1 records cannot be read"):

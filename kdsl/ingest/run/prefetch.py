@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import pyarrow as pa
 
 from kdsl.diagnostics.peek import newest_records
@@ -53,7 +54,8 @@ def prefetch_deltas(
         KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
     """
     newest = newest_records(raw_table(feed).read_plan(), feed.cluster, feed.prefetch, timeout=TIMEOUT)
-    splitter = RecordSplitter(feed, max_columns=max_columns)
+    continuous = attrs.evolve(feed, inference="continuous")  # type: ignore[misc]  # rows are not read, only observed
+    splitter = RecordSplitter(continuous, max_columns=max_columns)
     deltas: list[TableDelta] = []
     columns = {name: newest.records.column(name) for name in ("topic", "partition", "offset", "key", "value")}
     columns |= {side: columns[side].cast(pa.binary()) for side in ("key", "value")}
