@@ -304,7 +304,7 @@ def test_what_is_accepted_is_read_and_a_repeated_batch_shows_nothing_new(
     assert [p.delta for p in split(source, raw[-1], known).packets if p.delta is not None] == []
     for batch in raw:
         for packet in split(source, batch, known).packets:
-            if packet.table in known:
+            if packet.table in known and packet.delta is None:  # keys of a table without columns are not learned
                 decoder = RecordDecoder(plan_table(source, packet.table, known[packet.table]))
                 assert decoder.decode(packet.records).num_rows == packet.records.num_rows
 
