@@ -37,6 +37,7 @@ from kdsl_formats.json import Json
 from kdsl_formats.raw import Raw
 
 ALL_TABLES = r"\.*.\.*.\.*"
+_PROPERTIES = "properties."
 _POSITION = ("partition", "offset", "timestamp")
 _PRIMARY_KEY = ("partition", "offset")
 _OF_READS = {
@@ -158,16 +159,17 @@ class CopyBuilder:
                 self._add("database-unknown", message, f"use {catalog.database!r}", where)
             format_ = catalog.options.valid().format or "json"
             written = {o.key for o in options}
-            own = {key: o for key, o in own.items() if key.startswith("properties.") or key in written}
+            own = {key: o for key, o in own.items() if key.startswith(_PROPERTIES) or key in written}
             own.setdefault("value.format", Option("value.format", format_, where, where))
             own.setdefault(f"properties.{SERVERS}", Option(f"properties.{SERVERS}", "unused", where, where))
         if kind == HologresTables.type:
             own["dbname"] = Option("dbname", database, where, where)
         sink, wrong, locations = read_sink(kind, list(own.values()))
         self.problems += (p.at(where) for p in wrong)
-        if isinstance(sink, KafkaTopics) and isinstance(catalog, ScriptCatalog):
+        if isinstance(sink, KafkaTopics) and isinstance(catalog, ScriptCatalog) and not list(sink.problems()):
             assert catalog.cluster is not None
-            sink = attrs.evolve(sink, cluster=catalog.cluster)  # type: ignore[misc]
+            more = {o.key.removeprefix(_PROPERTIES): o.value for o in options if o.key.startswith(_PROPERTIES)}
+            sink = attrs.evolve(sink, cluster=catalog.cluster.with_properties(more))  # type: ignore[misc]
         ids = () if kind in ("kafka", HologresTables.type) else (database,)
         return Target(name, sink, ids, locations)
 

@@ -163,6 +163,9 @@ class TestPlanning:
         assert isinstance(kafka.ingestion.sink, KafkaTopics)
         assert (kafka.ingestion.sink.cluster, kafka.ingestion.sink.value.identifier) == (Cluster("b:1"), "json")
         assert kafka.ingestion.sink.topic_of(("t",)) == "t"
+        with_acks = copy_of("CREATE TABLE other.kafka.t WITH ('properties.acks' = '1') AS TABLE orders").ingestion.sink
+        assert isinstance(with_acks, KafkaTopics)
+        assert with_acks.cluster == Cluster("b:1", properties={"acks": "1"})
         assert delta.new_table is None
 
     def test_a_database_is_an_ingestion_of_a_pattern(self) -> None:
@@ -274,6 +277,8 @@ class TestProblems:
                 "option-value",
             ),
             ("CREATE TABLE lake.a.t AS TABLE shop.kafka.x /*+ OPTIONS('prefetch' = '5') */", "option-unknown"),
+            ("CREATE TABLE other.kafka.t WITH ('partition.strateg' = 'x') AS TABLE orders", "option-unknown"),
+            ("CREATE TABLE other.kafka.t WITH ('value.format' = 'csv') AS TABLE orders", "format-unknown"),
             ("CREATE TABLE other.kafkaa.t AS TABLE orders", "database-unknown"),
             ("CREATE TABLE shop.kafka.o AS TABLE orders", "topic-loop"),
             ("CREATE DATABASE shop.kafka AS DATABASE shop.kafka", "topic-loop"),
