@@ -207,11 +207,17 @@ class TestPostgres:
         table = table.replace("loud AS", "ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', loud AS")
         text = f"""{table} CREATE CATALOG pg WITH ('type' = 'jdbc', 'url' = '{postgres.url}', 'username' = 'kdsl',
               'password' = '{PASSWORD}');
-            CREATE TABLE pg.scripts.fixed AS TABLE orders /*+ OPTIONS('scan.max.pre.fetch.records' = '5') */;"""
+            CREATE TABLE pg.scripts.fixed AS TABLE orders;
+            CREATE TABLE pg.scripts.more AS TABLE orders /*+ OPTIONS('scan.max.pre.fetch.records' = '5') */;"""
         script.kafka.produce(script.topic, Record('{"note": 1, "n": 1}', key='{"k": 7}'))
         script.run_script(text)
-        assert postgres.execute("SELECT k, note, p, o, loud, ts IS NULL FROM scripts.fixed") == "7\t1\t0\t0\t1\tf\n"
-        assert postgres.execute("SELECT count(*) FROM information_schema.columns WHERE table_name = 'fixed'") == "6\n"
+        columns = "SELECT column_name FROM information_schema.columns WHERE table_name = '{}' ORDER BY ordinal_position"
+        declared = ["k", "note", "p", "o", "ts", "loud"]
+        row = postgres.execute("SELECT k, note, p, o, ts IS NULL, loud FROM scripts.fixed").split()
+
+        assert row == ["7", "1", "0", "0", "f", "1"]
+        assert postgres.execute(columns.format("fixed")).split() == declared
+        assert postgres.execute(columns.format("more")).split() == [*declared, "n"]
 
         script.kafka.produce(script.topic, Record('{"note": "b"}', key='{"k": "x"}'))
         with pytest.raises(ScriptError, match="1 records cannot be read"):
