@@ -231,7 +231,7 @@ class TestPublishedExamples:
         text = (PUBLISHED / f"000-example-{number}.sql").read_text(encoding="utf-8")
         text = text.replace("<yourKafkaBrokers>", script.kafka.bootstrap_servers)
         text = text.replace("kafka_evolution_demo", script.topic)
-        postgres.execute("DROP DATABASE IF EXISTS kafka; CREATE DATABASE kafka;")
+        postgres.execute("DROP DATABASE IF EXISTS kafka WITH (FORCE); CREATE DATABASE kafka;")
         return f"""CREATE CATALOG hologres WITH ('type' = 'hologres', 'endpoint' = '127.0.0.1:{postgres.port}',
             'username' = 'kdsl', 'password' = '{PASSWORD}');\n{text}"""
 
