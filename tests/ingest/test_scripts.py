@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from kdsl.catalog.stored import Inference, read_stored
 from kdsl.errors import CheckpointError, KdslError
@@ -14,11 +15,14 @@ from kdsl.flink_sql.ddl.script_reader import read_script
 from kdsl.flink_sql.scripts.planner import plan_script
 from kdsl.flink_sql.scripts.run import RunOptions, ScriptError, run_script
 from kdsl.flink_sql.scripts.script_plan import CopyJob
+from kdsl.ingest import DeltaTables
+from kdsl.ingest.run.query import SharedIngestion, start_ingestions
+from kdsl.ingest.run.sinks.delta import DeltaWriter
 from kdsl.ingest.state import StateFiles
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.testing import LocalKafka, Record
 from tests.changelog.tables import needs_delta
-from tests.ingest.test_run import Setup, change
+from tests.ingest.test_run import Failing, Setup, change
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
@@ -169,6 +173,52 @@ def test_a_table_is_copied_into_another_topic(script: Script) -> None:
     assert [(row["offset"], row["value_id"], row["twice"], row.get("value_more")) for row in rows] == [
         (0, 1, 2, None), (1, 2, 4, "[1]"),
     ]  # fmt: skip
+
+
+def test_a_shared_batch_that_is_repeated_changes_nothing_twice(script: Script) -> None:
+    needs_delta()
+    names = ("one", "two")
+    writers = {"two": Failing(DeltaWriter(DeltaTables(script.lake), 1), 1, "before the first table")}
+
+    def run(failing: bool) -> None:
+        parts = [
+            SharedIngestion(script.ingestion(DeltaTables(script.lake), script.feed(table=name)), name,
+                            writer=writers.get(name) if failing else None)
+            for name in names
+        ]  # fmt: skip
+        start_ingestions(script.spark, parts, script.checkpoint, once=True).awaitTermination()
+
+    script.produce({"id": 1})
+    run(False)
+    script.produce({"id": 2, "new": "n"})
+    with pytest.raises(StreamingQueryException, match="gone"):
+        run(True)
+    assert [len(script.table(name)) for name in names] == [2, 1]
+    run(False)
+
+    for name in names:
+        assert [(row["id"], row["new"]) for row in script.table(name)] == [(1, None), (2, "n")]
+        changes = StateFiles(open_folder(script.spark, script.checkpoint), name).load().changes
+        assert [(number, change.tag) for number, change in changes] == [(0, "create.table"), (1, "add.column")]
+
+
+def test_copies_into_kafka_are_exactly_once(script: Script) -> None:
+    copies = [f"{script.topic}-a", f"{script.topic}-b"]
+    statements = "".join(
+        f"""CREATE TABLE shop.kafka.`{copy}` WITH ('sink.delivery-guarantee' = 'exactly-once',
+          'sink.transactional-id-prefix' = '{script.topic}') AS TABLE shop.kafka.`{script.topic}`;"""
+        for copy in copies
+    )
+    text = f"{script.catalogs()} BEGIN STATEMENT SET; {statements} END;"
+    for copy in copies:
+        script.kafka.create_topic(copy)
+    for number in (1, 2):
+        script.produce({"id": number})
+        (job,) = script.run_script(text)
+        assert len(job.copies) == 2
+
+    for copy in copies:
+        assert [json.loads(message.value() or b"")["id"] for message in script.kafka.read(copy)] == [1, 2]
 
 
 class TestPostgres:
