@@ -21,7 +21,7 @@ from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import ColumnDef, Inferred, TableDef
 from kdsl.diagnostics.clients import open_admin
 from kdsl.errors import InferenceError, Problem, TopicMissingError, fail_on, nearest
-from kdsl.formats import Format, format_class
+from kdsl.formats import Format
 from kdsl.table import Table
 from kdsl.types import model as t
 
@@ -204,14 +204,14 @@ class KafkaCatalog:
             options.timeout.total_seconds(),
         )
         if value is None:
-            value, notes = infer_value(sample, self._format_of_records(), f"the topic {topic!r}")
+            value, notes = infer_value(sample, self.options.format_of_records(), f"the topic {topic!r}")
             sources = [sample.source]
         registered_key = self._find_key_subject(topic) if sources != [sample.source] else None
         if registered_key is not None:
             key, subject = registered_key
             sources.insert(0, subject)
         else:
-            key, key_notes = infer_key(sample, self._key_format(), options.key_column)
+            key, key_notes = infer_key(sample, self.options.format_of_records(_JSON), options.key_column)
             notes = (*key_notes, *notes)
             if key is not None and sources != [sample.source]:
                 sources.insert(0, f"{sample.source} (the key)")
@@ -271,26 +271,6 @@ class KafkaCatalog:
         except InferenceError:  # a schema of a string or a number: the bytes of the key are one column
             return None
         return None if side is None or not side[0].format.insert_only else (side[0], f"the subject {side[1]}")
-
-    def _format_of_records(self) -> Format:
-        """The format of values that are inferred from records."""
-        return self._inferring_format(self.options.valid().format or _JSON)
-
-    def _key_format(self) -> Format:
-        """The format of keys that are inferred from records."""
-        return self._inferring_format(_JSON)
-
-    def _inferring_format(self, identifier: str) -> Format:
-        """Create a format, which exists, with those options of the catalog about timestamps and inference it has."""
-        options = self.options.valid()
-        wanted = {
-            "timestamp-format.standard": options.timestamp_format,
-            "infer-schema.flatten-nested-columns.enable": str(options.flatten).lower(),
-            "infer-schema.primitive-as-string": str(options.primitive_as_string).lower(),
-        }
-        chosen = format_class(identifier)
-        known = {a.metadata["key"] for a in chosen.declarations()}
-        return chosen.from_strings({key: text for key, text in wanted.items() if key in known})
 
 
 def define_table(topic: str, schema: TopicSchema, options: CatalogOptions) -> TableDef:

@@ -9,6 +9,7 @@ from typing import Literal, TypedDict
 from kdsl.catalog.inference import RECORDS, TIMEOUT
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.errors import Problem
+from kdsl.formats import Format, format_class
 from kdsl.options import Options, option
 
 REGISTRY_FORMATS = ("avro-confluent", "debezium-avro-confluent", "json-schema-confluent", "protobuf-confluent")
@@ -126,6 +127,22 @@ class CatalogOptions(Options):
             message = "'schema-registry.properties.*' has no effect without 'schema-registry.url'"
             fix = "add 'schema-registry.url', or remove them"
             yield Problem("catalog-registry", message, fix, option="schema-registry.url")
+
+    def format_of_records(self, identifier: str | None = None) -> Format:
+        """A format whose columns are inferred from records, with the options about timestamps and inference it has.
+
+        Args:
+            identifier: Its name; by default that of the catalog's format, or json.
+        """
+        chosen = self.valid()
+        wanted = {
+            "timestamp-format.standard": chosen.timestamp_format,
+            "infer-schema.flatten-nested-columns.enable": str(chosen.flatten).lower(),
+            "infer-schema.primitive-as-string": str(chosen.primitive_as_string).lower(),
+        }
+        of_format = format_class(identifier or chosen.format or "json")
+        known = {a.metadata["key"] for a in of_format.declarations()}
+        return of_format.from_strings({key: text for key, text in wanted.items() if key in known})
 
     def about_inference(self) -> dict[str, str]:
         """The options that what is inferred depends on, by their keys; defaults are left out.

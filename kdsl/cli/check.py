@@ -51,13 +51,14 @@ def check(
                 ingestions.append(target)
                 all_problems.extend(load.ingestion(target, variables)[1])
                 continue
-            tables, script = _targets(target)
+            tables, script, copies = _targets(target)
         except ResolveError as e:
             all_problems.extend(e.problems)
             continue
         except load.TargetError as e:
             all_problems.append(Problem("target", str(e), "name an existing file, module or table"))
             continue
+        ingestions += copies
         of_target: list[Problem] = []
         for table in tables:
             names.append(table.name)
@@ -76,22 +77,23 @@ def check(
     raise typer.Exit(1 if errors else 0)
 
 
-def _targets(target: str) -> tuple[list[Table], list[Problem]]:
-    """The tables of a target and, if it is a whole SQL file, the problems of the script, except a missing cluster.
+def _targets(target: str) -> tuple[list[Table], list[Problem], list[str]]:
+    """The tables of a target and, if it is a whole SQL file, its problems and the names of what it copies into.
 
-    Of a whole SQL file only tables of Kafka are returned.
+    Of a whole SQL file only tables of Kafka are returned; a missing cluster is not among its problems.
 
     Raises:
         TargetError: There is no such file, module or table.
         ResolveError: The file has errors; those of the statements of a whole SQL file are among its problems.
     """
     if not target.lower().endswith(ENDINGS):
-        return load.tables(target), []
+        return load.tables(target), [], []
     from kdsl.flink_sql.scripts.planner import check_script
 
     plan, script_problems = check_script(load.script(target))
     tables = [table.topic for table in plan.tables if table.topic is not None]
-    return tables, [p for p in script_problems if p.code != "cluster-missing"]  # `kdsl run` has options for it
+    copies = [copy.name for job in plan.copy_jobs for copy in job.copies]
+    return tables, [p for p in script_problems if p.code != "cluster-missing"], copies  # `kdsl run` has options for it
 
 
 def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:

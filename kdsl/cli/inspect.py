@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
+import attrs
 import typer
 
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
+from kdsl.errors import fail_on
+from kdsl.flink_sql.load import ENDINGS
 from kdsl.ingest import Ingestion
 from kdsl.plan.text import plan_text
 
@@ -26,18 +30,40 @@ def plan(
     variable: Variables = None,
     variable_files: VariableFiles = None,
 ) -> None:
-    """Print what a read (or a write) of a table does, or what an ingestion in YAML does."""
+    """Print what a read (or a write) of a table does, or what an ingestion in YAML or the copies in a script do."""
+    text = _show_copies(target)
     if load.is_ingestion(target):
+        text = Ingestion.from_yaml(target, read_variables(variable, variable_files)).explain()
+    if text:
         if write or as_json:
             raise typer.BadParameter("--write and --json are for tables, and this is an ingestion")
-        ingestion = Ingestion.from_yaml(target, read_variables(variable, variable_files))
-        out.print(ingestion.explain().rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+        out.print(text.rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
         return
     table = load.table(target)
     if as_json:
         print_json(json.loads(plan_text(table.write_plan() if write else table.read_plan())))
     else:
         out.print(table.explain("write" if write else "read"), highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_copies(target: str) -> str:
+    """The plans of the copies in a script; empty for another target, and for a script without copies.
+
+    Raises:
+        TargetError: The file cannot be read.
+        ResolveError: The script has errors; all of them are reported.
+    """
+    if not (target.lower().endswith(ENDINGS) and Path(target).is_file()):
+        return ""
+    from kdsl.flink_sql.scripts.planner import check_script
+    from kdsl.flink_sql.scripts.show import show_script
+
+    script = load.script(target)
+    if not script.has_copies:
+        return ""
+    plan, problems = check_script(script)
+    fail_on([p for p in problems if p.code != "cluster-missing" or not plan.copy_jobs], script.subject)
+    return show_script(attrs.evolve(plan, jobs=plan.copy_jobs, listings=()))
 
 
 def schema(

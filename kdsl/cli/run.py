@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kdsl.flink_sql.scripts.listings import Listing
-    from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan
+    from kdsl.flink_sql.scripts.script_plan import AnyJob, Job, ScriptPlan
 
 _MASTER = "SPARK_MASTER"
 _WIDEST = 1_000_000
@@ -193,7 +193,7 @@ def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
         yield
 
 
-def _print_report(job: Job, query: StreamingQuery) -> None:
+def _print_report(job: AnyJob, query: StreamingQuery) -> None:
     """Print the report of a query on the standard error."""
     from kdsl.cli.report import report
     from kdsl.run.metrics.observer import metrics

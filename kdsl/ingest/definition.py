@@ -69,6 +69,12 @@ class Transform(Options):
         "SOFT_DELETE: a delete becomes an insert of the row before it; a column with __data_event_type__ shows it.",
         default=None,
     )
+    add_columns: str | None = option(
+        "add-columns",
+        "Further columns, as after ADD COLUMN in SQL scripts: 'name AS expression', several separated by commas, each "
+        "with FIRST or AFTER column, or else as the last one. Expressions use the columns of the source.",
+        default=None,
+    )
     description: str | None = option("description", "A remark.", default=None)
 
     def table_properties(self) -> dict[str, str]:
@@ -212,18 +218,20 @@ class Locations:
         spelling: How options are spelled there.
         file: The file.
         lines: The line of each part, by its path (``$.source.topic``).
+        places: The locations of parts that are declared in SQL, by their paths, instead of lines.
     """
 
     spelling: Spelling = Spelling.PYTHON
     file: str | None = None
     lines: Mapping[str, int] = attrs.field(factory=dict, repr=False)
+    places: Mapping[str, Where] = attrs.field(factory=dict, repr=False)
 
     def where(self, path: str) -> Where:
-        """The location of a part, with the line of the nearest known part around it."""
+        """The location of a part, or of the nearest known part around it."""
         known = path
-        while known not in self.lines and known != "$":
+        while known not in self.lines and known not in self.places and known != "$":
             known = known[: max(known.rfind("."), known.rfind("["), 1)]
-        return Where(file=self.file, line=self.lines.get(known), path=path)
+        return self.places.get(known, Where(file=self.file, line=self.lines.get(known), path=path))
 
 
 def _transforms(transforms: Iterable[Transform]) -> tuple[Transform, ...]:

@@ -12,11 +12,9 @@ from kdsl.ingest.definition import IngestionDef, Pipeline, Route, Transform
 from kdsl.ingest.ends.end import Sink, Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.ingest.evolution import Policy
-from kdsl.ingest.initial_schemas import read_initial_schemas
-from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
-from kdsl.ingest.resolve import find_problems
+from kdsl.ingest.projection import TransformedTable, TransformRule
+from kdsl.ingest.resolve import find_problems, transform_source_table
 from kdsl.ingest.selectors import RouteRule, route_table
-from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
 
@@ -65,11 +63,6 @@ class IngestPlan:
     initial_schemas: Mapping[TableId, TableSchema]
     notices: tuple[str, ...] = ()
 
-    @property
-    def metadata(self) -> tuple[t.Field, ...]:
-        """The metadata columns of rows."""
-        return self.source.metadata_fields() if isinstance(self.source, KafkaFeed) else ()
-
     def targets(self, table: TableId) -> tuple[TableId, ...]:
         """The sink tables of an upstream table.
 
@@ -88,8 +81,8 @@ class IngestPlan:
         Raises:
             ValueError: A route makes a name that cannot be a table.
         """
-        transformed, problems = transform_table(
-            table, schema, self.transform_rules, self.metadata, allow_trimming=self.pipeline.trimming_keys
+        transformed, problems = transform_source_table(
+            self.source, table, schema, self.transform_rules, allow_trimming=self.pipeline.trimming_keys
         )
         if transformed is None:
             return None, problems
@@ -99,7 +92,7 @@ class IngestPlan:
 
     def tables(self) -> tuple[TablePlan, ...]:
         """What becomes of the tables that are known before any record."""
-        plans = (self.table(table, schema)[0] for table, schema in self.initial_schemas.items())
+        plans = (self.table(table, schema)[0] for table, schema in self.initial_schemas.items() if schema.columns)
         return tuple(plan for plan in plans if plan is not None)
 
 
@@ -115,7 +108,7 @@ def plan_ingestion(ingestion: IngestionDef) -> IngestPlan:
     source, sink, pipeline = ingestion.source.split()[0], ingestion.sink.split()[0], ingestion.pipeline.split()[0]
     schemas: Mapping[TableId, TableSchema] = {}
     if isinstance(source, KafkaFeed):
-        schemas, _ = read_initial_schemas(source.initial_ddl)
+        schemas = {table: one.schema for table, one in source.initial_tables.items()}
     return IngestPlan(
         source,
         sink,

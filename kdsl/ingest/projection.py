@@ -1,9 +1,10 @@
 r"""Transforms: from the columns of an upstream table to those of a sink table, as expressions of Spark SQL.
 
-Projections and filters are Flink SQL, which `kdsl.flink_sql.expressions` translates. An expression of a projection uses
-the upstream columns; a filter also uses the names that the projection gives, and these first. Beside them there are
-``__namespace_name__``, ``__schema_name__``, ``__table_name__`` (the names of the upstream table),
-``__data_event_type__`` (the row kind: +I, -U, +U or -D), and the columns of the source's ``metadata.list``.
+Projections, filters and added columns are Flink SQL, which `kdsl.flink_sql.expressions` translates. An expression of a
+projection uses the upstream columns; a filter also uses the names that the projection gives, and these first. Beside
+them there are ``__namespace_name__``, ``__schema_name__``, ``__table_name__`` (the names of the upstream table),
+``__data_event_type__`` (the row kind: +I, -U, +U or -D), and the columns of the source's ``metadata.list``. The
+metadata and computed columns that an initial schema declares are columns of the table like those in messages.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem, Where, listing, nearest
+from kdsl.flink_sql.ddl.create_table import read_added_columns
+from kdsl.flink_sql.ddl.statement_reader import StatementReader
+from kdsl.flink_sql.ddl.statements import AddedColumn
 from kdsl.flink_sql.expressions.translator import ExpressionTranslator
 from kdsl.flink_sql.expressions.values import Interval, TypedSql
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
 from kdsl.flink_sql.syntax.query_reader import read_select_list
+from kdsl.flink_sql.syntax.script_text import ScriptText
 from kdsl.formats import ROW_KIND, TableId
 from kdsl.ingest.definition import Transform
 from kdsl.ingest.ids import format_id
@@ -45,6 +51,7 @@ class TransformRule:
         partition_keys: The columns by which a table is partitioned.
         soft_delete: Whether deletes become inserts.
         properties: The properties of tables that the sink creates.
+        added: The columns that are added to those of the projection, each with its expression.
     """
 
     pattern: TablePattern
@@ -56,6 +63,7 @@ class TransformRule:
     partition_keys: tuple[str, ...] = ()
     soft_delete: bool = False
     properties: Mapping[str, str] = attrs.field(factory=dict)
+    added: tuple[tuple[AddedColumn, n.Node], ...] = ()
 
     @classmethod
     def parse(cls, transform: Transform) -> TransformRule:
@@ -63,7 +71,8 @@ class TransformRule:
 
         Raises:
             SelectorError: The pattern cannot be used.
-            UntranslatableError: The projection or the filter cannot be read.
+            StatementError: The added columns cannot be read.
+            UntranslatableError: An expression of the projection, the filter or an added column cannot be read.
             ValueError: The table options cannot be read.
         """
         pattern = TablePattern.parse(transform.source_table or "")
@@ -79,12 +88,29 @@ class TransformRule:
             transform.partition_keys,
             transform.converter == "SOFT_DELETE",
             transform.table_properties(),
+            _read_added(transform.add_columns or ""),
         )
 
     @property
     def passes_new_columns(self) -> bool:
         """Whether columns that appear later pass through."""
         return self.items is None or any(isinstance(item, n.Star) for item in self.items)
+
+
+def _read_added(text: str) -> tuple[tuple[AddedColumn, n.Node], ...]:
+    """Read the columns that a transform adds, each with its expression.
+
+    Raises:
+        StatementError: They cannot be read.
+        UntranslatableError: An expression cannot be read.
+    """
+    if not text.strip():
+        return ()
+    reader = StatementReader(ScriptText(text))
+    added = read_added_columns(reader)
+    if not reader.at_end:
+        reader.fail_unexpected([",", "the end"])
+    return tuple((one, read_expression(one.column.expression.text)) for one in added)
 
 
 @attrs.frozen
@@ -169,7 +195,8 @@ def transform_table(
     table: TableId,
     schema: TableSchema,
     rules: Sequence[TransformRule],
-    metadata: Sequence[t.Field] = (),
+    metadata: Sequence[ColumnDef] = (),
+    declared: Sequence[ColumnDef] = (),
     *,
     allow_trimming: bool = False,
 ) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
@@ -179,7 +206,8 @@ def transform_table(
         table: The table.
         schema: Its columns and its primary key.
         rules: The transforms, in order.
-        metadata: The metadata columns, which are appended to ``*``.
+        metadata: The metadata columns; those that are not declared are appended to ``*``.
+        declared: The columns that an initial schema declares, in order: physical, metadata and computed ones.
         allow_trimming: Whether a transform may leave out columns of the upstream primary key.
 
     Returns:
@@ -187,7 +215,7 @@ def transform_table(
     """
     index = next((i for i, rule in enumerate(rules) if rule.pattern.fits(table)), None)
     rule = TransformRule(TablePattern("", ())) if index is None else rules[index]
-    work = _Work(table, schema, metadata, "$" if index is None else f"$.transform[{index}]", rule)
+    work = _Work(table, schema, metadata, declared, "$" if index is None else f"$.transform[{index}]", rule)
     result = work.run(allow_trimming=allow_trimming)
     return (None if work.problems else result), tuple(work.problems)
 
@@ -196,9 +224,18 @@ class _Work:
     """One table on its way through one transform."""
 
     def __init__(
-        self, table: TableId, schema: TableSchema, metadata: Sequence[t.Field], path: str, rule: TransformRule
+        self,
+        table: TableId,
+        schema: TableSchema,
+        metadata: Sequence[ColumnDef],
+        declared: Sequence[ColumnDef],
+        path: str,
+        rule: TransformRule,
     ) -> None:
-        self.table, self.schema, self.metadata, self.path, self.rule = table, schema, metadata, path, rule
+        self.table, self.schema, self.declared, self.path, self.rule = table, schema, declared, path, rule
+        names = {c.name for c in declared}
+        self.metadata = metadata
+        self.listed = [c for c in metadata if c.name not in names]
         self.problems: list[Problem] = []
 
     def add(self, option: str, message: str, fix: str, code: str = "ingest-transform") -> None:
@@ -208,12 +245,15 @@ class _Work:
     def run(self, *, allow_trimming: bool) -> TransformedTable:
         """Apply the transform; problems are collected."""
         upstream = {f.name: _column(f) for f in self.schema.columns}
-        names = {**_pseudo_columns(self.table), **{f.name: _column(f) for f in self.metadata}, **upstream}
-        for field in self.metadata:
-            if field.name in upstream:
-                self.add("", f"the messages have a column {field.name!r}, and metadata.list has, too",
+        others = {c.name: _column(t.Field(c.name, c.type)) for c in self.metadata}
+        names = {**_pseudo_columns(self.table), **others, **upstream}
+        for column in self.listed:
+            if column.name in upstream:
+                self.add("", f"the messages have a column {column.name!r}, and metadata.list has, too",
                          "set value.fields-prefix, or remove it from metadata.list")  # fmt: skip
-        columns = self._columns(names)
+        every = self._source_columns(names)
+        names |= {c.name: TypedSql(c.sql, c.type) for c in every if c.name not in upstream}
+        columns = self._add_columns(self._columns(every, names), names)
         key = self._primary_key(columns, allow_trimming=allow_trimming)
         columns = [attrs.evolve(c, type=c.type.as_nullable(False)) if c.name in key else c for c in columns]
         condition = self._filter({**names, **{c.name: TypedSql(c.sql, c.type) for c in columns}})
@@ -233,10 +273,46 @@ class _Work:
             fixed=not self.rule.passes_new_columns,
         )
 
-    def _columns(self, names: Mapping[str, TypedSql]) -> list[SinkColumn]:
-        """The columns of the projection."""
-        every = [SinkColumn(f.name, f.type, quote_name(f.name), f.comment) for f in self.schema.columns]
-        shown = [SinkColumn(f.name, f.type, quote_name(f.name)) for f in self.metadata]
+    def _source_columns(self, names: Mapping[str, TypedSql]) -> list[SinkColumn]:
+        """The columns that ``*`` stands for: those that are declared, in their order, and the other upstream ones."""
+        upstream = {f.name: SinkColumn(f.name, f.type, quote_name(f.name), f.comment) for f in self.schema.columns}
+        columns: dict[str, SinkColumn] = {}
+        for column in self.declared:
+            if column.role == "metadata":
+                columns[column.name] = SinkColumn(column.name, column.type, quote_name(column.name), column.comment)
+            elif column.name in upstream:
+                columns[column.name] = upstream[column.name]
+            elif column.expression is not None:
+                text = column.expression.flink or column.expression.text
+                try:
+                    computed = self._compute("", text, read_expression(text), column.name, names)
+                except UntranslatableError as e:
+                    self.add("", f"the column {column.name!r} {e.location}: {e.reason}", e.fix, "ingest-expression")
+                    continue
+                columns |= {} if computed is None else {column.name: attrs.evolve(computed, comment=column.comment)}
+        return list((columns | {name: one for name, one in upstream.items() if name not in columns}).values())
+
+    def _add_columns(self, columns: list[SinkColumn], names: Mapping[str, TypedSql]) -> list[SinkColumn]:
+        """The columns with those that the transform adds."""
+        for i, (added, node) in enumerate(self.rule.added):
+            name, option = added.column.name, f"add-columns[{i}]"
+            column = self._compute(option, added.column.expression.text, node, name, names)
+            known = [c.name for c in columns]
+            if name in known:
+                self.add(option, f"the column {name!r} that is added exists already", "give it another name")
+                continue
+            if added.after is not None and added.after not in known:
+                self.add(option, f"the column {name!r} is added after {added.after!r}, and there is no such column"
+                         f"{nearest(added.after, known)}", f"use one of {listing(known)}")  # fmt: skip
+                continue
+            if column is not None:
+                place = len(columns) if added.after is None else known.index(added.after) + 1
+                columns.insert(0 if added.first else place, attrs.evolve(column, comment=added.column.comment))
+        return columns
+
+    def _columns(self, every: Sequence[SinkColumn], names: Mapping[str, TypedSql]) -> list[SinkColumn]:
+        """The columns of the projection, where ``*`` stands for ``every``, and in it the listed metadata columns."""
+        shown = [SinkColumn(c.name, c.type, quote_name(c.name)) for c in self.listed]
         if self.rule.items is None:
             return [*every, *shown]
         columns: dict[str, SinkColumn] = {}
@@ -247,7 +323,9 @@ class _Work:
                 of_star |= {c.name for c in every}
                 continue
             assert isinstance(item, n.Item)
-            column = self._compute(item, names)
+            value = item.value
+            name = item.alias or (value.parts[-1] if isinstance(value, n.Name) else None)
+            column = self._compute("projection", self.rule.projection, value, name, names)
             if column is None:
                 continue
             if column.name in columns and column.name not in of_star:
@@ -258,18 +336,26 @@ class _Work:
             columns |= {c.name: c for c in shown if c.name not in columns}
         return list(columns.values())
 
-    def _compute(self, item: n.Item, names: Mapping[str, TypedSql]) -> SinkColumn | None:
-        """A column of the projection; None, and a problem, if it cannot be translated."""
-        value = item.value
-        name = item.alias or (value.parts[-1] if isinstance(value, n.Name) else None)
-        typed = self._translate("projection", self.rule.projection, value, names)
+    def _compute(
+        self, option: str, text: str, value: n.Node, name: str | None, names: Mapping[str, TypedSql]
+    ) -> SinkColumn | None:
+        """A column with an expression; None, and a problem, if it has no name or cannot be translated.
+
+        Args:
+            option: The option that has the expression.
+            text: The text in which the positions of the expression count.
+            value: The expression.
+            name: The name of the column.
+            names: What the expression can use.
+        """
+        typed = self._translate(option, text, value, names)
         if name is None:
-            self.add("projection", "an expression of the projection has no name", "write 'expression AS name'")
+            self.add(option, f"an expression of the {option} has no name", "write 'expression AS name'")
             return None
         if typed is None:
             return None
         if typed.type is None or isinstance(typed.type, Interval):
-            self.add("projection", f"the column {name!r} has the type {typed.spelling}, which tables do not have",
+            self.add(option, f"the column {name!r} has the type {typed.spelling}, which tables do not have",
                      "CAST it to the type that you mean")  # fmt: skip
             return None
         return SinkColumn(name, typed.type, typed.text)
@@ -291,7 +377,8 @@ class _Work:
             except RecursionError:
                 raise nesting_error("", text, n.deepest_node(node).at) from None
         except UntranslatableError as e:
-            self.add(option, f"{option} {e.location}: {e.reason}", e.fix, "ingest-expression")
+            what = option.partition("[")[0] or "a computed column"
+            self.add(option, f"{what} {e.location}: {e.reason}", e.fix, "ingest-expression")
             return None
 
     def _primary_key(self, columns: Sequence[SinkColumn], *, allow_trimming: bool) -> tuple[str, ...]:

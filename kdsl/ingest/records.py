@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -21,6 +22,7 @@ from kdsl.formats import Observed, Observer, SchemaDelta, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
 from kdsl.ingest.ids import format_id
+from kdsl.ingest.initial_schemas import InitialTable
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
@@ -41,6 +43,26 @@ _TIMES = {
 """The metadata with the time of a change in the source, and the member that it is read from, by format."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
+Value = TypeVar("Value")
+
+
+class _SameForAll(Mapping[TableId, Value]):
+    """A mapping that has one value for every table."""
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def __getitem__(self, table: TableId) -> Value:
+        return self._value
+
+    def __iter__(self) -> Iterator[TableId]:
+        yield _ONE_TABLE
+
+    def __len__(self) -> int:
+        return 1
+
+    def __contains__(self, table: object) -> bool:
+        return True
 
 
 @attrs.frozen(eq=False)
@@ -85,10 +107,11 @@ class RecordSplitter:
     def __init__(self, feed: KafkaFeed, *, max_columns: int, keyed: bool = False) -> None:
         chosen = feed.valid()
         self._feed = chosen
+        self._declared = chosen.initial_tables
         self._value: Observer = feed.observer(max_columns, keyed=keyed)
         self._key = None if chosen.key is None else chosen.key.observer(Use(side="key"), max_columns=max_columns)
         self._known: Mapping[TableId, UpstreamTable] | None = None
-        self._named: dict[str, tuple[dict[TableId, UpstreamTable], dict[TableId, TableSchema]]] = {}
+        self._named: dict[str, tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]] = {}
         self._decoders: dict[TableId, tuple[UpstreamTable, RecordDecoder]] = {}
 
     def split(self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
@@ -112,26 +135,27 @@ class RecordSplitter:
     def _split_topic(self, topic: str, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
         """Divide the records of one topic."""
         by_id, values = self._name_known(topic, known)
+        of_topic = self._feed.table_id(topic)
         observed = self._value.observe(raw.column("value"), values)
         rejections = [Rejection(bad.index, bad.reason) for bad in observed.bad]
         deltas = {delta.table: delta for delta in observed.deltas}
         codes = pc.fill_null(observed.tables, -1).to_numpy(zero_copy_only=False)
         packets = []
         for code, table in enumerate(observed.ids):
+            name = of_topic or table or (topic,)
             indices = np.flatnonzero(codes == code)
             keys, bad = self._observe_keys(raw.column("key"), indices, by_id.get(table))
             rejections += bad
             readable = _remove(indices, bad)
             if self._feed.inference == "static" and (table_known := by_id.get(table)) is not None:
-                bad = self._find_unfitting(raw, readable, table or (topic,), table_known)
+                bad = self._find_unfitting(raw, readable, name, table_known)
                 rejections += bad
                 readable = _remove(readable, bad)
             value = deltas.get(table)
             if value is not None and table not in by_id:
                 value = self._with_message_key(value, raw.column("key"), readable)
-            delta = self._delta(raw, topic, table, by_id.get(table), value, keys)
+            delta = self._delta(raw, topic, name, by_id.get(table), value, keys)
             if len(readable):
-                name = table or (topic,)
                 records = raw.take(pa.array(readable)) if len(readable) < raw.num_rows else raw
                 packets.append(Packet(name, records, delta))
         hint = None if known else explain_bad_batch(self._feed.value, raw.column("value"), observed)
@@ -140,14 +164,35 @@ class RecordSplitter:
 
     def _name_known(
         self, topic: str, known: Mapping[TableId, UpstreamTable]
-    ) -> tuple[dict[TableId, UpstreamTable], dict[TableId, TableSchema]]:
+    ) -> tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]:
         """The known tables, and their columns in the value, as the messages of a topic name them."""
         if self._known is not known:
             self._known, self._named = known, {}
         if topic not in self._named:
-            by_id = {(_ONE_TABLE if table == (topic,) else table): one for table, one in known.items()}
-            self._named[topic] = by_id, {table: self._value_schema(one) for table, one in by_id.items()}
+            self._named[topic] = self._name_all(topic, known)
         return self._named[topic]
+
+    def _name_all(
+        self, topic: str, known: Mapping[TableId, UpstreamTable]
+    ) -> tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]:
+        """See `_name_known`."""
+        declared, of_topic = self._declared, self._feed.table_id(topic)
+        named = (lambda table: table) if of_topic is None else (lambda _: of_topic)
+        by_id: dict[TableId, UpstreamTable] = {}
+        if of_topic is None:
+            by_id = {(_ONE_TABLE if table == (topic,) else table): one for table, one in known.items()}
+        elif of_topic in known:
+            by_id = {_ONE_TABLE: known[of_topic]}
+        values = {
+            table: self._value_schema(one, declared.get(named(table or (topic,)))) for table, one in by_id.items()
+        }
+        name = of_topic or (topic,)
+        if name in declared and _ONE_TABLE not in values and declared[name].other_columns:
+            values[_ONE_TABLE] = self._value_schema(UpstreamTable(TableSchema(())), declared[name])
+        if of_topic is None:
+            return by_id, values
+        tables: Mapping[TableId, UpstreamTable] = _SameForAll(by_id[_ONE_TABLE]) if by_id else {}
+        return tables, _SameForAll(values[_ONE_TABLE]) if values else {}
 
     def _find_unfitting(
         self, raw: pa.RecordBatch, indices: Indices, table: TableId, known: UpstreamTable
@@ -167,10 +212,15 @@ class RecordSplitter:
             decoder.decode(raw.take(pa.array(indices)))
         return [attrs.evolve(one, index=int(indices[one.index])) for one in bad]
 
-    def _value_schema(self, table: UpstreamTable) -> TableSchema:
-        """The columns of a table that are in the value, as they are named in messages."""
+    def _value_schema(self, table: UpstreamTable, declared: InitialTable | None) -> TableSchema:
+        """The columns of a table that are in the value, as they are named in messages.
+
+        Among them are those that are not read because the table declares other columns with their names.
+        """
         prefix = self._feed.value_prefix
         columns = tuple(f for f in table.schema.columns if f.name not in table.key)
+        hidden = () if declared is None else (c.name for c in declared.other_columns if c.name.startswith(prefix))
+        columns = (*columns, *(t.Field(name, t.STRING) for name in hidden))
         names = {f.name for f in columns}
         return TableSchema(
             tuple(attrs.evolve(f, name=f.name.removeprefix(prefix)) for f in columns),
@@ -214,11 +264,13 @@ class RecordSplitter:
         keys: tuple[SchemaDelta, Indices] | None,
     ) -> TableDelta | None:
         """What the records of a table show; None if that is nothing new, or no column of the value yet."""
+        declared = self._declared.get(table)
+        hidden = {c.name for c in declared.other_columns} if declared is not None else set()
         if value is not None:
             prefix = self._feed.value_prefix
-            columns = _add_prefix(value.schema.columns, prefix)
+            columns = [f for f in _add_prefix(value.schema.columns, prefix) if f.name not in hidden]
             primary_key = tuple(prefix + name for name in value.schema.primary_key)
-            first = {prefix + name: index for name, index in value.first.items()}
+            first = {prefix + name: index for name, index in value.first.items() if prefix + name not in hidden}
         elif known is not None:
             columns = [f for f in known.schema.columns if f.name not in known.key]
             primary_key, first = known.schema.primary_key, {}
@@ -230,7 +282,8 @@ class RecordSplitter:
         if keys is not None:
             delta, indices = keys
             shown = _add_prefix(delta.schema.columns, self._feed.key_prefix)
-            key_columns = [f for f in shown if f.name not in in_value and (not known_key or f.name in known_key)]
+            taken = in_value | hidden
+            key_columns = [f for f in shown if f.name not in taken and (not known_key or f.name in known_key)]
             names = {f.name for f in key_columns}
             shown_first = {self._feed.key_prefix + name: int(indices[index]) for name, index in delta.first.items()}
             first |= {name: index for name, index in shown_first.items() if name in names}
@@ -242,7 +295,7 @@ class RecordSplitter:
         }
         schema = TableSchema((*key_columns, *columns), primary_key)
         key = tuple(f.name for f in key_columns)
-        return TableDelta(table or (topic,), schema, places, min(places.values()), key)
+        return TableDelta(table, schema, places, min(places.values()), key)
 
 
 def _field_names(key: bytes) -> tuple[str, ...]:
@@ -319,7 +372,7 @@ def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable, keyed: 
         ResolveError: A column has the name of a metadata column.
     """
     chosen = feed.valid()
-    metadata = [ColumnDef(f.name, f.type, "metadata", virtual=True) for f in chosen.metadata_fields()]
+    metadata = list(chosen.metadata_columns(table))
     if chosen.distributed_tables:
         time, _ = _TIMES.get(chosen.value.identifier, ("timestamp", ""))
         keys = (time, "partition", "offset")
@@ -339,6 +392,6 @@ def time_member(feed: KafkaFeed) -> str:
     return _TIMES.get(feed.value.identifier, ("", ""))[1]
 
 
-def initial_tables(schemas: Mapping[TableId, TableSchema]) -> dict[TableId, UpstreamTable]:
-    """The tables that initial schemas describe; all their columns are in the message value."""
-    return {table: UpstreamTable(schema) for table, schema in schemas.items()}
+def initial_tables(tables: Mapping[TableId, InitialTable]) -> dict[TableId, UpstreamTable]:
+    """The tables that initial schemas describe; without those that have no column of the message yet."""
+    return {table: UpstreamTable(one.schema, one.key) for table, one in tables.items() if one.schema.columns}

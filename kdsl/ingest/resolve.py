@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from kdsl.errors import Problem, Severity
+from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.formats import TableId
 from kdsl.ingest.definition import WITHOUT_EFFECT, IngestionDef, Locations, Pipeline, Route, Transform
@@ -15,11 +16,10 @@ from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
 from kdsl.ingest.ends.tables import DeltaTables
 from kdsl.ingest.evolution import Policy, evolve_sink, merge_schemas
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.initial_schemas import read_initial_schemas
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
 from kdsl.ingest.selectors import RouteRule, SelectorError, misread_dots, route_table
 from kdsl.options import Options, Spelling
-from kdsl.types.widening import PrimaryKeyError
+from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 MAPPING = "sink.tableId-to-topic.mapping"
 
@@ -66,6 +66,19 @@ def check_parts(
     if isinstance(source, KafkaFeed):
         check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
     return list(dict.fromkeys(check.problems))
+
+
+def transform_source_table(
+    source: Source, table: TableId, schema: TableSchema, rules: Sequence[TransformRule], *, allow_trimming: bool
+) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
+    """What becomes of an upstream table of a source; see `transform_table`."""
+    if not isinstance(source, KafkaFeed):
+        return transform_table(table, schema, rules, allow_trimming=allow_trimming)
+    initial = source.initial_tables.get(table)
+    declared = () if initial is None else initial.columns
+    return transform_table(
+        table, schema, rules, source.metadata_columns(table), declared, allow_trimming=allow_trimming
+    )
 
 
 class _Check:
@@ -150,8 +163,12 @@ class _Check:
                 self.add("ingest-selector", f"{path}.source-table", str(e), e.fix)
                 continue
             except UntranslatableError as e:
-                part = "filter" if e.text == transform.filter else "projection"
+                parts = {transform.filter: "filter", (transform.projection or "").replace(r"\*", " *"): "projection"}
+                part = parts.get(e.text, "add-columns")
                 self.add("ingest-expression", f"{path}.{part}", f"{part} {e.location}: {e.reason}", e.fix)
+                continue
+            except StatementError as e:
+                self.add("ingest-expression", f"{path}.add-columns", e.problem.message, e.problem.fix)
                 continue
             except ValueError as e:
                 self.add("ingest-transform", f"{path}.table-options", str(e), "write 'key=value,key=value'")
@@ -200,12 +217,13 @@ class _Check:
     ) -> None:
         """Add the problems of the tables whose columns are known from initial schemas."""
         chosen = pipeline.valid()
-        schemas, _ = read_initial_schemas(source.initial_ddl)
         path = "$.source.scan.value.initial-schemas.ddls"
         merged: dict[TableId, list[TransformedTable]] = {}
-        for table, schema in schemas.items():
-            view, wrong = transform_table(
-                table, schema, transforms, source.metadata_fields(), allow_trimming=chosen.trimming_keys
+        for table, one in source.initial_tables.items():
+            if not one.schema.columns:
+                continue
+            view, wrong = transform_source_table(
+                source, table, one.schema, transforms, allow_trimming=chosen.trimming_keys
             )
             for problem in wrong:
                 self.problems.append(problem.at(self.locations.where(problem.where.path or path)))

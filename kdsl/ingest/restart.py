@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from typing import Literal
+from typing import Literal, get_args
 
 from kdsl.errors import CheckpointError, listing
 from kdsl.formats import TableId
@@ -22,6 +22,8 @@ from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 AllowedChange = Literal["route", "transform"]
 _DISTRIBUTED = "distributed-tables"
+_COLUMNS = "initial-schemas"
+"""The declared tables with columns that are not those of messages."""
 
 
 def write_declaration(plan: IngestPlan) -> dict[str, str]:
@@ -30,36 +32,40 @@ def write_declaration(plan: IngestPlan) -> dict[str, str]:
     parts = {name: json.dumps([rule.to_strings() for rule in of_name]) for name, of_name in rules.items()}
     if isinstance(plan.source, KafkaFeed):
         parts[_DISTRIBUTED] = json.dumps(plan.source.valid().distributed_tables)
+        if any(table.other_columns for table in plan.source.initial_tables.values()):
+            parts[_COLUMNS] = plan.source.initial_ddl or ""
     return parts
 
 
-def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[AllowedChange], location: str) -> None:
+def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[AllowedChange] | None, location: str) -> None:
     """Check that an ingestion may continue from a checkpoint.
 
     Args:
         plan: The plan.
         state: What the checkpoint has.
-        allow: The parts that may differ whatever becomes of the sink tables.
+        allow: The parts that may differ whatever becomes of the sink tables; None if the user cannot say so.
         location: The checkpoint, for messages.
 
     Raises:
         CheckpointError: It may not; the message says which sink tables would change.
     """
     declared = write_declaration(plan)
-    changed = [name for name, text in state.declared.items() if declared.get(name, text) != text]
+    changed = [name for name, text in state.declared.items() if declared.get(name) != text]
+    changed += [name for name in declared if name == _COLUMNS and state.declared and name not in state.declared]
     if _DISTRIBUTED in changed:
         raise CheckpointError(
             f"{location} was written with another {_DISTRIBUTED}, which says how changes are ordered; start with a new "
             "checkpoint"
         )
-    if not set(changed) - set(allow):
+    if not set(changed) - set(allow or ()):
         return
     problems = list(_find_losses(plan, state))
     if problems:
         parts = " and ".join(changed)
+        named = ",".join(name for name in changed if name in get_args(AllowedChange))
         raise CheckpointError(
-            f"{location} was written with another {parts}: {'; '.join(problems)}; start with a new checkpoint, or "
-            f"allow the change (--allow {','.join(changed)})"
+            f"{location} was written with another {parts}: {'; '.join(problems)}; start with a new checkpoint"
+            f"{f', or allow the change (--allow {named})' if allow is not None and named else ''}"
         )
 
 

@@ -61,6 +61,8 @@ def _transform(transform: Transform) -> Iterator[str]:
         yield f"primary key {', '.join(transform.primary_keys)}"
     if transform.partition_keys:
         yield f"partitioned by {', '.join(transform.partition_keys)}"
+    if transform.add_columns:
+        yield f"add {transform.add_columns}"
     if transform.converter:
         yield transform.converter
 

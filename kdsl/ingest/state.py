@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
+from urllib.parse import quote
 
 import attrs
 
@@ -118,10 +119,11 @@ class StateFiles:
 
     Args:
         folder: The folder of the checkpoint; its methods raise a CheckpointError if its file system fails.
+        name: The name of the ingestion, if several share the checkpoint.
     """
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    def __init__(self, folder: Folder, name: str = "") -> None:
+        self._folder, self._place = folder, f"{SCHEMAS}/{quote(name, safe='')}" if name else SCHEMAS
 
     def load(self, before: int | None = None) -> IngestState:
         """Read the state.
@@ -195,10 +197,10 @@ class StateFiles:
             "whole": whole,
             "notes": [*(_document_of_state(before) if whole else ()), _document(note)],
         }
-        name = f"{SCHEMAS}/{_file(note.batch)}"
+        name = f"{self._place}/{_file(note.batch)}"
         self._folder.write(name, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
         for number in earlier if whole else ():
-            self._folder.remove(f"{SCHEMAS}/{_file(number)}")
+            self._folder.remove(f"{self._place}/{_file(number)}")
         return before.add(note)
 
     def set_aside(self) -> None:
@@ -213,7 +215,7 @@ class StateFiles:
 
     def _numbers(self) -> list[int]:
         """The numbers of the batches that have a file, ascending."""
-        names = self._folder.names(SCHEMAS)
+        names = self._folder.names(self._place)
         stems = [name.removesuffix(".json") for name in names if name.endswith(".json")]
         return sorted(START if stem == "start" else int(stem) for stem in stems if stem == "start" or stem.isdecimal())
 
@@ -223,7 +225,7 @@ class StateFiles:
         Raises:
             CheckpointError: It cannot be read, or was written by a newer kdsl.
         """
-        name = f"{SCHEMAS}/{_file(number)}"
+        name = f"{self._place}/{_file(number)}"
         text = self._folder.read(name)
         try:
             document = json.loads(text or "")
@@ -240,7 +242,7 @@ class StateFiles:
         return dict(document)
 
     def _error(self, number: int, reason: str, fix: str) -> CheckpointError:
-        path = self._folder.path(f"{SCHEMAS}/{_file(number)}")
+        path = self._folder.path(f"{self._place}/{_file(number)}")
         return CheckpointError(
             f"{path} {reason}; {fix}: it says what was learned of the tables, which kdsl never guesses; or start once "
             "with --rebuild-schemas (rebuild_schemas=True), which learns it again from newest messages and sink tables"

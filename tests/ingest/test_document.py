@@ -222,6 +222,7 @@ INGESTIONS = {
             max_records_per_trigger=5,
             distributed_tables=True,
             key_is_primary_key=False,
+            table="a.<topic>",
         ),
         KafkaTopics(
             Cluster("b:1", properties={"acks": "all"}),
@@ -241,7 +242,7 @@ INGESTIONS = {
         transform=[
             Transform(r"\.*.\.*", projection="*, UPPER(a) AS b", filter="a > 'x'", primary_keys=("id",),
                       partition_keys=("day",), table_options="a=1;b=2", table_options_delimiter=";",
-                      converter="SOFT_DELETE", description="all"),
+                      converter="SOFT_DELETE", description="all", add_columns="x AS UPPER(a) AFTER a, y AS 1 FIRST"),
             Transform("null", projection="true AS x"),
         ],
         route=[Route(r"db_(\d+).t", "lake.t$1"), Route("a,b", "<>", replace_symbol="<>", description="yes")],

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem, ResolveError
 from kdsl.ingest import Ingestion, Transform
+from kdsl.ingest.initial_schemas import read_initial_schemas
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
@@ -20,7 +22,7 @@ SCHEMA = TableSchema(
     (t.Field("id", t.BigInt(nullable=False)), t.Field("country", t.STRING), t.Field("amount", t.Decimal(10, 2))),
     ("id",),
 )
-OFFSET = (t.Field("offset", t.BigInt(nullable=False)),)
+OFFSET = (ColumnDef("offset", t.BigInt(nullable=False), "metadata", virtual=True),)
 
 
 def transform(
@@ -103,6 +105,70 @@ class TestColumns:
 
         assert table is not None
         assert list(columns(table)) == ["id", "country", "amount"]
+
+
+class TestAddedColumns:
+    def add(self, text: str, projection: str | None = None) -> list[str]:
+        return names(Transform(r"\.*.\.*", projection=projection, add_columns=text))
+
+    def test_they_stand_where_they_say(self) -> None:
+        text = "a AS UPPER(country) AFTER id, b AS 1 COMMENT 'c' FIRST, c AS 'x, y', d AS 2 AFTER a"
+
+        assert self.add(text) == ["b", "id", "a", "d", "country", "amount", "offset", "c"]
+        assert self.add("a AS amount + 1 AFTER id", "id, country") == ["id", "a", "country"]
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("id AS 1", "the column 'id' that is added exists already"),
+            ("x AS 1 AFTER idd", "there is no such column (did you mean 'id'?)"),
+            ("x AS UPPER(amount)", "add-columns"),
+        ],
+    )
+    def test_mistakes(self, text: str, message: str) -> None:
+        _, (problem,) = transform(Transform(r"\.*.\.*", add_columns=text))
+
+        assert message in problem.message
+        assert problem.where.path == "$.transform[0].add-columns[0]"
+
+    @pytest.mark.parametrize("text", ["x", "x AS", "x AS UPPER(", "x AS 1 y"])
+    def test_what_cannot_be_read(self, text: str) -> None:
+        ingestion = Ingestion.read(f"""source: {{type: kafka, properties.bootstrap.servers: "a:1", topic: t}}
+sink: {{type: memory}}
+transform:
+  - source-table: t
+    add-columns: {text!r}
+""")[0]  # fmt: skip
+        assert ingestion is not None
+
+        (problem,) = ingestion.problems()
+        assert (problem.code, problem.where.path) == ("ingest-expression", "$.transform[0].add-columns")
+
+
+class TestDeclaredColumns:
+    def test_a_star_has_them_in_their_order(self) -> None:
+        tables, wrong = read_initial_schemas(
+            """CREATE TABLE shop.orders (twice AS amount * 2, amount DECIMAL(10, 2), place BIGINT NOT NULL METADATA FROM
+            'offset', id BIGINT NOT NULL)"""
+        )
+        declared = tables[TABLE].columns
+        metadata = [c for c in declared if c.role == "metadata"]
+        rule = TransformRule.parse(
+            Transform(r"\.*.\.*", primary_keys=("place",), add_columns="thrice AS twice + amount AFTER twice")
+        )
+        table, problems = transform_table(TABLE, SCHEMA, [rule], [*metadata, *OFFSET], declared)
+
+        assert (wrong, problems) == ([], ())
+        assert table is not None
+        assert list(columns(table)) == ["twice", "thrice", "amount", "place", "id", "country", "offset"]
+        assert columns(table)["thrice"].count("`amount`") == 2
+        assert table.primary_key == ("place",)
+
+    def test_an_expression_that_cannot_be_translated_is_a_problem(self) -> None:
+        declared = read_initial_schemas("CREATE TABLE shop.orders (x AS UPPER(nothing))")[0][TABLE].columns
+        _, problems = transform_table(TABLE, SCHEMA, [], (), declared)
+
+        assert [p.code for p in problems] == ["ingest-expression"]
 
 
 class TestKeys:

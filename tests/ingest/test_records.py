@@ -187,6 +187,73 @@ def test_an_initial_schema_only_becomes_wider() -> None:
     assert table.schema.primary_key == ("id",)
 
 
+class TestOneTable:
+    CHANGES = (
+        {"op": "c", "before": None, "after": {"id": 1}, "source": {"db": "d", "table": "a"}},
+        {"op": "c", "before": None, "after": {"id": 2, "x": "y"}, "source": {"db": "d", "table": "b"}},
+    )
+
+    def test_all_messages_belong_to_it(self) -> None:
+        source = feed(value=DebeziumJson(), table="lake.all")
+        batch = records(*self.CHANGES, topics=["t", "u"])
+        known = learn_from(source, batch)
+        done = split(source, batch, known)
+
+        assert {table: columns(one) for table, one in known.items()} == {
+            ("lake", "all"): {"id": "BIGINT", "x": "STRING"}
+        }
+        assert [(p.table, p.records.num_rows, p.delta) for p in done.packets] == [(("lake", "all"), 1, None)] * 2
+
+    def test_or_to_that_of_their_topic(self) -> None:
+        source = feed(value=DebeziumJson(), table="lake.<topic>")
+
+        tables = learn_from(source, records(*self.CHANGES, topics=["t", "u.v"]))
+
+        assert {table: list(columns(one)) for table, one in tables.items()} == {
+            ("lake", "t"): ["id"], ("lake", "u.v"): ["id", "x"],
+        }  # fmt: skip
+
+    def test_a_name_of_too_many_parts_is_a_problem(self) -> None:
+        (wrong,) = feed(table="a.b.c.<topic>").check()
+
+        assert (wrong.code, wrong.key) == ("ingest-table", "table")
+
+
+class TestDeclaredColumns:
+    DDL = """CREATE TABLE t (
+          k INT, n STRING, part BIGINT METADATA FROM 'partition', `offset` INT METADATA, c AS UPPER(n)
+        ) WITH ('key.fields' = 'k')"""
+
+    def test_metadata_and_key_columns_are_read(self) -> None:
+        source = feed(initial_schemas=self.DDL, key=Json(), prefetch=0)
+        known = initial_tables(source.initial_tables)
+        batch = records({"n": "a", "more": 1}, keys=[{"k": 5, "other": 1}], partition=3)
+
+        assert known["t",].key == ("k",)
+        assert rows(source, batch, known)["t",] == [{"k": 5, "n": "a", "more": 1, "part": 3, "offset": 10}]
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_members_with_the_names_of_other_declared_columns_are_not_read(self, known: bool) -> None:
+        ddl = self.DDL if known else "CREATE TABLE t (`offset` INT METADATA, c AS UPPER(n))"
+        source = feed(initial_schemas=ddl, key=Json() if known else None, prefetch=0)
+        tables = initial_tables(source.initial_tables)
+        assert bool(tables) is known
+        batch = records({"n": "a", "offset": "x", "c": {"d": 1}}, {"offset": 1, "c": 1})
+        tables = learn_from(source, batch, tables)
+
+        assert list(columns(tables["t",])) == (["k", "n"] if known else ["n"])
+        assert [p.delta for p in split(source, batch, tables).packets] == [None]
+
+    def test_what_cannot_be_declared(self) -> None:
+        _, wrong = read_initial_schemas(
+            "CREATE TABLE t (a INT, p INT METADATA FROM 'partition', PRIMARY KEY (p) NOT ENFORCED) "
+            "WITH ('key.fields' = 'b', 'topic' = 'x')"
+        )
+
+        assert [w.code for w in wrong] == ["ingest-ddl"] * 3
+        assert "only 'key.fields' can be set here" in wrong[0].message
+
+
 def test_metadata_columns_are_the_last() -> None:
     source = feed(metadata=("topic", "partition", "offset"))
 
@@ -238,7 +305,7 @@ def test_what_is_accepted_is_read_and_a_repeated_batch_shows_nothing_new(
     assert [p.delta for p in split(source, raw[-1], known).packets if p.delta is not None] == []
     for batch in raw:
         for packet in split(source, batch, known).packets:
-            if packet.table in known:
+            if packet.table in known and packet.delta is None:  # keys of a table without columns are not learned
                 decoder = RecordDecoder(plan_table(source, packet.table, known[packet.table]))
                 assert decoder.decode(packet.records).num_rows == packet.records.num_rows
 

@@ -54,6 +54,20 @@ def test_rules_that_take_something_are_refused_unless_they_are_allowed(after: di
     check_restart(plan(**after), before, ("route", "transform"), "c")
 
 
+def test_declared_columns_that_sink_tables_have_cannot_be_removed() -> None:
+    ddl = "CREATE TABLE t (id BIGINT, name STRING, place BIGINT METADATA FROM 'offset', loud AS UPPER(name))"
+    before = state_after(plan(source={"initial_schemas": ddl}))
+    fewer = ddl.replace(", place BIGINT METADATA FROM 'offset'", "")
+
+    check_restart(plan(source={"initial_schemas": ddl.replace("UPPER", "LOWER")}), before, (), "c")
+    for declared in (fewer, None):
+        with pytest.raises(
+            CheckpointError, match=r"another initial-schemas: t would get no more values for .*'place'"
+        ) as e:
+            check_restart(plan(source={"initial_schemas": declared}), before, (), "c")
+        assert "--allow" not in str(e.value)
+
+
 def test_the_order_of_changes_cannot_change() -> None:
     before = state_after(plan())
 

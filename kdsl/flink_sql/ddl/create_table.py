@@ -10,6 +10,7 @@ import attrs
 from kdsl.errors import Problem, nearest
 from kdsl.flink_sql.ddl.statement_reader import StatementError, StatementReader
 from kdsl.flink_sql.ddl.statements import (
+    AddedColumn,
     Column,
     ComputedColumn,
     CreateTable,
@@ -21,9 +22,11 @@ from kdsl.flink_sql.ddl.statements import (
     PhysicalColumn,
     PrimaryKey,
     Strategy,
+    TableCopy,
     Watermark,
 )
-from kdsl.sql_tokens import Token
+from kdsl.flink_sql.syntax.script_text import ScriptText
+from kdsl.sql_tokens import Token, tokenize
 from kdsl.types import model as t
 from kdsl.types.parse import TypeReader, TypeSyntaxError
 
@@ -393,7 +396,11 @@ class _CreateTableReader:
         seen: set[str] = set()
         while not r.at_end:
             word = r.token.upper
-            if word == "AS":
+            if word == "AS" and "AS" not in seen:
+                seen.add(word)
+                if r.at("AS", "TABLE"):
+                    attributes["copy"] = self.read_copy()
+                    break
                 r.take()
                 attributes["source"] = self.read_source()
                 continue
@@ -481,6 +488,31 @@ class _CreateTableReader:
             r.fail_unexpected(["SELECT", "TABLE"])
         return r.read_until()
 
+    def read_copy(self) -> TableCopy:
+        """Read ``AS TABLE table [/*+ OPTIONS(…) */] [ADD COLUMN …]`` to the end of the statement.
+
+        Mistakes in the options of the hint are recorded as problems.
+
+        Raises:
+            StatementError: It has another mistake.
+        """
+        r = self.reader
+        first = r.expect("AS", "TABLE")
+        table = r.read_path()
+        options = read_hint(r)
+        added: tuple[AddedColumn, ...] = ()
+        if r.accept("ADD"):
+            r.expect("COLUMN")
+            bracket = r.accept("(")
+            added = read_added_columns(r) if bracket else (read_added_column(r),)
+            if bracket:
+                r.expect(")", also=[","])
+            elif r.at(","):
+                r.fail_unexpected([";"], hint="put several columns in brackets: ADD COLUMN (a AS …, b AS …)")
+        if not r.at_end:
+            r.fail_unexpected([";", *(["ADD COLUMN"] if not added else [])])
+        return TableCopy(table, options, added, self.locate(first, r.previous))
+
     def read_with(self, attributes: dict[str, Any]) -> None:
         """Read ``WITH (…)`` into ``attributes["options"]``; raise a StatementError as `read_options` does."""
         self.reader.expect("WITH")
@@ -490,6 +522,76 @@ class _CreateTableReader:
         """Return the location (`Where`) from one token to the end of another, within the table and perhaps a column."""
         length = max(last.end - first.start, 1)
         return self.reader.source.where(first.start, length, table=self.table or None, column=column)
+
+
+def read_added_columns(r: StatementReader) -> tuple[AddedColumn, ...]:
+    """Read ``name AS expression [COMMENT '…'] [FIRST | AFTER column], …``.
+
+    Raises:
+        StatementError: As for `read_added_column`.
+    """
+    added = [read_added_column(r)]
+    while r.accept(","):
+        added.append(read_added_column(r))
+    return tuple(added)
+
+
+def read_added_column(r: StatementReader) -> AddedColumn:
+    """Read ``name AS expression [COMMENT '…'] [FIRST | AFTER column]``, without parsing the expression.
+
+    Raises:
+        StatementError: There is no name, ``AS`` or expression, or a token in it is broken.
+    """
+    name = r.read_name("the name of a column")
+    r.expect("AS")
+    start = r.index
+    r.read_until(",")
+    stop, after, comment = r.index, None, None
+    first = stop > start and r.tokens[stop - 1].upper == "FIRST"
+    if first:
+        stop -= 1
+    elif stop - start > 2 and r.tokens[stop - 2].upper == "AFTER" and r.tokens[stop - 1].kind in ("word", "quoted"):
+        stop, after = stop - 2, r.tokens[stop - 1].value
+    if stop - start > 2 and r.tokens[stop - 2].upper == "COMMENT" and r.tokens[stop - 1].kind == "text":
+        stop, comment = stop - 2, r.tokens[stop - 1].value
+    if stop == start:
+        r.fail_unexpected(["an expression"])
+    where = r.source.where(name.start, r.previous.end - name.start, column=name.value)
+    return AddedColumn(ComputedColumn(name.value, r.make_fragment(start, stop), comment, where), first, after)
+
+
+def read_hint(r: StatementReader) -> tuple[Option, ...]:
+    """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name; empty without a hint.
+
+    Mistakes in options are recorded as problems.
+
+    Raises:
+        StatementError: The hint contains anything else, or cannot be read.
+    """
+    if r.token.kind != "hint":
+        return ()
+    options, problems = read_hint_options(r.source, r.take())
+    r.problems.extend(problems)
+    return options
+
+
+def read_hint_options(source: ScriptText, hint: Token) -> tuple[tuple[Option, ...], list[Problem]]:
+    """Read a hint ``/*+ OPTIONS('key' = 'value') */``: return its options, and the problems with them.
+
+    Raises:
+        StatementError: The hint contains anything else, or cannot be read.
+    """
+    inner = StatementReader(source)
+    start = hint.start + len("/*+")
+    inner.tokens = [
+        *(attrs.evolve(one, start=one.start + start) for one in tokenize(hint.text[len("/*+") : -2])[:-1]),
+        Token("end", "", hint.end - 2),
+    ]
+    inner.expect("OPTIONS")
+    options = read_options(inner)
+    if not inner.at_end:
+        inner.fail_unexpected(["*/"])
+    return options, inner.problems
 
 
 def read_options(r: StatementReader) -> tuple[Option, ...]:

@@ -11,11 +11,13 @@ from typing import Literal, cast
 import attrs
 
 from kdsl.errors import Problem, Where, fail_on
-from kdsl.flink_sql.ddl.create_table import CLAUSES, read_create_table, read_options
+from kdsl.flink_sql.ddl.create_table import CLAUSES, read_create_table, read_hint, read_options
 from kdsl.flink_sql.ddl.statement_reader import StatementError, StatementReader
 from kdsl.flink_sql.ddl.statements import (
     AnyStatement,
     CreateCatalog,
+    CreateDatabase,
+    CreateTable,
     CreateView,
     Describe,
     Drop,
@@ -34,11 +36,11 @@ from kdsl.flink_sql.ddl.statements import (
     Use,
 )
 from kdsl.flink_sql.syntax.script_text import ScriptText
-from kdsl.sql_tokens import Token, tokenize
+from kdsl.sql_tokens import Token
 
 STATEMENTS = (
     *("CREATE TABLE", "CREATE TEMPORARY TABLE", "CREATE VIEW", "CREATE TEMPORARY VIEW", "DROP TABLE", "DROP VIEW"),
-    *("CREATE CATALOG", "DROP CATALOG", "USE CATALOG", "USE", "SHOW", "DESCRIBE"),
+    *("CREATE DATABASE", "CREATE CATALOG", "DROP CATALOG", "USE CATALOG", "USE", "SHOW", "DESCRIBE"),
     *("INSERT INTO", "INSERT OVERWRITE", "EXECUTE STATEMENT SET", "BEGIN STATEMENT SET", "SELECT", "EXPLAIN"),
     *("SET", "RESET"),
 )
@@ -61,7 +63,6 @@ _FOREIGN = {
     "REPLACE": "write CREATE TABLE, and INSERT INTO … SELECT to fill it",
 }
 _CREATED = {
-    "DATABASE": "tables of a file need no database: remove it",
     "FUNCTION": "write a function in Python and use it in PySpark",
     "MODEL": "remove it",
     "CONNECTION": "remove it",
@@ -85,6 +86,16 @@ class Script:
     problems: tuple[Problem, ...]
     source: ScriptText = attrs.field(eq=False, repr=False)
     unread_names: frozenset[str] = frozenset()
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether a statement copies tables."""
+        sets = (one.statements if isinstance(one, StatementSet) else (one,) for one in self.statements)
+        return any(
+            isinstance(one, CreateDatabase) or (isinstance(one, CreateTable) and one.copy is not None)
+            for statements in sets
+            for one in statements
+        )
 
     @property
     def subject(self) -> str:
@@ -254,10 +265,12 @@ class _ScriptReader(StatementReader):
             return self.read_view(first, temporary=temporary)
         if not temporary and self.accept("CATALOG"):
             return self.read_create_catalog(first)
+        if not temporary and self.accept("DATABASE"):
+            return self.read_create_database(first)
         word = self.token.upper
         if word in _CREATED:
             self.fail(f"kdsl has no CREATE {word} statement", _CREATED[word], self.token, code="sql-statement")
-        return self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY", "CATALOG"])])
+        return self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY", "CATALOG", "DATABASE"])])
 
     def read_create_catalog(self, first: Token) -> CreateCatalog:
         """Read what follows ``CREATE CATALOG``; raise a `StatementError` if it has a mistake.
@@ -274,6 +287,49 @@ class _ScriptReader(StatementReader):
         return CreateCatalog(
             where=self.locate(first), name=name, options=options, if_not_exists=if_not_exists, comment=comment
         )
+
+    def read_create_database(self, first: Token) -> CreateDatabase:
+        """Read what follows ``CREATE DATABASE``; raise a `StatementError` if it has a mistake.
+
+        Mistakes in its options are recorded as problems.
+        """
+        if_not_exists = self.accept("IF")
+        if if_not_exists:
+            self.expect("NOT", "EXISTS")
+        name = self.read_path("the name of a database")
+        if self.accept("COMMENT"):
+            self.read_string("a comment in quotes")
+        options = read_options(self) if self.accept("WITH") else ()
+        if not self.at("AS"):
+            fix = "name the database whose tables are copied: AS DATABASE catalog.database; other tables need no "
+            self.fail_unexpected(["AS DATABASE", *([] if options else ["WITH"])], hint=f"{fix}CREATE DATABASE")
+        self.expect("AS", "DATABASE")
+        source = self.read_path("the name of a database")
+        including = excluding = None
+        if self.accept("INCLUDING"):
+            if self.accept("ALL"):
+                self.expect("TABLES")
+            else:
+                including = self.read_table_pattern("ALL TABLES")
+        if self.accept("EXCLUDING"):
+            excluding = self.read_table_pattern()
+        return CreateDatabase(
+            where=self.locate(first),
+            name=name,
+            source=source,
+            if_not_exists=if_not_exists,
+            including=including,
+            excluding=excluding,
+            options=options,
+            source_options=read_hint(self),
+        )
+
+    def read_table_pattern(self, *also: str) -> Option:
+        """Read ``TABLE 'pattern'``; raise a `StatementError`, which also expects ``also``, if there is none."""
+        first = self.expect("TABLE", also=also)
+        pattern = self.read_string("a regular expression in quotes")
+        where = self.source.where(pattern.start, len(pattern.text))
+        return Option(first.upper, pattern.value, where, where)
 
     def read_single_name(self, what: str) -> Name:
         """Read a name of one part; a dot after it is not read.
@@ -404,8 +460,8 @@ class _ScriptReader(StatementReader):
     def read_statement_set(self, first: Token) -> StatementSet:
         """Read ``[EXECUTE] STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``; ``first`` is its location.
 
-        An INSERT with a mistake is recorded as a problem and skipped. A set without any INSERT is recorded, too, and
-        returned nevertheless.
+        A statement with a mistake is recorded as a problem and skipped. A set without any statement is recorded, too,
+        and returned nevertheless.
 
         Raises:
             StatementError: It contains anything else, or does not end.
@@ -418,24 +474,39 @@ class _ScriptReader(StatementReader):
             self.accept("EXECUTE")
             self.expect("STATEMENT", "SET")
             self.expect("BEGIN")
-        inserts: list[Insert] = []
+        statements: list[Insert | CreateTable | CreateDatabase] = []
         while not self.accept("END"):
             if self.accept(";"):
                 continue
-            if not self.at("INSERT"):
-                self.fail_unexpected(["INSERT INTO", "END"])
+            if not (self.at("INSERT") or self.at("CREATE")):
+                self.fail_unexpected(["INSERT INTO", "CREATE TABLE", "CREATE DATABASE", "END"])
             try:
-                inserts.append(self.read_insert())
+                statements.append(self.read_statement_of_set())
                 if not self.at_end:
                     self.fail_unexpected([";"])
             except StatementError as e:
                 self.problems.append(e.problem)
                 self.skip_to(";")
-        if not inserts:
+        if not statements:
             self.add_problem(
                 "sql", "the statement set has no statement", "write INSERT INTO … in it, or remove it", first
             )
-        return StatementSet(where=self.locate(first), inserts=tuple(inserts))
+        return StatementSet(where=self.locate(first), statements=tuple(statements))
+
+    def read_statement_of_set(self) -> Insert | CreateTable | CreateDatabase:
+        """Read a statement of a statement set, at ``INSERT`` or ``CREATE``.
+
+        Raises:
+            StatementError: It has a mistake, or only declares something.
+        """
+        if self.at("INSERT"):
+            return self.read_insert()
+        first = self.take()
+        statement = self.read_create(first)
+        if isinstance(statement, CreateDatabase) or (isinstance(statement, CreateTable) and statement.copy is not None):
+            return statement
+        message = "a statement set has statements that write, and this one only declares something"
+        return self.fail(message, "put it before the statement set", first)
 
     def read_insert(self) -> Insert:
         """Read an INSERT, whose query is not parsed; raise a `StatementError` if it has a mistake.
@@ -448,7 +519,7 @@ class _ScriptReader(StatementReader):
             self.expect("INTO", also=["OVERWRITE"])
         self.accept("TABLE")
         table = self.read_path()
-        options = self.read_hint()
+        options = read_hint(self)
         partition: list[tuple[str, Fragment]] = []
         if self.accept("PARTITION"):
             partition = self.read_partition()
@@ -486,20 +557,6 @@ class _ScriptReader(StatementReader):
         self.expect(")", also=[","])
         return constants
 
-    def read_hint(self) -> tuple[Option, ...]:
-        """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name; empty without a hint.
-
-        Mistakes in options are recorded as problems.
-
-        Raises:
-            StatementError: The hint contains anything else, or cannot be read.
-        """
-        if self.token.kind != "hint":
-            return ()
-        options, problems = read_hint_options(self.source, self.take())
-        self.problems.extend(problems)
-        return options
-
     def read_explain(self, first: Token) -> Explain:
         """Read what follows ``EXPLAIN``: details, and an INSERT, a statement set or a query.
 
@@ -523,22 +580,3 @@ class _ScriptReader(StatementReader):
         if self.at_end:
             self.fail_unexpected(["SELECT"])
         return self.read_until()
-
-
-def read_hint_options(source: ScriptText, hint: Token) -> tuple[tuple[Option, ...], list[Problem]]:
-    """Read a hint ``/*+ OPTIONS('key' = 'value') */``: return its options, and the problems with them.
-
-    Raises:
-        StatementError: The hint contains anything else, or cannot be read.
-    """
-    inner = StatementReader(source)
-    start = hint.start + len("/*+")
-    inner.tokens = [
-        *(attrs.evolve(one, start=one.start + start) for one in tokenize(hint.text[len("/*+") : -2])[:-1]),
-        Token("end", "", hint.end - 2),
-    ]
-    inner.expect("OPTIONS")
-    options = read_options(inner)
-    if not inner.at_end:
-        inner.fail_unexpected(["*/"])
-    return options, inner.problems

@@ -155,6 +155,38 @@ class Like:
     where: Where = attrs.field(factory=Where, eq=False)
 
 
+@attrs.frozen
+class AddedColumn:
+    """``name AS expression [COMMENT '…'] [FIRST | AFTER column]``: a column besides those of the copied table.
+
+    Attributes:
+        column: The column.
+        first: Whether it is the first one.
+        after: The column that it follows; None for the last place, or the first.
+    """
+
+    column: ComputedColumn
+    first: bool = False
+    after: str | None = None
+
+
+@attrs.frozen
+class TableCopy:
+    """``AS TABLE table [/*+ OPTIONS(…) */] [ADD COLUMN …]``: what a table is a copy of.
+
+    Attributes:
+        table: The table that is copied.
+        options: Options of that table for the copy only.
+        added: The columns that the copy has besides those of the table.
+        where: The location of ``AS TABLE``.
+    """
+
+    table: Name
+    options: tuple[Option, ...] = ()
+    added: tuple[AddedColumn, ...] = ()
+    where: Where = attrs.field(factory=Where, eq=False)
+
+
 @attrs.frozen(kw_only=True)
 class Statement:
     """A statement.
@@ -168,7 +200,7 @@ class Statement:
 
 @attrs.frozen(kw_only=True)
 class CreateTable(Statement):
-    """``CREATE [TEMPORARY] TABLE [IF NOT EXISTS] name (…) … WITH (…) [LIKE …]``.
+    """``CREATE [TEMPORARY] TABLE [IF NOT EXISTS] name (…) … WITH (…) [LIKE … | AS TABLE …]``.
 
     Attributes:
         name: The table's name.
@@ -183,7 +215,8 @@ class CreateTable(Statement):
         distribution: The ``DISTRIBUTED …`` clause.
         options: The options of the ``WITH`` clause in order.
         like: The ``LIKE`` clause.
-        source: For ``CREATE TABLE … AS``, the query or ``TABLE name``.
+        source: For ``CREATE TABLE … AS``, the query.
+        copy: For ``CREATE TABLE … AS TABLE``, what is copied.
         complete: Whether all columns and options could be read. Otherwise nothing is reported as missing, because it
             may be in the part that could not be read.
     """
@@ -201,7 +234,31 @@ class CreateTable(Statement):
     options: tuple[Option, ...] = ()
     like: Like | None = None
     source: Fragment | None = None
+    copy: TableCopy | None = None
     complete: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class CreateDatabase(Statement):
+    """``CREATE DATABASE [IF NOT EXISTS] catalog.database … AS DATABASE source [INCLUDING …] [EXCLUDING …]``.
+
+    Attributes:
+        name: The database that gets the copies.
+        source: The database whose tables are copied.
+        if_not_exists: Whether tables that exist already are filled.
+        including: A regular expression that the names of the copied tables match; None for all tables.
+        excluding: A regular expression that the names of other tables match; None for none.
+        options: The options of the ``WITH`` clause.
+        source_options: Options of the copied tables (the hint ``/*+ OPTIONS(…) */``).
+    """
+
+    name: Name
+    source: Name
+    if_not_exists: bool = False
+    including: Option | None = None
+    excluding: Option | None = None
+    options: tuple[Option, ...] = ()
+    source_options: tuple[Option, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -333,9 +390,9 @@ class Insert(Statement):
 
 @attrs.frozen(kw_only=True)
 class StatementSet(Statement):
-    """Several ``INSERT`` statements that run together."""
+    """Several ``INSERT``, ``CREATE TABLE … AS TABLE`` and ``CREATE DATABASE … AS DATABASE`` that run together."""
 
-    inserts: tuple[Insert, ...]
+    statements: tuple[Insert | CreateTable | CreateDatabase, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -355,6 +412,7 @@ class Explain(Statement):
 
 AnyStatement = (
     CreateTable
+    | CreateDatabase
     | CreateView
     | Drop
     | CreateCatalog

@@ -243,7 +243,7 @@ class Catalog:
 def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
     """Declare every table of a script, including those that it drops again, without asking a cluster.
 
-    Tables ``LIKE`` one of a catalog are left out.
+    Tables ``LIKE`` one of a catalog, and ``AS TABLE`` another one, are left out.
 
     Returns:
         The tables, and the problems with their names: those declared twice, or dropped but missing.
@@ -252,6 +252,8 @@ def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
     elsewhere = {one.name.last for one in script.statements if isinstance(one, CreateCatalog)}
     for statement in script.statements:
         if isinstance(statement, CreateTable):
+            if statement.copy is not None:
+                continue  # a table of a sink
             if statement.like is not None and statement.like.table.parts[0] in elsewhere:
                 continue  # its columns are those of a topic
             table = catalog.create(statement)

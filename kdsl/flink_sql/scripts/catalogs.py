@@ -30,6 +30,7 @@ from kdsl.flink_sql.ddl.statements import (
     Use,
 )
 from kdsl.flink_sql.ddl.tables import OF_COLUMNS, DeclaredTable, declare_table
+from kdsl.ingest.ends import Sink, end_class, end_types
 from kdsl.resolve import problems
 from kdsl.secrets import Secret
 from kdsl.table import Table
@@ -48,16 +49,31 @@ class ScriptCatalog:
         statement: The statement.
         options: Its options.
         kafka: The catalog; None where its brokers are not known, and where the script is only checked.
+        cluster: Its cluster; None where its brokers are not known.
     """
 
     statement: CreateCatalog
     options: CatalogOptions
     kafka: KafkaCatalog | None
+    cluster: Cluster | None = None
 
     @property
     def database(self) -> str:
         """The name of its database."""
         return self.options.valid().default_database
+
+
+@attrs.frozen
+class SinkCatalog:
+    """A catalog whose tables are those of a sink of ingestions: a script only fills them, with copies of other tables.
+
+    Attributes:
+        statement: The statement.
+        type: The type of the sink.
+    """
+
+    statement: CreateCatalog
+    type: str
 
 
 class ScriptCatalogs:
@@ -75,6 +91,7 @@ class ScriptCatalogs:
     def __init__(self, cluster: Cluster | None, inference: Inference | None) -> None:
         self.cluster, self.inference = cluster, inference
         self.catalogs: dict[str, ScriptCatalog] = {}
+        self.sinks: dict[str, SinkCatalog] = {}
         self.current: tuple[str, str] = (DEFAULT_CATALOG, DEFAULT_DATABASE)
         self.problems: list[Problem] = []
         self.unchecked: list[Name] = []
@@ -89,7 +106,7 @@ class ScriptCatalogs:
         mistakes is registered all the same.
         """
         name, where = statement.name.last, statement.name.where
-        if name in self.catalogs or name in OWN_CATALOGS:
+        if name in self.catalogs or name in self.sinks or name in OWN_CATALOGS:
             if not statement.if_not_exists:
                 message = f"the catalog {name!r} exists already"
                 self._add_problem(
@@ -99,22 +116,37 @@ class ScriptCatalogs:
         texts = {o.key: o.value for o in statement.options}
         locations = {o.key: o.where for o in statement.options}
         kind = texts.get("type")
+        if kind is not None and kind != _KAFKA and kind in end_types("sink"):
+            self.sinks[name] = SinkCatalog(statement, kind)
+            self._check_sink(self.sinks[name])
+            return
         if kind != _KAFKA:
+            types = (_KAFKA, *(one for one in end_types("sink") if one != _KAFKA))
             reason = "does not say its type" if kind is None else f"has the type {kind!r}, which kdsl does not have"
-            hint = "" if kind is None else nearest(kind, [_KAFKA])
+            hint = "" if kind is None else nearest(kind, types)
             message = f"the catalog {name!r} {reason}{hint}"
-            self._add_problem(
-                "catalog-type",
-                message,
-                "set 'type' = 'kafka'; other systems are read with Spark",
-                locations.get("type", where),
-            )
+            fix = f"set 'type' = 'kafka', or for copies of tables one of {listing(types[1:])}; other systems are read "
+            self._add_problem("catalog-type", message, f"{fix}with Spark", locations.get("type", where))
         options = CatalogOptions.from_strings(
             {k: v for k, v in texts.items() if k != "type" and not cloud_api_problem(k)}
         )
         self._add_option_problems(options, texts, locations, where)
-        kafka = None if kind != _KAFKA else self._connect(name, options, where)
-        self.catalogs[name] = ScriptCatalog(statement, options, kafka)
+        cluster = None if kind != _KAFKA else self._find_cluster(name, options, where)
+        kafka = None
+        if cluster is not None and self.inference is not None and not [*options.problems(), *options.check()]:
+            kafka = KafkaCatalog.of_options(name, cluster, options)
+        self.catalogs[name] = ScriptCatalog(statement, options, kafka, cluster)
+
+    def _check_sink(self, catalog: SinkCatalog) -> None:
+        """Record the options of a sink's catalog that are unknown or have wrong values; copies may set others."""
+        sink, wrong, locations = read_sink(catalog.type, catalog.statement.options)
+        keys = {a.name: a.metadata["key"] for a in sink.declarations()}
+        where = catalog.statement.name.where
+        for problem in sink.problems(lambda _name, key: repr(key)):
+            if problem.code != "option-missing":
+                key = keys.get(problem.option or "", problem.option or "")
+                self.problems.append(problem.at(locations.get(key, where)))
+        self.problems += wrong
 
     def _add_option_problems(
         self, options: CatalogOptions, texts: Mapping[str, str], locations: Mapping[str, Where], where: Where
@@ -129,13 +161,8 @@ class ScriptCatalogs:
             key = keys.get(problem.option or "", problem.option or "")
             self.problems.append(problem.at(locations.get(key, where)))
 
-    def _connect(self, name: str, options: CatalogOptions, where: Where) -> KafkaCatalog | None:
-        """Create the catalog object of a cluster, without asking the cluster.
-
-        Returns:
-            None, with a problem, if the brokers are missing or the options cannot be used; None without another problem
-            if the script is only checked (``inference`` is None) or the options have been reported.
-        """
+    def _find_cluster(self, name: str, options: CatalogOptions, where: Where) -> Cluster | None:
+        """The cluster of a catalog; None, with a problem, if the brokers are missing or the options cannot be used."""
         valid = options.valid()
         own = {key: value for key, value in valid.properties.items() if key != SERVERS}
         servers = Properties(valid.properties).reveal().get(SERVERS)
@@ -154,10 +181,7 @@ class ScriptCatalogs:
             message = f"the catalog {name!r} does not name its brokers"
             fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
             self._add_problem("cluster-missing", message, fix, where)
-            return None
-        if self.inference is None or list(options.problems()) or list(options.check()):
-            return None
-        return KafkaCatalog.of_options(name, cluster, options)
+        return cluster
 
     def drop(self, statement: DropCatalog) -> None:
         """Forget a catalog and its tables; the current one (it stays) or a missing one is recorded as a problem.
@@ -169,8 +193,9 @@ class ScriptCatalogs:
             fix = f"write USE CATALOG {DEFAULT_CATALOG} before"
             self._add_problem("catalog-in-use", f"the catalog {name!r} is in use and cannot be dropped", fix, where)
             return
-        if self.catalogs.pop(name, None) is None and not statement.if_exists:
-            hint = nearest(name, self.catalogs)
+        dropped = self.sinks.pop(name, None) or self.catalogs.pop(name, None)
+        if dropped is None and not statement.if_exists:
+            hint = nearest(name, self.names())
             message = f"there is no catalog {name!r} to drop{hint}"
             self._add_problem("catalog-unknown", message, "write DROP CATALOG IF EXISTS", where)
         self._tables = {key: table for key, table in self._tables.items() if not key.startswith(f"{name}.")}
@@ -204,11 +229,11 @@ class ScriptCatalogs:
 
     def names(self) -> list[str]:
         """The names of all catalogs: ``default_catalog``, and those of ``CREATE CATALOG``."""
-        return [DEFAULT_CATALOG, *self.catalogs]
+        return [DEFAULT_CATALOG, *self.catalogs, *self.sinks]
 
     def exists(self, catalog: str, where: Where) -> bool:
         """Whether there is a catalog; a missing one is recorded as a problem at ``where``."""
-        if catalog in self.catalogs or catalog in OWN_CATALOGS:
+        if catalog in self.catalogs or catalog in self.sinks or catalog in OWN_CATALOGS:
             return True
         names = self.names()
         message = f"there is no catalog {catalog!r}{nearest(catalog, names)}"
@@ -221,7 +246,7 @@ class ScriptCatalogs:
         """Whether there is a catalog with a database (the script's own have any); otherwise a problem is recorded."""
         if not self.exists(catalog, where):
             return False
-        if catalog in OWN_CATALOGS or database == self.database_of(catalog):
+        if catalog in OWN_CATALOGS or catalog in self.sinks or database == self.database_of(catalog):
             return True
         known = self.database_of(catalog)
         message = f"the catalog {catalog!r} has no database {database!r}{nearest(database, [known])}"
@@ -246,14 +271,34 @@ class ScriptCatalogs:
         A name of one or two parts is completed with the current catalog and database. Whether the table exists is not
         checked.
         """
-        parts = name.parts
-        full = parts if len(parts) >= 3 else (*self.current[: 3 - len(parts)], *parts)
-        catalog, database, table = full[0], full[1], full[-1]
+        catalog, database, table = self.complete(name)
         known = self.catalogs.get(catalog)
         return None if known is None or database != known.database else (catalog, database, table)
 
+    def complete(self, name: Name) -> tuple[str, str, str]:
+        """The name of a table with its catalog and its database, by default the current ones."""
+        parts = name.parts
+        full = parts if len(parts) >= 3 else (*self.current[: 3 - len(parts)], *parts)
+        return full[0], full[1], full[-1]
+
+    def is_sink_table(self, name: Name) -> bool:
+        """Whether a name means a table of a sink's catalog, which is recorded as a problem: it is not read or written.
+
+        Only copies fill such tables (`kdsl.flink_sql.scripts.copies`).
+        """
+        if len(name.parts) < 3 or name.parts[0] not in self.sinks:
+            return False
+        message = f"the tables of the catalog {name.parts[0]!r} are only filled by copies of other tables"
+        fix = "write CREATE TABLE … AS TABLE, and read the table with Spark"
+        self._add_problem("catalog-sink", message, fix, name.where)
+        return True
+
     def table_names(self, catalog: str, where: Where) -> list[str] | None:
         """The tables of a Kafka catalog; None where the cluster is not asked, or fails (recorded as a problem)."""
+        if catalog in self.sinks:
+            message = f"the catalog {catalog!r} does not list its tables"
+            self._add_problem("catalog-sink", message, "list them with Spark", where)
+            return None
         known = self.catalogs[catalog].kafka
         if known is None:
             return None
@@ -323,7 +368,7 @@ class ScriptCatalogs:
         definition = table.definition()
         if not table.statement.complete or not leaves_columns_out(definition, table.options):
             return table
-        errors = _errors_besides_columns(definition)
+        errors = errors_besides_columns(definition)
         if errors:
             self.problems += errors
             return None
@@ -340,7 +385,27 @@ class ScriptCatalogs:
         return _add_inferred(table, inferred)
 
 
-def _errors_besides_columns(definition: TableDef) -> list[Problem]:
+def read_sink(kind: str, options: Sequence[Option]) -> tuple[Sink, list[Problem], dict[str, Where]]:
+    """Create the sink of a type from options.
+
+    Args:
+        kind: The type.
+        options: The options of a catalog, and perhaps of a copy; ``type`` and ``connector`` do not count.
+
+    Returns:
+        The sink; what is wrong with options that it does not keep; and the locations of the options.
+    """
+    own = {o.key: o for o in options if o.key not in ("type", "connector")}
+    sink_class = end_class("sink", kind)
+    assert sink_class is not None
+    sink, wrong = sink_class.read({key: o.value for key, o in own.items()})
+    assert isinstance(sink, Sink)
+    locations = {key: o.where for key, o in own.items()}
+    problems = [Problem(w.code, w.message, w.fix, locations.get(w.key, Where()), w.severity) for w in wrong]
+    return sink, problems, locations
+
+
+def errors_besides_columns(definition: TableDef) -> list[Problem]:
     """Return the errors that prevent the columns of a table from being inferred.
 
     Missing columns, and mistakes in computed columns, keys and watermarks, do not count; the primary key of an upsert

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.errors import CheckpointError, listing
-from kdsl.flink_sql.scripts.script_plan import Job
+from kdsl.flink_sql.scripts.copies import read_topics
+from kdsl.flink_sql.scripts.script_plan import AnyJob, CopyJob
 from kdsl.run.checkpoint.checkpoint import FOLDER
 from kdsl.run.checkpoint.folder import open_folder
 
@@ -29,7 +30,7 @@ _VERSION = 1
 
 @attrs.frozen
 class Insert:
-    """What identifies an INSERT, or a query whose rows are shown.
+    """What identifies an INSERT, a query whose rows are shown, or copies of tables.
 
     Attributes:
         digest: A digest of its query, with that of views, and of what is written.
@@ -42,14 +43,18 @@ class Insert:
     reads: tuple[str, ...]
 
     @classmethod
-    def of(cls, job: Job) -> Insert:
+    def of(cls, job: AnyJob) -> Insert:
         """Describe a job: digest its queries, its views and the columns it writes, and name its sink and its topics."""
+        if isinstance(job, CopyJob):
+            topics, names = read_topics(job.copies), ", ".join(copy.name for copy in job.copies)
+            text = repr([(c.name, [rule.to_strings() for rule in c.ingestion.transform]) for c in job.copies])
+            return cls(_digest(f"{text} {topics}"), names, topics)
         options = {name: table.declared.options for name, table in job.tables.items()}
         reads = sorted(of.get("topic") or of.get("topic-pattern") or name for name, of in options.items())
         sink = job.sink.name if job.sink else ""
         columns = [(column.name, column.index, column.constant) for column in job.columns]
         text = repr([[(view.name, view.query.text) for view in job.views], job.query.text, columns, sink, reads])
-        return cls(hashlib.sha256(text.encode()).hexdigest()[:32], sink, tuple(reads))
+        return cls(_digest(text), sink, tuple(reads))
 
     def is_edited(self, other: Insert) -> bool:
         """Whether one can be the other after a change of its query: both write to one sink and read the same topics."""
@@ -57,6 +62,10 @@ class Insert:
 
     def __str__(self) -> str:
         return f"{f'INSERT INTO {self.sink}' if self.sink else 'SELECT'} from {listing(self.reads)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], base: str) -> dict[str, str]:
@@ -112,7 +121,7 @@ def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], 
     return folders
 
 
-def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[str, str]:
+def open_folders(spark: SparkSession, base: str, jobs: Sequence[AnyJob]) -> dict[str, str]:
     """Choose the checkpoint folders of jobs that run as streams, and store the choice in ``inserts.json`` beside them.
 
     Args:
@@ -134,14 +143,14 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[st
     return folders
 
 
-def jobs_by_base(jobs: Iterable[Job], checkpoint: str | None) -> dict[str, list[Job]]:
+def jobs_by_base(jobs: Iterable[AnyJob], checkpoint: str | None) -> dict[str, list[AnyJob]]:
     """Group the jobs that run as streams by the folder of their checkpoints; jobs without one are left out.
 
     Args:
         jobs: The jobs of a script.
         checkpoint: The folder that is used in place of those that the script sets.
     """
-    by_base: dict[str, list[Job]] = {}
+    by_base: dict[str, list[AnyJob]] = {}
     for job in jobs:
         base = checkpoint or job.settings.folder
         if base is not None and job.streaming:
@@ -149,7 +158,7 @@ def jobs_by_base(jobs: Iterable[Job], checkpoint: str | None) -> dict[str, list[
     return by_base
 
 
-def predict_folders(jobs: Iterable[Job], checkpoint: str | None = None) -> dict[str, str]:
+def predict_folders(jobs: Iterable[AnyJob], checkpoint: str | None = None) -> dict[str, str]:
     """Say which checkpoint folders `open_folders` will choose, without Spark and without storing anything.
 
     Folders on this machine are read, to which a path without a scheme is taken to lead. On other file systems the
@@ -191,7 +200,7 @@ def _read_local(folder: Path, name: str) -> str | None:
 
 
 def _choose_folders(
-    read: Callable[[str], str | None], base: str, jobs: Iterable[Job]
+    read: Callable[[str], str | None], base: str, jobs: Iterable[AnyJob]
 ) -> tuple[dict[str, str], dict[str, Insert]]:
     """Choose the folders of jobs that run as streams, by what is stored in the folder of the checkpoints.
 

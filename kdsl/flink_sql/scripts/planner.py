@@ -14,10 +14,12 @@ from kdsl.catalog.stored import Inference
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem, ResolveError, Where, fail_on, file_position, listing, nearest
-from kdsl.flink_sql.ddl.script_reader import Script, read_hint_options
+from kdsl.flink_sql.ddl.create_table import read_hint_options
+from kdsl.flink_sql.ddl.script_reader import Script
 from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.ddl.statements import (
     CreateCatalog,
+    CreateDatabase,
     CreateTable,
     CreateView,
     Describe,
@@ -40,12 +42,13 @@ from kdsl.flink_sql.expressions.translator import translate_expression
 from kdsl.flink_sql.queries.facts import Hint
 from kdsl.flink_sql.queries.scopes import Changelog, Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated, translate_query
-from kdsl.flink_sql.scripts.catalogs import ScriptCatalogs, has_unknown_columns
+from kdsl.flink_sql.scripts.catalogs import ScriptCatalogs, errors_besides_columns, has_unknown_columns
+from kdsl.flink_sql.scripts.copies import ONLY_HINTS, Copy, CopyBuilder, Target
 from kdsl.flink_sql.scripts.datagen import plan_generated_rows
 from kdsl.flink_sql.scripts.listings import Listing, describe_row, describe_table, show_names
 from kdsl.flink_sql.scripts.options import script_options
 from kdsl.flink_sql.scripts.query_keys import QueryKey, find_query_key, key_mismatch
-from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable, View
+from kdsl.flink_sql.scripts.script_plan import AnyJob, CopyJob, Job, ScriptPlan, ScriptTable, View
 from kdsl.flink_sql.scripts.settings import SessionSettings
 from kdsl.flink_sql.scripts.sink_columns import SinkColumn, match_columns
 from kdsl.flink_sql.scripts.stream_checks import stream_problems
@@ -53,6 +56,7 @@ from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.formats import keeps_unavailable
+from kdsl.ingest.run.raw import can_share
 from kdsl.resolve import NO_TOPIC, problems as judged
 from kdsl.resolve.patterns import PatternError
 from kdsl.resolve.topics import topics_of
@@ -157,7 +161,8 @@ class _Planner:
         self.normalized: dict[int, ScriptTable] = {}
         self.hinted: dict[str, ScriptTable] = {}
         self.problems: list[Problem] = []
-        self.jobs: list[Job] = []
+        self.jobs: list[AnyJob] = []
+        self.copied: dict[str, Where] = {}
         self.groups = 0
         self.judged: set[tuple[Where, tuple[tuple[str, str, Where], ...], str]] = set()
 
@@ -171,8 +176,11 @@ class _Planner:
         EXPLAIN is always a problem, because it cannot be run in a script.
         """
         match statement:
-            case CreateTable():
+            case CreateTable() if statement.copy is None:
                 self.add_table(statement)
+            case CreateTable() | CreateDatabase():
+                self.groups += 1
+                self.add_copies([statement])
             case CreateView():
                 self.add_view(statement)
             case Drop(kind="VIEW"):
@@ -200,8 +208,9 @@ class _Planner:
                 self.add_insert(statement)
             case StatementSet():
                 self.groups += 1
-                for insert in statement.inserts:
+                for insert in (one for one in statement.statements if isinstance(one, Insert)):
                     self.add_insert(insert)
+                self.add_copies([one for one in statement.statements if not isinstance(one, Insert)])
             case Query():
                 self.groups += 1
                 self.add_select(statement)
@@ -219,6 +228,9 @@ class _Planner:
         A table of the script that `may_be_own` denies is none. Under ``USE CATALOG`` a name of one part means a table
         of the script that was declared under it, then one of the catalog, then any table of the script.
         """
+        if self.catalogs.is_sink_table(name):
+            self.unread_names.add(name.last)
+            return None
         own = self.catalog.find(name)
         path = self.catalogs.path(name)
         if own is not None and (path is None or self.created_in.get(id(own)) == path[0]):
@@ -232,7 +244,12 @@ class _Planner:
         created no catalog.
         """
         parts, declared = name.parts, own.statement.name.parts
-        return len(parts) < 3 or self.catalogs.is_own(parts[0]) or parts == declared or not self.catalogs.catalogs
+        return (
+            len(parts) < 3
+            or self.catalogs.is_own(parts[0])
+            or parts == declared
+            or not (self.catalogs.catalogs or self.catalogs.sinks)
+        )
 
     def find_in_catalogs(self, name: Name) -> DeclaredTable | None:
         """Find the table that a name means in a Kafka catalog, and store it with its plan, also for queries.
@@ -258,7 +275,7 @@ class _Planner:
         An unknown name of several parts is mapped to these parts with dots. Tables of catalogs are planned on the way.
         Empty without catalogs, or if the query cannot be read.
         """
-        if not self.catalogs.catalogs:
+        if not (self.catalogs.catalogs or self.catalogs.sinks):
             return {}
         text, shift = _query_text(fragment)
         try:
@@ -758,6 +775,122 @@ class _Planner:
             fix = f"set {key} = 'null', or remove it to get an error; or read the table in Python"
             self.add_problem("unavailable-keep", message, fix, table.declared.where)
         self.problems += judged(definition, direction, self.cluster)  # type: ignore[arg-type]
+
+    # copies
+
+    def add_copies(self, statements: Sequence[CreateTable | CreateDatabase]) -> None:
+        """Plan the jobs of copies that start together; those whose topics can be read together are one job."""
+        settings = self.settings.current
+        together: list[list[Copy]] = []
+        for statement in statements:
+            builder = CopyBuilder(settings)
+            database = isinstance(statement, CreateDatabase)
+            copy = self.copy_database(statement, builder) if database else self.copy_table(statement, builder)  # type: ignore[arg-type]
+            self.problems += builder.problems
+            if copy is None:
+                continue
+            if copy.name in self.copied:
+                message = f"{copy.name} is filled by another statement, too, in line {self.copied[copy.name].line}"
+                self.add_problem("copy-twice", message, "fill another table", statement.name.where)
+                continue
+            self.copied[copy.name] = statement.where
+            group = next((each for each in together if can_share(each[0].feed, copy.feed)), None)
+            if group is None:
+                together.append([copy])
+            else:
+                group.append(copy)
+        for each in together:
+            self.jobs.append(CopyJob(len(self.jobs) + 1, tuple(each), settings, self.groups, each[0].where))
+
+    def find_target(
+        self, builder: CopyBuilder, catalog: str, database: str, statement: CreateTable | CreateDatabase, full: str
+    ) -> Target | None:
+        """Find where a copy goes; None if the catalog is unknown or has problems, which are recorded.
+
+        Args:
+            builder: Builds the copy.
+            catalog: The catalog.
+            database: The database.
+            statement: The statement.
+            full: The name of what is filled, with its catalog.
+        """
+        where = statement.name.where
+        of_name = self.catalogs.sinks.get(catalog) or self.catalogs.catalogs.get(catalog)
+        if of_name is not None:
+            return builder.find_target(of_name, database, full, statement.options, where)
+        if self.catalogs.exists(catalog, where):
+            message = f"{str(statement.name)!r} is in no catalog, and a copy needs one, which says where it is stored"
+            fix = "write CREATE CATALOG lake WITH ('type' = 'delta', 'path' = '…'), or of the type 'jdbc' or 'kafka', "
+            self.add_problem("copy-sink", message, f"{fix}and name the table as lake.database.table", where)
+        return None
+
+    def copy_table(self, statement: CreateTable, builder: CopyBuilder) -> Copy | None:
+        """Build the copy of ``CREATE TABLE … AS TABLE``; None if it is wrong, or its table could not be read."""
+        assert statement.copy is not None
+        catalog, database, table = self.catalogs.complete(statement.name)
+        target = self.find_target(builder, catalog, database, statement, f"{catalog}.{database}.{table}")
+        name = statement.copy.table
+        declared = self.find(name)
+        if declared is None:
+            self.report_missing(name)
+            return self.copy_unchecked(statement, builder, target, table)
+        hints = statement.copy.options
+        of_table = [hint for hint in hints if hint.key not in ONLY_HINTS]
+        planned = self.with_options(declared, of_table) if of_table else self.planned[id(declared)]
+        if planned.topic is None:
+            message = f"{planned.name!r} is a table of the connector {planned.connector!r}, which has no topic to copy"
+            self.add_problem("copy-source", message, "copy a table of the connector 'kafka'", name.where)
+            return None
+        definition = planned.topic.definition
+        if has_unknown_columns(planned.declared):
+            readable = not errors_besides_columns(definition)
+        else:
+            self.check_topic(planned, "read")
+            readable = not any(p.severity == "error" for p in judged(definition, "read", self.cluster))
+        try:
+            cluster = planned.topic.cluster(self.cluster)
+        except ResolveError:  # `check_topic` reports it
+            cluster = None
+        if target is None:
+            return None
+        only = [hint for hint in hints if hint.key in ONLY_HINTS]
+        return builder.copy_table(
+            statement, target, table, definition, planned.declared.options, cluster, only, readable=readable
+        )
+
+    def report_missing(self, name: Name) -> None:
+        """Record that there is no table to copy, unless it is one whose statement or columns could not be read."""
+        if name.last in self.unread_names or self.catalogs.path(name) is not None:
+            return
+        names = self.own_names()
+        message = f"there is no table {str(name)!r} to copy{nearest(name.last, names)}"
+        fix = f"use one of {listing(names)}" if names else "declare it with CREATE TABLE first"
+        self.add_problem("table-unknown", message, fix, name.where)
+
+    def copy_unchecked(
+        self, statement: CreateTable, builder: CopyBuilder, target: Target | None, table: str
+    ) -> Copy | None:
+        """Build the copy of a catalog's table whose columns only the cluster knows; None if the cluster was asked."""
+        assert statement.copy is not None
+        path = self.catalogs.path(statement.copy.table)
+        if target is None or path is None or self.catalogs.inference is not None:
+            return None
+        return builder.copy_unknown_table(statement, target, table, self.catalogs.catalogs[path[0]], path[2])
+
+    def copy_database(self, statement: CreateDatabase, builder: CopyBuilder) -> Copy | None:
+        """Build the copy of ``CREATE DATABASE … AS DATABASE``; None if it is wrong."""
+        catalog, database = self.catalogs.complete_database(statement.name)
+        target = self.find_target(builder, catalog, database, statement, f"{catalog}.{database}")
+        source, where = self.catalogs.complete_database(statement.source), statement.source.where
+        if not self.catalogs.has_database(*source, where):
+            return None
+        known = self.catalogs.catalogs.get(source[0])
+        if known is None:
+            message = f"{str(statement.source)!r} is not a database of a catalog of the type 'kafka'"
+            fix = "copy a database of such a catalog; CREATE TABLE … AS TABLE copies a table of the script"
+            self.add_problem("copy-source", message, fix, where)
+            return None
+        return None if target is None else builder.copy_database(statement, target, known)
 
     def add_select(self, statement: Query) -> None:
         """Add the job of a query whose rows are shown, none if the query is wrong; problems are recorded."""

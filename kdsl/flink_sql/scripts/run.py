@@ -25,8 +25,9 @@ from kdsl.flink_sql.scripts.checkpoint_folders import jobs_by_base, open_folders
 from kdsl.flink_sql.scripts.datagen import NUMBER
 from kdsl.flink_sql.scripts.listings import Listing
 from kdsl.flink_sql.scripts.options import PrintOptions
-from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable, View
+from kdsl.flink_sql.scripts.script_plan import AnyJob, CopyJob, Job, ScriptPlan, ScriptTable, View
 from kdsl.formats import ROW_KIND
+from kdsl.ingest.run.query import SharedIngestion, explain_end, start_ingestions
 from kdsl.plan.model import Watermark
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.run.dataframes.changelog_text import changelog_lines
@@ -75,7 +76,7 @@ class RunOptions:
     report_progress: Callable[[str], None] = _log.info
     stopping: threading.Event = attrs.field(factory=threading.Event)
     starts: Mapping[str, Startup] = attrs.field(factory=dict, kw_only=True)
-    on_end: Callable[[Job, StreamingQuery], None] | None = attrs.field(default=None, kw_only=True)
+    on_end: Callable[[AnyJob, StreamingQuery], None] | None = attrs.field(default=None, kw_only=True)
     show_listing: Callable[[Listing], None] | None = attrs.field(default=None, kw_only=True)
 
 
@@ -116,7 +117,7 @@ def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None
 class _ScriptRun:
     def __init__(self, plan: ScriptPlan, spark: SparkSession, options: RunOptions, folder: str) -> None:
         self.plan, self.spark, self.options, self.folder = plan, spark, options, folder
-        self.running: list[tuple[Job, StreamingQuery]] = []
+        self.running: list[tuple[AnyJob, StreamingQuery]] = []
         self.folders: dict[str, str] = {}
 
     def run(self) -> None:
@@ -161,14 +162,21 @@ class _ScriptRun:
         for one in self.plan.listings_after(after):
             show_listing(one, self.options)
 
-    def start_job(self, job: Job) -> None:
+    def start_job(self, job: AnyJob) -> None:
         """Create the views of a job, and start its stream, or write its batch to the end; report either.
 
         A stream is added to ``running``.
 
         Raises:
             KdslError: A table cannot be read or written, or as for `check_windows`.
+            ScriptError: Copies failed that end at what there is.
         """
+        if isinstance(job, CopyJob):
+            self.running.append((job, self.start_copies(job)))
+            self.options.report_progress(f"{job.name}: started")
+            if job.ends:
+                self.wait_for_streams()
+            return
         with self.apply_settings(job):
             self.create_views(job, streaming=job.streaming)
             df = self.job_rows(job)
@@ -179,6 +187,26 @@ class _ScriptRun:
             else:
                 self.write_batch(job, df)
                 self.options.report_progress(f"{job.name}: done")
+
+    def start_copies(self, job: CopyJob) -> StreamingQuery:
+        """Start the query of copies.
+
+        Raises:
+            KdslError: A cluster or a sink cannot be reached, a table exists that should not, or the tables that are
+                copied together are to start at different places.
+        """
+        starts = [self.options.starts.get(copy.source) for copy in job.copies]
+        if any(start != starts[0] for start in starts):
+            raise KdslError(f"{job.name}: its tables are read together, and --start-at names only some of them")
+        name = f"{job.settings.name}: {job.name}" if job.settings.name else job.name
+        parts = []
+        for copy in job.copies:
+            pipeline = attrs.evolve(copy.ingestion.pipeline, name=name)  # type: ignore[misc]
+            ingestion = attrs.evolve(copy.ingestion, pipeline=pipeline)
+            parts.append(SharedIngestion(ingestion, copy.name if len(job.copies) > 1 else "", copy.new_table))
+        return start_ingestions(
+            self.spark, parts, self.checkpoint_folder(job), once=self.options.once, start_at=starts[0]
+        )
 
     @contextmanager
     def apply_settings(self, job: Job) -> Iterator[None]:
@@ -396,14 +424,14 @@ class _ScriptRun:
             return {}
         return {"processingTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
 
-    def checkpoint_folder(self, job: Job) -> str:
+    def checkpoint_folder(self, job: AnyJob) -> str:
         """Return the folder of a job's checkpoint: the chosen one, or a temporary one.
 
         It is reported if the progress of an endless write to a topic is not stored.
         """
         if job.name in self.folders:
             return self.folders[job.name]
-        if not job.ends and not self.options.once and job.sink is not None and job.sink.topic is not None:
+        if not job.ends and not self.options.once and job.writes_topic:
             self.options.report_progress(
                 f"{job.name}: its progress is not stored; use --checkpoint DIR, or SET "
                 "'execution.checkpointing.dir', to store it"
@@ -428,7 +456,8 @@ class _ScriptRun:
                 self.report_end(job, query)
                 error = error_of(self.spark, query)
                 if error is not None:
-                    raise ScriptError(f"{job.name} failed: {_failure_reason(error)}") from error
+                    reason = explain_end(self.spark, query) if isinstance(job, CopyJob) else _failure_reason(error)
+                    raise ScriptError(f"{job.name} failed: {reason}") from error
                 self.options.report_progress(f"{job.name}: done")
             if self.running:
                 self.options.stopping.wait(0.1)
@@ -445,7 +474,7 @@ class _ScriptRun:
             self.report_end(job, query)
         self.running = []
 
-    def report_end(self, job: Job, query: StreamingQuery) -> None:
+    def report_end(self, job: AnyJob, query: StreamingQuery) -> None:
         """Call ``options.on_end`` with an ended stream, if it is set; its errors are raised."""
         if self.options.on_end is not None:
             self.options.on_end(job, query)

@@ -11,6 +11,7 @@ from kdsl.errors import Problem, Where
 from kdsl.flink_sql.ddl.tables import DeclaredTable
 from kdsl.flink_sql.queries.scopes import Changelog, Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
+from kdsl.flink_sql.scripts.copies import Copy
 from kdsl.flink_sql.scripts.datagen import GeneratedRows
 from kdsl.flink_sql.scripts.listings import Listing
 from kdsl.flink_sql.scripts.options import ScriptOptions
@@ -146,6 +147,11 @@ class Job:
         return not self.streaming or all(table.ends for table in self.tables.values())
 
     @property
+    def writes_topic(self) -> bool:
+        """Whether the rows are written to a topic."""
+        return self.sink is not None and self.sink.topic is not None
+
+    @property
     def aggregates(self) -> bool:
         """Whether it groups without a window: its result changes with each input row."""
         return any(note.kind == "aggregate" for query in self.queries for note in query.notes)
@@ -168,6 +174,44 @@ class Job:
 
 
 @attrs.frozen
+class CopyJob:
+    """Copies of tables or databases that read their topics together, as one query.
+
+    Attributes:
+        number: The number of the job in the script, from 1.
+        copies: The copies.
+        settings: The settings of ``SET``.
+        group: Jobs with the same number start together: a statement set.
+        where: The location of the first statement.
+        at_once: As for `Job`: it is not read as a batch.
+        streaming: Whether it runs as a stream: always, so that its progress is stored.
+        writes_topic: As for `Job`: what it writes without a stored progress, it writes again.
+    """
+
+    number: int
+    copies: tuple[Copy, ...]
+    settings: Settings
+    group: int
+    where: Where = attrs.field(eq=False, repr=False)
+    at_once: bool = attrs.field(default=False, init=False)
+    streaming: bool = attrs.field(default=True, init=False)
+    writes_topic: bool = attrs.field(default=True, init=False)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends at what there is at its start; its progress is stored all the same."""
+        return self.settings.mode == "batch"
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return f"copy-{self.number}-{self.copies[0].last_name}"
+
+
+AnyJob = Job | CopyJob
+
+
+@attrs.frozen
 class ScriptPlan:
     """The plan of a script.
 
@@ -180,12 +224,17 @@ class ScriptPlan:
         checkpoint: The folder of the checkpoints; None where progress is not stored.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[AnyJob, ...]
     warnings: tuple[Problem, ...] = ()
     tables: tuple[ScriptTable, ...] = ()
     listings: tuple[Listing, ...] = ()
     inferred: Mapping[str, StoredSchema] = attrs.field(factory=dict)
     checkpoint: str | None = None
+
+    @property
+    def copy_jobs(self) -> tuple[CopyJob, ...]:
+        """The jobs that copy tables and databases."""
+        return tuple(job for job in self.jobs if isinstance(job, CopyJob))
 
     def listings_after(self, jobs: int) -> tuple[Listing, ...]:
         """The listings whose place is after exactly this number of jobs."""

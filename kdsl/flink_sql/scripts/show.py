@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kdsl.durations import duration_text
-from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable
+from kdsl.flink_sql.scripts.script_plan import CopyJob, Job, ScriptPlan, ScriptTable
+from kdsl.ingest.show import show_plan
 from kdsl.plan.show import lines_of_inference
 from kdsl.resolve.transport import transport_of
 
@@ -22,8 +23,20 @@ def show_script(plan: ScriptPlan, folders: Mapping[str, str] | None = None) -> s
     paragraphs: list[str] = []
     for i in range(len(plan.jobs) + 1):
         paragraphs += ["\n".join(listing.lines()) for listing in plan.listings_after(i)]
-        paragraphs += ["\n".join(_job_lines(plan.jobs[i], folders or {}))] if i < len(plan.jobs) else []
+        for job in plan.jobs[i : i + 1]:
+            lines = _copy_lines if isinstance(job, CopyJob) else _job_lines
+            paragraphs.append("\n".join(lines(job, folders or {})))  # type: ignore[arg-type]
     return "\n\n".join(paragraphs)
+
+
+def _copy_lines(job: CopyJob, folders: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines that describe copies: each with the plan of its ingestion."""
+    yield f"{job.name} ({'batch' if job.ends else 'streaming'})"
+    for copy in job.copies:
+        yield f"  copies    {copy.source} into {copy.name}"
+        yield from (f"            {line}" for line in show_plan(copy.ingestion.plan()).splitlines())
+    if job.name in folders:
+        yield f"  progress  {folders[job.name]}"
 
 
 def _job_lines(job: Job, folders: Mapping[str, str]) -> Iterator[str]:

@@ -11,11 +11,13 @@ import attrs
 
 from kdsl.cluster import SERVERS, Cluster
 from kdsl.declare.connector import Delivery, KafkaOptions
+from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing, nearest
-from kdsl.formats import ALONE, Format, Observer, Use, format_class
+from kdsl.formats import ALONE, Format, Observer, TableId, Use, format_class
 from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
-from kdsl.ingest.initial_schemas import read_initial_schemas, write_initial_schema
+from kdsl.ingest.ids import parse_id, quote_part
+from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
 from kdsl.kafka_table import KafkaTable
 from kdsl.options import option
@@ -33,6 +35,8 @@ else:  # the constructor writes table classes as statements
 PROPERTIES = "properties."
 MAX_TOPIC = 249
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
+ANY_TOPIC = "<topic>"
+"""What stands for the topic in the option ``table`` of a source."""
 _CLUSTER = "The cluster; in YAML properties.bootstrap.servers, and properties.* for settings of the Kafka client."
 _FORMAT_KEY = re.compile(r"(?:key\.)?[a-z]+(?:-[a-z]+)+\.|(?:key\.)?(?:json|csv)\.")
 
@@ -214,8 +218,15 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     initial_schemas: InitialSchemas = option(
         "scan.value.initial-schemas.ddls",
         "CREATE TABLE statements of Flink SQL, separated by ';', with the first schema of tables by their ids (the "
-        "topic, if messages name no table). Types only become wider from there. In Python also a list of statements "
-        "and table classes.",
+        "topic, if messages name no table). Types only become wider from there. Metadata and computed columns are "
+        "columns of the rows, too; WITH ('key.fields' = 'a;b') says which columns are in the message key. In Python "
+        "also a list of statements and table classes.",
+        default=None,
+    )
+    table: str | None = option(
+        "table",
+        f"The id of the table that all messages belong to, whatever they name; {ANY_TOPIC} in it stands for their "
+        f"topic: 'shop.{ANY_TOPIC}'. By default messages name their tables, or belong to that of their topic.",
         default=None,
     )
     ignore_errors: bool = option(
@@ -274,7 +285,15 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
             name = f"{chosen.value.identifier}.ignore-parse-errors"
             message = f"{name} skips records before ingestion.ignore-errors can count and collect them"
             yield WrongOption("ingest-errors", name, message, "keep one of the two")
-        _, schema_problems = read_initial_schemas(chosen.initial_ddl)
+        if chosen.table is not None:
+            try:
+                chosen.table_id("topic")
+            except ValueError as e:
+                yield WrongOption("ingest-table", "table", str(e), f"write one to three names, as 'shop.{ANY_TOPIC}'")
+        tables, schema_problems = read_initial_schemas(chosen.initial_ddl)
+        if chosen.key is None and any(table.key for table in tables.values()):
+            message = "scan.value.initial-schemas.ddls has key.fields, and no format reads the message keys"
+            yield WrongOption("ingest-ddl", "scan.value.initial-schemas.ddls", message, "add key.format: json")
         for schema_problem in schema_problems:
             message = f"scan.value.initial-schemas.ddls: {schema_problem.message}"
             yield WrongOption("ingest-ddl", "scan.value.initial-schemas.ddls", message, schema_problem.fix)
@@ -306,12 +325,28 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     @property
     def initial_ddl(self) -> str | None:
         """The statements of the initial schemas."""
-        schemas = self.valid().initial_schemas
-        return schemas if isinstance(schemas, str) else None
+        return self.initial_schemas if isinstance(self.initial_schemas, str) else None
 
-    def metadata_fields(self) -> tuple[t.Field, ...]:
-        """The metadata columns of rows, with their types."""
-        return tuple(t.Field(name, METADATA[name].type) for name in self.valid().metadata)
+    @property
+    def initial_tables(self) -> Mapping[TableId, InitialTable]:
+        """The tables that are declared before any record."""
+        return read_initial_schemas(self.initial_ddl)[0]
+
+    def table_id(self, topic: str) -> TableId | None:
+        """The table of all messages of a topic; None if the messages name their tables.
+
+        Raises:
+            ValueError: The option ``table`` is not the id of a table.
+        """
+        return None if self.table is None else parse_id(self.table.replace(ANY_TOPIC, quote_part(topic)))
+
+    def metadata_columns(self, table: TableId) -> tuple[ColumnDef, ...]:
+        """The metadata columns of a table's rows: those that it declares, and those of ``metadata.list``."""
+        declared = self.initial_tables.get(table)
+        own = () if declared is None else tuple(c for c in declared.columns if c.role == "metadata")
+        names = {c.name for c in own}
+        listed = (name for name in self.metadata if name in METADATA and name not in names)
+        return (*own, *(ColumnDef(name, METADATA[name].type, "metadata", virtual=True) for name in listed))
 
     @property
     def topics(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import pyarrow as pa
 
 from kdsl.diagnostics.peek import newest_records
@@ -30,7 +31,7 @@ def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> dict[TableId, UpstreamTa
         KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
         KdslError: The newest records contradict the initial schemas.
     """
-    known = initial_tables(plan.initial_schemas)
+    known = initial_tables(feed.initial_tables)
     if not feed.prefetch:
         return known
     learned = learn(known, prefetch_deltas(feed, plan.pipeline.max_columns, known), max_tables=plan.pipeline.max_tables)
@@ -53,7 +54,8 @@ def prefetch_deltas(
         KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
     """
     newest = newest_records(raw_table(feed).read_plan(), feed.cluster, feed.prefetch, timeout=TIMEOUT)
-    splitter = RecordSplitter(feed, max_columns=max_columns)
+    continuous = attrs.evolve(feed, inference="continuous")  # type: ignore[misc]  # rows are not read, only observed
+    splitter = RecordSplitter(continuous, max_columns=max_columns)
     deltas: list[TableDelta] = []
     columns = {name: newest.records.column(name) for name in ("topic", "partition", "offset", "key", "value")}
     columns |= {side: columns[side].cast(pa.binary()) for side in ("key", "value")}

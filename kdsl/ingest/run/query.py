@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from kdsl.declare.start_and_end import Startup
 from kdsl.errors import KdslError
+from kdsl.formats import TableId
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ends.tables import JdbcSnapshot
+from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
 from kdsl.ingest.run.batch import BatchRunner
 from kdsl.ingest.run.collectors import open_collector
 from kdsl.ingest.run.prefetch import sample_tables
-from kdsl.ingest.run.raw import raw_table
+from kdsl.ingest.run.raw import raw_table, topic_regex
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -24,11 +30,28 @@ from kdsl.run.listeners.watch import error_of
 from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
 """An error of kdsl in the message of a query's error, up to Java's stack trace."""
+
+
+@attrs.frozen
+class SharedIngestion:
+    """One of several ingestions that read records together.
+
+    Attributes:
+        ingestion: The ingestion, with its secrets.
+        name: Its name among the others; empty if it is alone.
+        new_table: A sink table that must not exist before the first run.
+        writer: Writes to the sink; by default that of the sink.
+    """
+
+    ingestion: IngestionDef
+    name: str = ""
+    new_table: TableId | None = None
+    writer: SinkWriter | None = None
 
 
 def start_ingestion(
@@ -55,35 +78,121 @@ def start_ingestion(
         rebuild_schemas: Whether what was learned of tables is set aside, and learned again.
 
     Raises:
-        CheckpointError: The checkpoint was written with other routes or transforms, and sink tables would lose columns.
-        ResolveError: The ingestion has mistakes.
-        KdslError: There is no checkpoint, kdsl cannot run the ingestion, or a cluster or a sink cannot be reached.
+        KdslError: As for `start_ingestions`.
     """
-    plan = plan_ingestion(ingestion)
-    location = checkpoint or plan.pipeline.checkpoint
+    parts = [SharedIngestion(ingestion, writer=writer)]
+    return start_ingestions(
+        spark,
+        parts,
+        checkpoint,
+        once=once,
+        allow=allow,
+        forgive_errors=forgive_errors,
+        rebuild_schemas=rebuild_schemas,
+    )
+
+
+def start_ingestions(
+    spark: SparkSession,
+    parts: Sequence[SharedIngestion],
+    checkpoint: str | None = None,
+    *,
+    once: bool = False,
+    allow: Collection[AllowedChange] | None = None,
+    forgive_errors: bool = False,
+    rebuild_schemas: bool = False,
+    start_at: Startup | None = None,
+) -> StreamingQuery:
+    """Start one query that reads the records of ingestions whose sources differ only in their topics.
+
+    Args:
+        spark: A classic session.
+        parts: The ingestions; the settings of the first one's pipeline say when batches start.
+        checkpoint: The folder of the checkpoint; by default the one that the first ingestion declares.
+        once: Whether the query ends at what there is at its start.
+        allow: What may differ from the run before whatever becomes of the sink tables; None if the user cannot say.
+        forgive_errors: Whether records that could not be read so far no longer count towards the limit.
+        rebuild_schemas: Whether what was learned of tables is set aside, and learned again.
+        start_at: Where to start without a checkpoint; by default where the sources say.
+
+    Raises:
+        CheckpointError: The checkpoint was written with other routes or transforms, and sink tables would lose columns.
+        ResolveError: An ingestion has mistakes.
+        KdslError: There is no checkpoint, kdsl cannot run an ingestion, a sink table exists that should not, or a
+            cluster or a sink cannot be reached.
+    """
+    plans = [plan_ingestion(part.ingestion) for part in parts]
+    location = checkpoint or plans[0].pipeline.checkpoint
     if location is None:
         raise KdslError("an ingestion needs a checkpoint: pass its folder, or set pipeline.checkpoint")
     if is_connect(spark):
         raise KdslError("an ingestion needs a classic session; it does not run on Spark Connect")
-    source = ingestion.source
-    if not isinstance(source, KafkaFeed):
-        fix = "copy it once with Ingestion.copy" if isinstance(source, JdbcSnapshot) else "it can only be planned"
-        raise KdslError(f"the source {source.type!r} is not a stream; {fix}")
-    sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
-    records = raw_table(source, plan.pipeline.parallelism).read_stream(spark, source.cluster)
+    feeds: list[KafkaFeed] = []
+    for part in parts:
+        source = part.ingestion.source
+        if not isinstance(source, KafkaFeed):
+            fix = "copy it once with Ingestion.copy" if isinstance(source, JdbcSnapshot) else "it can only be planned"
+            raise KdslError(f"the source {source.type!r} is not a stream; {fix}")
+        feeds.append(source)
+    writers = [
+        part.writer or open_writer(part.ingestion.sink, plan.pipeline.sink_concurrency, part.name)
+        for part, plan in zip(parts, plans, strict=True)
+    ]
+    table = raw_table(*feeds, parallelism=plans[0].pipeline.parallelism)
+    records = table.read_stream(spark, feeds[0].cluster, start_at=start_at)
     opened = Checkpoint.open(spark, location)
-    files = StateFiles(opened.folder)
+    runners = []
+    for part, plan, feed, writer in zip(parts, plans, feeds, writers, strict=True):
+        files = _open_state(spark, part, plan, feed, opened, writer, allow, rebuild_schemas=rebuild_schemas)
+        collector = open_collector(spark, feed, part.ingestion.pipeline.valid()) if feed.valid().ignore_errors else None
+        runners.append(BatchRunner(plan, writer, files, opened, collector, forgive=forgive_errors))
+    shared = list(zip(map(topic_regex, feeds), runners, strict=True))
+    stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else partial(_run_all, shared))
+    return start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
+
+
+def _open_state(
+    spark: SparkSession,
+    part: SharedIngestion,
+    plan: IngestPlan,
+    feed: KafkaFeed,
+    opened: Checkpoint,
+    writer: SinkWriter,
+    allow: Collection[AllowedChange] | None,
+    *,
+    rebuild_schemas: bool,
+) -> StateFiles:
+    """Open the state of an ingestion; before its first batch, keep what newest records show.
+
+    Raises:
+        KdslError: As for `start_ingestions`.
+    """
+    files = StateFiles(opened.folder, part.name)
     if rebuild_schemas:
         files.set_aside()
     state = files.load()
-    if state.last is None:
-        files.write(Note(START, sample_tables(plan, source), declared=write_declaration(plan)), IngestState())
-    else:
+    if state.last is not None:
         check_restart(plan, state, allow, opened.location)
-    collector = open_collector(spark, source, ingestion.pipeline.valid()) if source.valid().ignore_errors else None
-    runner = BatchRunner(plan, sink_writer, files, opened, collector, forgive=forgive_errors)
-    stream = records.writeStream.foreachBatch(runner)
-    return start_query(stream, location, _trigger(plan, once=once), plan.pipeline.name)
+        return files
+    if part.new_table is not None and writer.read_schema(spark, part.new_table, None) is not None:
+        raise KdslError(
+            f"the table {format_id(part.new_table)} exists already; write CREATE TABLE IF NOT EXISTS to fill it, or "
+            "drop it before"
+        )
+    files.write(Note(START, sample_tables(plan, feed), declared=write_declaration(plan)), IngestState())
+    return files
+
+
+def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, number: int) -> None:
+    """Run a batch of several ingestions, each with the records of its topics, which are read once."""
+    from pyspark.sql import functions as F
+
+    records = records.persist()
+    try:
+        for topics, runner in runners:
+            runner(records.where(F.col("topic").rlike(f"^(?:{topics})$")), number)
+    finally:
+        records.unpersist()
 
 
 def _trigger(plan: IngestPlan, *, once: bool) -> dict[str, Any]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
+
+import attrs
 
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
@@ -11,18 +15,19 @@ from kdsl.ingest.run.tasks import raw_columns
 from kdsl.table import Table
 
 
-def raw_table(feed: KafkaFeed, parallelism: int | None = None, **more: Any) -> Table:
-    """The table whose rows are the raw records of a source.
+def raw_table(*feeds: KafkaFeed, parallelism: int | None = None, **more: Any) -> Table:
+    """The table whose rows are the raw records of a source, or of several that differ only in their topics.
 
     Args:
-        feed: The source.
+        *feeds: The sources.
         parallelism: The largest number of tasks that read.
         **more: Further options of the connector.
     """
-    chosen = feed.valid()
+    feed, chosen = feeds[0], feeds[0].valid()
+    topics, pattern = _join_topics([one.valid() for one in feeds])
     options = KafkaOptions(
-        topic=chosen.topic,
-        topic_pattern=chosen.topic_pattern,
+        topic=topics,
+        topic_pattern=pattern,
         startup=chosen.startup,
         startup_timestamp=chosen.startup_timestamp,
         startup_offsets=chosen.startup_offsets,
@@ -36,3 +41,25 @@ def raw_table(feed: KafkaFeed, parallelism: int | None = None, **more: Any) -> T
         **more,
     )
     return Table(TableDef(feed.name or "ingestion", raw_columns(), options=options))
+
+
+def can_share(one: KafkaFeed, other: KafkaFeed) -> bool:
+    """Whether the records of two sources can be read together: only their topics differ, and what is done with them."""
+    if one.cluster != other.cluster:
+        return False
+    tables = (raw_table(attrs.evolve(feed, topic=("all",), topic_pattern=None, name=None)) for feed in (one, other))  # type: ignore[misc]
+    return next(tables) == next(tables)
+
+
+def _join_topics(feeds: Sequence[KafkaFeed]) -> tuple[tuple[str, ...], str | None]:
+    """The topics of sources, or a pattern of them."""
+    if all(feed.topic_pattern is None for feed in feeds):
+        return tuple(dict.fromkeys(name for feed in feeds for name in feed.topic)), None
+    return (), feeds[0].topic_pattern if len(feeds) == 1 else "|".join(topic_regex(feed) for feed in feeds)
+
+
+def topic_regex(feed: KafkaFeed) -> str:
+    """The regular expression of the topics of a source, as Java reads it."""
+    if feed.topic_pattern is not None:
+        return f"(?:{feed.topic_pattern})"
+    return "|".join(re.escape(name) for name in feed.topic)

@@ -33,7 +33,7 @@ class TestLocations:
 
         assert str(problem.where) == "orders.sql:1:8"
         assert problem.message == (
-            "found 'TABEL', where TABLE, VIEW, TEMPORARY or CATALOG is expected (did you mean 'TABLE'?)"
+            "found 'TABEL', where TABLE, VIEW, TEMPORARY, CATALOG or DATABASE is expected (did you mean 'TABLE'?)"
         )
 
     def test_all_mistakes_of_a_script_at_once(self) -> None:
@@ -109,12 +109,12 @@ class TestWhatIsExpected:
             ("CREATE TABLE t (id INT, PRIMARY KEY (id) NOT ENFORCED, PRIMARY KEY (id) NOT ENFORCED) " + WITH,
              "the table 't' has two primary keys"),
             ("CREATE OR REPLACE TABLE t AS SELECT 1", "CREATE OR REPLACE TABLE … AS fills a table from a query"),
-            ("CREATE DATABASE d", "kdsl has no CREATE DATABASE statement"),
+            ("CREATE DATABASE d", "the statement ends here, where AS DATABASE or WITH is expected"),
             ("ALTER TABLE t ADD x INT", "kdsl has no ALTER statement"),
             ("DROP TABEL t", "found 'TABEL', where TABLE, VIEW or CATALOG is expected (did you mean 'TABLE'?)"),
             ("INSERT t SELECT 1", "found 't', where INTO or OVERWRITE is expected"),
             ("INSERT INTO t", "the statement ends here, where SELECT, VALUES, WITH or '(' is expected"),
-            ("EXECUTE STATEMENT SET BEGIN SELECT 1; END", "found 'SELECT', where INSERT INTO or END is expected"),
+            ("EXECUTE STATEMENT SET BEGIN SELECT 1; END", "found 'SELECT', where INSERT INTO, CREATE TABLE, CREATE"),
             ("EXECUTE STATEMENT SET BEGIN END", "the statement set has no statement"),
             ("SET 'a'", "the statement ends here, where '=' is expected"),
             ("EXPLAIN", "the statement ends here, where"),

@@ -297,7 +297,8 @@ class TestStatements:
         assert insert.query == Fragment("SELECT a, ';' -- why\n FROM s WHERE b > 1")
         assert (insert.query.where().line, insert.query.where(22).line) == (2, 3)
         assert isinstance(together, StatementSet)
-        assert [(i.table.last, i.overwrite) for i in together.inserts] == [("u", False), ("v", True)]
+        inserts = [one for one in together.statements if isinstance(one, Insert)]
+        assert [(i.table.last, i.overwrite) for i in inserts] == [("u", False), ("v", True)]
         assert isinstance(explain, Explain)
         assert explain.details == ("CHANGELOG_MODE",)
         assert isinstance(query, Query)

@@ -62,12 +62,14 @@ class KafkaWriter(SinkWriter):
     Args:
         sink: The sink.
         cluster: Its cluster, with its secrets.
+        name: The name of the ingestion, if several share a query.
     """
 
     pairs_updates = True
 
-    def __init__(self, sink: KafkaTopics, cluster: Cluster) -> None:
+    def __init__(self, sink: KafkaTopics, cluster: Cluster, name: str = "") -> None:
         self._sink, self._cluster = sink.split()[0].valid(), cluster
+        self._write_id = f"{_WRITE_ID}/{name}" if name else _WRITE_ID
         self._plan = plan_write(self._sink)
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
@@ -106,7 +108,7 @@ class KafkaWriter(SinkWriter):
             pairs = zip_longest(messages[::2], messages[1::2])
             messages = [a if b is None else a.unionAll(b) for a, b in pairs]
         exactly_once = self._plan.transactions is not None
-        write(messages[0], self._plan, self._cluster, write_id=_WRITE_ID if exactly_once else None)
+        write(messages[0], self._plan, self._cluster, write_id=self._write_id if exactly_once else None)
 
     def _plain_messages(self, tables: Sequence[SinkTable]) -> DataFrame:
         """The messages of tables whose rows are written as they are read: all of them in one pass over the packets."""

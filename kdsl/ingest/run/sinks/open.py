@@ -26,12 +26,13 @@ class WritableSink(Protocol):
         ...
 
 
-def open_writer(sink: Sink, concurrency: int) -> SinkWriter:
+def open_writer(sink: Sink, concurrency: int, name: str = "") -> SinkWriter:
     """Create the writer of a sink.
 
     Args:
         sink: The sink, with its secrets.
         concurrency: How many tables are written at the same time.
+        name: The name of the ingestion, if several share a query.
 
     Raises:
         KdslError: kdsl cannot write to the sink.
@@ -48,7 +49,7 @@ def open_writer(sink: Sink, concurrency: int) -> SinkWriter:
         case JdbcTables():
             return JdbcWriter(sink.valid(), concurrency)
         case KafkaTopics():
-            return KafkaWriter(sink, sink.cluster)
+            return KafkaWriter(sink, sink.cluster, name)
         case HologresTables():
             return JdbcWriter(sink.valid().jdbc(), concurrency)
     if isinstance(sink, WritableSink):

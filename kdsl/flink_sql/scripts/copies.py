@@ -1,0 +1,560 @@
+"""Copies of tables: ``CREATE TABLE … AS TABLE`` and ``CREATE DATABASE … AS DATABASE`` as ingestions.
+
+A copy of a table whose columns are all declared keeps these. If columns are inferred, the copy gets those that messages
+show later, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import attrs
+
+from kdsl.catalog.declared import leaves_columns_out
+from kdsl.catalog.options import REGISTRY_FORMATS
+from kdsl.cluster import SERVERS, Cluster
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.errors import Problem, Where, listing
+from kdsl.flink_sql.ddl.statements import AddedColumn, CreateDatabase, CreateTable, Name, Option
+from kdsl.flink_sql.scripts.catalogs import ScriptCatalog, SinkCatalog, read_sink
+from kdsl.flink_sql.scripts.settings import Settings
+from kdsl.formats import TableId
+from kdsl.ingest import HologresTables, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Sink, Transform
+from kdsl.ingest.definition import Locations
+from kdsl.ingest.ends.kafka import ANY_TOPIC
+from kdsl.ingest.ids import format_id, parse_id, quote_part
+from kdsl.ingest.initial_schemas import write_initial_table
+from kdsl.ingest.resolve import check_parts
+from kdsl.options import Spelling
+from kdsl.resolve.keys import except_key
+from kdsl.resolve.patterns import PatternError, python_pattern
+from kdsl.types import model as t
+from kdsl.types.sql import quote_name
+from kdsl_formats.json import Json
+from kdsl_formats.raw import Raw
+
+ALL_TABLES = r"\.*.\.*.\.*"
+_PROPERTIES = "properties."
+_POSITION = ("partition", "offset", "timestamp")
+_PRIMARY_KEY = ("partition", "offset")
+_OF_READS = {
+    "bounded": "a copy has no end; run it with --once, or in the runtime mode batch",
+    "scan_not_null_enforcer": "remove it",
+    "cdc_events_duplicate": "remove it: a copy keeps the last row of each key",
+    "changelog": "remove it",
+    "latency": "remove it",
+}
+"""Options of tables that a copy does not have, and what to do instead."""
+_OF_FEED = (
+    *("startup", "startup_timestamp", "startup_offsets", "header_filter", "check_group", "discovery"),
+    *("max_records_per_trigger", "max_records_per_partition", "transport", "inference", "prefetch"),
+    *("ignore_errors", "max_errors"),
+)
+"""The options of a source of ingestions that a table, or a hint of a copy, may set."""
+_HINTS: Mapping[str, str] = {a.metadata["key"]: a.name for a in KafkaFeed.declarations() if a.name in _OF_FEED}
+_OF_TABLES = {a.name for a in KafkaOptions.declarations()}
+_KEYS_OF_TABLES = {a.metadata["key"] for a in KafkaOptions.declarations()}
+ONLY_HINTS = frozenset(key for key, name in _HINTS.items() if name not in _OF_TABLES)
+"""Options that only the hint of a copy may set, and no table."""
+
+
+@attrs.frozen
+class Copy:
+    """What one statement copies.
+
+    Attributes:
+        name: The table that is filled, or the database, with its catalog.
+        source: The name of the table that is copied; of a database with its catalog.
+        ingestion: How it is filled.
+        new_table: The table that must not exist before the first run; None without one, and for a database.
+        where: The location of the statement.
+    """
+
+    name: str
+    source: str
+    ingestion: Ingestion
+    new_table: TableId | None = None
+    where: Where = attrs.field(factory=Where, eq=False, repr=False)
+
+    @property
+    def feed(self) -> KafkaFeed:
+        """The source of the ingestion."""
+        assert isinstance(self.ingestion.source, KafkaFeed)
+        return self.ingestion.source
+
+    @property
+    def last_name(self) -> str:
+        """The name of the table, or the database, alone."""
+        return self.name.rpartition(".")[2]
+
+
+@attrs.frozen
+class Target:
+    """Where a copy goes.
+
+    Attributes:
+        name: The name of the table or database, with its catalog.
+        sink: The sink.
+        database: The names before that of a table in its id; empty where tables have a name only.
+        locations: The locations of the options, by the keys of the sink.
+    """
+
+    name: str
+    sink: Sink
+    database: tuple[str, ...]
+    locations: Mapping[str, Where]
+
+    def table_id(self, name: str) -> TableId:
+        """The id of a table in the sink.
+
+        Raises:
+            ValueError: It is not the name of a table.
+        """
+        return (*self.database, *parse_id(name)) if isinstance(self.sink, HologresTables) else (*self.database, name)
+
+
+class CopyBuilder:
+    """Builds the ingestions of statements.
+
+    Args:
+        settings: The settings of ``SET``.
+
+    Attributes:
+        problems: The problems of the statements.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.problems: list[Problem] = []
+
+    def _add(self, code: str, message: str, fix: str, where: Where) -> None:
+        self.problems.append(Problem(code, message, fix, where))
+
+    def find_target(
+        self, catalog: SinkCatalog | ScriptCatalog, database: str, name: str, options: Sequence[Option], where: Where
+    ) -> Target | None:
+        """Where the tables of a database go; None if the catalog has problems that are recorded elsewhere.
+
+        Args:
+            catalog: The catalog.
+            database: The database.
+            name: The name of the table or database that is filled, with its catalog.
+            options: The options of the statement; they take precedence over those of the catalog.
+            where: The location of the name.
+        """
+        kind = catalog.type if isinstance(catalog, SinkCatalog) else "kafka"
+        connector = next((o for o in options if o.key == "connector"), None)
+        if connector is not None and connector.value != kind:
+            message = f"the catalog is one of the type {kind!r}, and 'connector' is {connector.value!r}"
+            self._add("copy-connector", message, "remove the option", connector.where)
+        own = {o.key: o for o in (*catalog.statement.options, *options)}
+        if isinstance(catalog, ScriptCatalog):
+            if catalog.cluster is None:
+                return None
+            if database != catalog.database:
+                message = f"the catalog {catalog.statement.name.last!r} has no database {database!r}"
+                self._add("database-unknown", message, f"use {catalog.database!r}", where)
+            format_ = catalog.options.valid().format or "json"
+            written = {o.key for o in options}
+            own = {key: o for key, o in own.items() if key.startswith(_PROPERTIES) or key in written}
+            own.setdefault("value.format", Option("value.format", format_, where, where))
+            own.setdefault(f"properties.{SERVERS}", Option(f"properties.{SERVERS}", "unused", where, where))
+        if kind == HologresTables.type:
+            own["dbname"] = Option("dbname", database, where, where)
+        sink, wrong, locations = read_sink(kind, list(own.values()))
+        self.problems += (p.at(where) for p in wrong)
+        if isinstance(sink, KafkaTopics) and isinstance(catalog, ScriptCatalog) and not list(sink.problems()):
+            assert catalog.cluster is not None
+            more = {o.key.removeprefix(_PROPERTIES): o.value for o in options if o.key.startswith(_PROPERTIES)}
+            sink = attrs.evolve(sink, cluster=catalog.cluster.with_properties(more))  # type: ignore[misc]
+        ids = () if kind in ("kafka", HologresTables.type) else (database,)
+        return Target(name, sink, ids, locations)
+
+    # tables
+
+    def copy_table(
+        self,
+        statement: CreateTable,
+        target: Target,
+        table: str,
+        definition: TableDef,
+        options: Mapping[str, str],
+        cluster: Cluster | None,
+        hints: Sequence[Option],
+        *,
+        readable: bool,
+    ) -> Copy | None:
+        """Build the ingestion of ``CREATE TABLE … AS TABLE``; None, and problems, if that is not possible.
+
+        Args:
+            statement: The statement.
+            target: Where the copy goes.
+            table: The name of the table in its database.
+            definition: The table that is copied.
+            options: The options of its ``WITH`` clause.
+            cluster: Its cluster; None if its brokers are not known.
+            hints: The options of the hint that only a source of ingestions has.
+            readable: Whether the table has no problems of its own.
+        """
+        assert statement.copy is not None
+        source = statement.copy
+        self._check_statement(statement)
+        self._check_definition(definition, source.where)
+        name = self._name_table(target, table, statement.name.where)
+        if name is None:
+            return None
+        inferred = definition.inferred is not None or leaves_columns_out(definition, options)
+        feed = None
+        if cluster is not None and readable and not self._has_errors(source.where):
+            feed = self._make_feed(definition, cluster, name, inferred=inferred)
+            feed = self._with_hints(feed, hints)
+        primary = statement.primary_key.columns if statement.primary_key else _primary_key(definition)
+        transform = Transform(
+            ALL_TABLES,
+            primary_keys=primary,
+            partition_keys=statement.partitioned_by,
+            add_columns=_write_added(source.added),
+        )
+        places = _locate(statement, target)
+        ingestion = self._finish(feed, target, [transform], places, definition)
+        if ingestion is None:
+            return None
+        new = None if statement.if_not_exists else name
+        return Copy(target.name, definition.name, ingestion, new, statement.where)
+
+    def _name_table(self, target: Target, table: str, where: Where) -> TableId | None:
+        """The id of a table in the sink; None if it cannot have that name, which is recorded."""
+        try:
+            return target.table_id(table)
+        except ValueError as e:
+            self._add("copy-name", str(e), "give the table another name", where)
+            return None
+
+    def _check_statement(self, statement: CreateTable) -> None:
+        """Record what a copy cannot have: columns, watermarks, and other clauses."""
+        assert statement.copy is not None
+        fix = "remove it: the columns are those of the table, and ADD COLUMN adds others"
+        for column in statement.columns:
+            self._add("copy-column", f"the column {column.name!r} is declared in a copy", fix, column.where)
+        for mark in statement.watermarks:
+            self._add("copy-column", "a copy has no watermark", "remove it", mark.where)
+        clauses = {
+            "TEMPORARY": statement.temporary,
+            "LIKE": statement.like is not None,
+            "DISTRIBUTED": statement.distribution is not None,
+        }
+        for clause in (name for name, there in clauses.items() if there):
+            message = f"CREATE TABLE … AS TABLE cannot have the clause {clause}"
+            self._add("copy-clause", message, "remove it", statement.where)
+        if statement.comment is not None:
+            message = "the COMMENT of a copy has no effect: tables of sinks have no comment"
+            self.problems.append(Problem("no-effect", message, "remove it", statement.where, "warning"))
+
+    def _check_definition(self, definition: TableDef, where: Where) -> None:
+        """Record why a table cannot be copied."""
+        instead = "write INSERT INTO … SELECT into a table of 'kafka' or 'upsert-kafka'"
+        formats = KafkaFeed.formats
+        if definition.upserts is not None:
+            message = f"{definition.name} is an upsert table, and a copy cannot delete the rows of its tombstones"
+            fix = "declare it with the connector 'kafka'; in a catalog set "
+            fix += "'infer-schema.compacted-topic-as-upsert-table' = 'false'"
+            self._add("copy-source", message, f"{fix}; or {instead}", where)
+        chosen = definition.value_format
+        if chosen is not None and chosen.identifier not in formats["value"]:
+            message = f"{definition.name} has the format {chosen.identifier!r}, and copies are made of "
+            self._add("copy-source", f"{message}{listing(formats['value'])}", instead, where)
+        key = definition.key_format
+        if key is not None and except_key(definition) and not isinstance(key, (Raw, Json)):
+            message = f"the message keys of {definition.name} have the format {key.identifier!r}, and those of tables "
+            self._add("copy-source", f"{message}that are copied have json or raw", instead, where)
+        options = definition.options.valid()
+        defaults = type(options)()
+        for name, fix in _OF_READS.items():
+            if getattr(options, name) != getattr(defaults, name) and definition.upserts is None:
+                key_name = attrs.fields_dict(type(options))[name].metadata["key"]
+                location = definition.option_locations.get(key_name, where)
+                self._add("copy-option", f"{key_name!r} has no effect in a copy", fix, location)
+        if definition.rules:
+            message = f"{definition.name} has row rules, which a copy does not apply"
+            self._add("copy-option", message, instead, where)
+
+    def _make_feed(self, definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
+        """The source of a declared table."""
+        options = definition.options.valid()
+        chosen = definition.value_format
+        assert chosen is not None
+        columns, key = _columns_of_feed(definition)
+        first = [c for c in columns if c.role == "physical"]
+        declared = bool(first) or any(c.role != "physical" for c in columns)
+        own: dict[str, Any] = {a.name: getattr(options, a.name) for a in KafkaFeed.declarations()
+                               if a.name in _OF_FEED and hasattr(options, a.name)}  # fmt: skip
+        if not inferred:
+            own["inference"] = "static"
+        if first:
+            own["prefetch"] = 0
+        if options.dead_letter_topic is not None:
+            own |= {"ignore_errors": True, "max_errors": options.dead_letter_max_count}
+        return KafkaFeed(
+            cluster,
+            name=definition.name,
+            topic=options.topic,
+            topic_pattern=options.topic_pattern,
+            value=chosen,
+            key=definition.key_format if key else None,
+            key_prefix=options.key_prefix if key else "",
+            value_prefix=options.value_prefix,
+            table=format_id(name),
+            initial_schemas=write_initial_table(name, columns, key) if declared else None,
+            **own,
+        )
+
+    # databases
+
+    def copy_database(self, statement: CreateDatabase, target: Target, catalog: ScriptCatalog) -> Copy | None:
+        """Build the ingestion of ``CREATE DATABASE … AS DATABASE``; None, and problems, if that is not possible.
+
+        Args:
+            statement: The statement.
+            target: Where the copies go.
+            catalog: The catalog whose database is copied.
+        """
+        self._check_format(catalog, statement.source)
+        patterns = [self._read_pattern(one) for one in (statement.including, statement.excluding)]
+        including, excluding = patterns[0] or ".*", patterns[1]
+        pattern = f"(?!(?:{excluding})$)(?:{including})" if excluding else including
+        table = ".".join((*map(quote_part, target.database), ANY_TOPIC))
+        source = str(statement.source)
+        feed = None
+        if catalog.cluster is not None and not self._has_errors(statement.source.where):
+            feed = catalog_feed(catalog, table, topic_pattern=pattern)
+            feed = self._with_hints(feed, statement.source_options)
+        places = _locate(statement, target)
+        ingestion = self._finish(feed, target, [catalog_transform(catalog)], places, None)
+        return None if ingestion is None else Copy(target.name, source, ingestion, None, statement.where)
+
+    def copy_unknown_table(
+        self, statement: CreateTable, target: Target, table: str, catalog: ScriptCatalog, topic: str
+    ) -> Copy | None:
+        """Build the ingestion of a copy of a catalog's table whose columns are not known, to show and check it.
+
+        Args:
+            statement: The statement.
+            target: Where the copy goes.
+            table: The name of the table in its database.
+            catalog: The catalog of the table that is copied.
+            topic: That table.
+        """
+        assert statement.copy is not None
+        self._check_statement(statement)
+        self._check_format(catalog, statement.copy.table)
+        id_ = self._name_table(target, table, statement.name.where)
+        if id_ is None:
+            return None
+        name, feed = format_id(id_), None
+        if catalog.cluster is not None and not self._has_errors(statement.copy.table.where):
+            feed = catalog_feed(catalog, name, topic=(topic,))
+            hints = statement.copy.options
+            feed = self._with_hints(feed, [h for h in hints if h.key in _HINTS or h.key not in _KEYS_OF_TABLES])
+        transform = catalog_transform(catalog)
+        primary = statement.primary_key.columns if statement.primary_key else transform.primary_keys
+        added = _write_added(statement.copy.added)
+        transform = attrs.evolve(transform, primary_keys=primary, add_columns=added)  # type: ignore[misc]
+        places = _locate(statement, target)
+        ingestion = self._finish(feed, target, [transform], places, None)
+        return (
+            None
+            if ingestion is None
+            else Copy(target.name, str(statement.copy.table), ingestion, None, statement.where)
+        )
+
+    def _check_format(self, catalog: ScriptCatalog, name: Name) -> None:
+        """Record a catalog whose tables have a format that cannot be copied."""
+        chosen = catalog.options.valid().format
+        if chosen in REGISTRY_FORMATS:
+            message = f"the catalog {name.parts[0]!r} has the format {chosen!r}, and copies are made of "
+            message += listing(KafkaFeed.formats["value"])
+            self._add("copy-source", message, "write INSERT INTO … SELECT for each table", name.where)
+
+    def _read_pattern(self, option: Option | None) -> str | None:
+        """The regular expression of an option; None without one, and if it is wrong, which is recorded."""
+        if option is None:
+            return None
+        try:
+            python_pattern(option.value)
+        except PatternError as e:
+            self._add("copy-pattern", f"the pattern {option.value!r} {e}", e.fix, option.where)
+            return None
+        return option.value
+
+    # both
+
+    def _with_hints(self, feed: KafkaFeed, hints: Sequence[Option]) -> KafkaFeed:
+        """The source with the options of a hint; those that it does not have are recorded as problems."""
+        for hint in (hint for hint in hints if hint.key not in _HINTS):
+            message = f"the copy of a table has no option {hint.key!r}"
+            self._add("option-unknown", message, f"use one of {listing(sorted(_HINTS))}", hint.where)
+        texts = {hint.key: hint.value for hint in hints if hint.key in _HINTS}
+        if not texts:
+            return feed
+        read = KafkaFeed.from_strings(texts, cluster=feed.cluster)
+        for problem in read.problems(lambda _name, key: repr(key)):
+            where = next((h.where for h in hints if _HINTS.get(h.key) == problem.option), hints[0].where)
+            self.problems.append(problem.at(where))
+        valid = read.valid()
+        return attrs.evolve(feed, **{_HINTS[key]: getattr(valid, _HINTS[key]) for key in texts})  # type: ignore[misc]
+
+    def _finish(
+        self,
+        feed: KafkaFeed | None,
+        target: Target,
+        transforms: Sequence[Transform],
+        places: Mapping[str, Where],
+        definition: TableDef | None,
+    ) -> Ingestion | None:
+        """Check all parts, and put them together; None if there is no source, or a problem."""
+        locations = Locations(Spelling.DDL, places=places)
+        pipeline = self._make_pipeline(definition)
+        problems = check_parts(feed, target.sink, transforms, (), pipeline, locations)
+        of_source = places.get("$.source")
+        self.problems += (p for p in problems if p.severity == "error" or p.where != of_source)
+        self._check_loop(feed, target, places["$.sink"])
+        if feed is None or any(p.severity == "error" for p in problems):
+            return None
+        return Ingestion(feed, target.sink, transform=transforms, pipeline=pipeline, locations=locations)
+
+    def _make_pipeline(self, definition: TableDef | None) -> Pipeline:
+        """The settings of an ingestion."""
+        settings, collected = self._settings, dict[str, Any]()
+        options = None if definition is None else definition.options.valid()
+        if options is not None and options.dead_letter_topic is not None:
+            collected = {
+                "collector": "kafka",
+                "collector_topic": options.dead_letter_topic,
+                "collector_properties": options.dead_letter_properties,
+            }
+        interval = settings.interval
+        return Pipeline(
+            trigger=interval if interval is not None and interval > timedelta(0) else None,
+            time_zone=settings.zone,
+            runtime_mode="BATCH" if settings.mode == "batch" else "STREAMING",
+            parallelism=None if options is None else options.scan_parallelism,
+            **collected,
+        )
+
+    def _check_loop(self, feed: KafkaFeed | None, target: Target, where: Where) -> None:
+        """Record a copy that would read the messages that it writes."""
+        sink = target.sink
+        if feed is None or not isinstance(sink, KafkaTopics):
+            return
+        servers = [{*one.bootstrap_servers.split(",")} for one in (feed.cluster, sink.cluster)]
+        if servers[0].isdisjoint(servers[1]):
+            return
+        topics = {sink.topic} if sink.topic is not None else set()
+        table = feed.valid().table
+        if not topics and table is not None and ANY_TOPIC not in table:
+            topics = {".".join(parse_id(table))}
+        if feed.topic_pattern is not None or topics & set(feed.topic):
+            message = f"the copy reads the topics that it writes{f': {listing(sorted(topics))}' if topics else ''}"
+            self._add("topic-loop", message, "copy to another cluster, or give the table another name", where)
+
+    def _has_errors(self, where: Where) -> bool:
+        """Whether errors are recorded at a location."""
+        return any(p.severity == "error" and p.where == where for p in self.problems)
+
+
+def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed:
+    """The source of topics as the tables of a catalog, whose columns are inferred as messages come.
+
+    Args:
+        catalog: The catalog.
+        table: The option ``table`` of the source.
+        **topics: ``topic`` or ``topic_pattern``.
+    """
+    options = catalog.options.valid()
+    assert catalog.cluster is not None
+    return KafkaFeed(
+        catalog.cluster,
+        name=catalog.statement.name.last,
+        key=options.format_of_records(Json.identifier),
+        value=options.format_of_records(),
+        key_prefix=options.key_prefix,
+        value_prefix=options.value_prefix,
+        metadata=_POSITION,
+        startup=options.startup,
+        table=table,
+        **topics,
+    )
+
+
+def catalog_transform(catalog: ScriptCatalog) -> Transform:
+    """The columns of the tables of a catalog, its position first; change data has the primary key of its messages."""
+    position = ", ".join(map(quote_name, _POSITION))
+    changes = not catalog.options.format_of_records().insert_only
+    return Transform(ALL_TABLES, projection=f"{position}, *", primary_keys=() if changes else _PRIMARY_KEY)
+
+
+def _primary_key(definition: TableDef) -> tuple[str, ...]:
+    """The primary key of a copy: that of the table; of change data not the place of its records."""
+    metadata = {c.name for c in definition.columns if c.role == "metadata"}
+    changes = definition.value_format is not None and not definition.value_format.insert_only
+    return () if changes and set(definition.primary_key) <= metadata else definition.primary_key
+
+
+def _columns_of_feed(definition: TableDef) -> tuple[tuple[ColumnDef, ...], tuple[str, ...]]:
+    """The columns of a table with which its copy begins, and the names of those in the message key.
+
+    The bytes of keys are metadata. The inferred columns of change data are left out: its messages say the primary key,
+    as long as their table is not known.
+    """
+    chosen = definition.value_format
+    keys = definition.message_key if except_key(definition) else ()
+    in_bytes = keys if isinstance(definition.key_format, Raw) else ()
+    left_out = set(definition.inferred.columns) if definition.inferred and chosen and not chosen.insert_only else set()
+    columns = tuple(
+        attrs.evolve(c, role="metadata", metadata_key="__raw_key__", type=t.BYTES, virtual=True)
+        if c.name in in_bytes
+        else c
+        for c in definition.columns
+        if c.name not in left_out
+    )
+    return columns, tuple(name for name in keys if name not in in_bytes and name not in left_out)
+
+
+def _write_added(columns: Iterable[AddedColumn]) -> str | None:
+    """Write added columns, as after ADD COLUMN; None for none."""
+    texts = []
+    for added in columns:
+        column = added.column
+        comment = "" if column.comment is None else " COMMENT '{}'".format(column.comment.replace("'", "''"))
+        place = " FIRST" if added.first else "" if added.after is None else f" AFTER {quote_name(added.after)}"
+        texts.append(f"{quote_name(column.name)} AS {column.expression.text}{comment}{place}")
+    return ", ".join(texts) or None
+
+
+def _locate(statement: CreateTable | CreateDatabase, target: Target) -> dict[str, Where]:
+    """The locations of the parts of a copy's ingestion, by their paths."""
+    places = {"$": statement.where, "$.sink": statement.name.where}
+    places |= {f"$.sink.{key}": where for key, where in target.locations.items()}
+    if isinstance(statement, CreateDatabase):
+        return {**places, "$.source": statement.source.where}
+    assert statement.copy is not None
+    source, added = statement.copy.where, [one.column.where for one in statement.copy.added]
+    places |= {"$.source": source, "$.transform[0]": source}
+    if added:
+        places["$.transform[0].add-columns"] = added[0]
+    places |= {f"$.transform[0].add-columns[{i}]": where for i, where in enumerate(added)}
+    if statement.partitioned_by:
+        places["$.transform[0].partition-keys"] = statement.partitioned_where
+    if statement.primary_key is not None:
+        places["$.transform[0].primary-keys"] = statement.primary_key.where
+    return places
+
+
+def read_topics(copies: Iterable[Copy]) -> tuple[str, ...]:
+    """The topics and patterns of topics that copies read, sorted."""
+    feeds = [copy.feed for copy in copies]
+    return tuple(sorted({*(one for feed in feeds for one in (feed.topic_pattern or "",) if one),
+                         *(name for feed in feeds for name in feed.topic)}))  # fmt: skip
