@@ -250,10 +250,11 @@ class DeltaTarget:
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         """Read the number of a writer's last batch from the table's log; None if there is none, or no table.
 
-        Delta is added to a session without it.
+        To a session without Delta its jars are added, and a clone of the session is used. Java's errors are raised
+        unchanged, such as those for a log that cannot be read.
 
         Raises:
-            ChangelogError: That is not possible.
+            ChangelogError: The session has no Delta, and Delta cannot be added.
         """
         session = _Delta(spark)
         with session.active():

@@ -161,6 +161,7 @@ class TestErrors:
             ("name: a\noptions: {}\ncolumns: [{name: b, type: INT, metadata: ''}]", "expected a metadata key or true"),
             ("a: &a [*a]", "t.yaml:1: the document is not valid YAML: an anchor contains itself"),
             ("name: a\n<<: [1]", "t.yaml:2: the document is not valid YAML: '<<' merges a value that is not a mapping"),
+            ("name: a\n<<: {? [p, q] : 1}", "t.yaml:2: the document is not valid YAML: a key is not a single value"),
             ("name: !x a", "t.yaml:1: the document is not valid YAML: a value begins with a tag"),
             ("name: a\ncolumns: !x []", "t.yaml:2: the document is not valid YAML: a tag is not supported here"),
             ("name: 2020-13-45", "t.yaml:1: the document is not valid YAML: a value looks like the type 'timestamp'"),

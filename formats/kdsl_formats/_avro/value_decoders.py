@@ -75,7 +75,7 @@ class Numbers(ColumnDecoder):
                 return values
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read, NULL where they are not `valid`."""
         values = np.packbits(self.values, bitorder="little") if self.dtype == np.bool_ else self.values
         return pa.Array.from_buffers(self.kind, self.count, [self.bits(), pa.py_buffer(values)])
 
@@ -145,7 +145,7 @@ class Decimals(ColumnDecoder):
             self.valid[slots[lost]] = False
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read, NULL where they are not `valid`."""
         return decimal_array(self.kind, self.low, self.high, self.bits())
 
 

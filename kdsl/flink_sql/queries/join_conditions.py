@@ -45,7 +45,9 @@ def split_conjunction(node: n.Node | None) -> Iterator[n.Node]:
 
 
 def read_condition(condition: n.Node | None, left: tuple[Relation, ...], right: tuple[Relation, ...]) -> JoinCondition:
-    """Find out from the condition of a join which equalities and bounds of times it has.
+    """Find out whether the condition of a join has an equality of both sides, and which bounds of times it has.
+
+    Only parts that are combined by AND count; others, and unknown or ambiguous columns, are ignored.
 
     Args:
         condition: The condition after ``ON``; for an inner join combined with the one after ``WHERE``.

@@ -54,10 +54,9 @@ def rename_tables(root: Node, names: Mapping[tuple[str, ...], str]) -> Node:
 
     Args:
         root: The tree.
-        names: The new name of each path as it is written. A name of ``WITH`` keeps its meaning.
+        names: The new name of each path as it is written. Where a ``WITH`` defines that name, it keeps its meaning.
     """
-    named = {(name,) for node in walk(root) if isinstance(node, Finished) for name, _, _ in node.named}
-    renamed: Node = _with_renamed_tables(root, {path: name for path, name in names.items() if path not in named})
+    renamed: Node = _with_renamed_tables(root, names)
     return renamed
 
 
@@ -72,9 +71,21 @@ def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any
         return node if new is None else attrs.evolve(node, name=(new,), alias=node.alias or node.name[-1])
     if not isinstance(node, Node):
         return node
+    if isinstance(node, Finished) and node.named:
+        return _with_renamed_tables_of_with(node, names)
     fields = {a.name: getattr(node, a.name) for a in attrs.fields(type(node)) if a.name != "at"}
     changed = {name: _with_renamed_tables(value, names) for name, value in fields.items()}
     return attrs.evolve(node, **{name: value for name, value in changed.items() if value is not fields[name]})
+
+
+def _with_renamed_tables_of_with(node: Finished, names: Mapping[tuple[str, ...], str]) -> Finished:
+    """Return a query with its tables renamed; a name of ``WITH`` holds in the queries after its definition."""
+    definitions = []
+    for name, columns, query in node.named:
+        definitions.append((name, columns, _with_renamed_tables(query, names)))
+        names = {path: new for path, new in names.items() if path != (name,)}
+    renamed: Finished = _with_renamed_tables(attrs.evolve(node, named=()), names)
+    return attrs.evolve(renamed, named=tuple(definitions))
 
 
 def names(root: object) -> Iterator[Name]:

@@ -71,7 +71,8 @@ class HeaderReader:
     def _read_partition(self, topic: str, partition: int, offsets: Sequence[int], seconds: float) -> dict[int, Headers]:
         """Read the headers of the records at some ascending offsets of a partition, by offset.
 
-        Records that no longer exist, or do not arrive in time, are left out; no error is raised.
+        The records between them are read, too, until the last offset is reached, or no message arrives for ``seconds``.
+        Records that no longer exist, or have not arrived by then, are left out; no error is raised.
         """
         lib, wanted = self._lib, set(offsets)
         headers_of: dict[int, Headers] = {}

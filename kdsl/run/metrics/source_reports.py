@@ -122,9 +122,9 @@ class Reporter:
             self._client, self.new = {id_: metrics}, True
 
     def report(self, more: Mapping[str, Any] | None = None) -> str:
-        """Return a report of what was counted since the last one, as JSON, and set the counts to zero.
+        """Return a report of what was counted since the last one, as JSON; set the counts to zero, and `new` to False.
 
-        The timestamp of the last record stays for the next report.
+        The clients' statistics are forgotten, too. The timestamp of the last record stays for the next report.
 
         Args:
             more: Further fields of the report.

@@ -186,7 +186,7 @@ class Tracker:
             self.name = name or self.name
 
     def idle(self) -> None:
-        """Note that the query waits for data: its rates become 0."""
+        """Note that the query waits for data: rates of its sources and sink become 0; unknown byte rates stay None."""
         with self._lock:
             for one in self._sources.values():
                 one.rate, one.byte_rate = 0.0, None if one.byte_rate is None else 0.0

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kdsl.flink_sql.queries.translator import translate_query
+from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 
@@ -143,6 +145,17 @@ class TestCallsWithinClauses:
         tables = {**TABLES, "shop.b": TABLES["b"]}
 
         assert "FROM `shop.b` AS `b`" in translate_query(text, tables, names={("shop", "b"): "shop.b"}).text
+
+    def test_a_name_of_with_is_renamed_only_where_it_is_not_defined(self) -> None:
+        text = (
+            "SELECT * FROM b WHERE v IN (WITH x AS (SELECT v FROM b), b AS (SELECT v FROM b) SELECT v FROM b JOIN x "
+            "USING (v))"
+        )
+
+        renamed = n.rename_tables(read_query(text), {("b",): "shop.b"})
+
+        tables = [node.name for node in n.walk(renamed) if isinstance(node, n.Table)]
+        assert sorted(tables) == [("b",), ("shop.b",), ("shop.b",), ("shop.b",), ("x",)]
 
 
 class TestGroupings:
