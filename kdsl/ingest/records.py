@@ -177,14 +177,13 @@ class RecordSplitter:
     ) -> tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]:
         """See `_name_known`."""
         declared, of_topic = self._declared, self._feed.table_id(topic)
-        named = (lambda table: table) if of_topic is None else (lambda _: of_topic)
         by_id: dict[TableId, UpstreamTable] = {}
         if of_topic is None:
             by_id = {(_ONE_TABLE if table == (topic,) else table): one for table, one in known.items()}
         elif of_topic in known:
             by_id = {_ONE_TABLE: known[of_topic]}
         values = {
-            table: self._value_schema(one, declared.get(named(table or (topic,)))) for table, one in by_id.items()
+            table: self._value_schema(one, declared.get(of_topic or table or (topic,))) for table, one in by_id.items()
         }
         name = of_topic or (topic,)
         if name in declared and _ONE_TABLE not in values and declared[name].other_columns:

@@ -784,8 +784,10 @@ class _Planner:
         together: list[list[Copy]] = []
         for statement in statements:
             builder = CopyBuilder(settings)
-            database = isinstance(statement, CreateDatabase)
-            copy = self.copy_database(statement, builder) if database else self.copy_table(statement, builder)  # type: ignore[arg-type]
+            if isinstance(statement, CreateDatabase):
+                copy = self.copy_database(statement, builder)
+            else:
+                copy = self.copy_table(statement, builder)
             self.problems += builder.problems
             if copy is None:
                 continue

@@ -24,8 +24,9 @@ def show_script(plan: ScriptPlan, folders: Mapping[str, str] | None = None) -> s
     for i in range(len(plan.jobs) + 1):
         paragraphs += ["\n".join(listing.lines()) for listing in plan.listings_after(i)]
         for job in plan.jobs[i : i + 1]:
-            lines = _copy_lines if isinstance(job, CopyJob) else _job_lines
-            paragraphs.append("\n".join(lines(job, folders or {})))  # type: ignore[arg-type]
+            of_job = folders or {}
+            lines = _copy_lines(job, of_job) if isinstance(job, CopyJob) else _job_lines(job, of_job)
+            paragraphs.append("\n".join(lines))
     return "\n\n".join(paragraphs)
 
 
