@@ -34,6 +34,8 @@ from kdsl_formats.suggest import explain_bad_batch
 
 ORDER = ("__kdsl_time", "__kdsl_partition", "__kdsl_offset")
 """Columns by which the changes of a key are ordered if they are in several partitions; no sink table has them."""
+PLACE = ("__kdsl_record_topic", "__kdsl_record_partition", "__kdsl_record_offset")
+"""Columns with the place of the record that a row comes from, where a plan asks for them."""
 _TIMES = {"debezium-json": "value.source.timestamp", "canal-json": "value.event-timestamp"}
 """The metadata with the time of a change in the source, by format."""
 _ONE_TABLE: TableId = ()
@@ -87,13 +89,18 @@ class RecordSplitter:
         self._named: dict[str, tuple[dict[TableId, UpstreamTable], dict[TableId, TableSchema]]] = {}
         self._decoders: dict[TableId, tuple[UpstreamTable, RecordDecoder]] = {}
 
-    def split(self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
+    def split(
+        self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection] = ()
+    ) -> Split:
         """Divide a batch.
 
         Args:
             raw: The records, with topic, partition, offset, key and value.
             known: What is known of the tables.
+            rejected: Records that are rejected already, ascending; they show nothing.
         """
+        if rejected:
+            return self._split_rest(raw, known, rejected)
         packets: list[Packet] = []
         rejections: list[Rejection] = []
         hint = None
@@ -104,6 +111,15 @@ class RecordSplitter:
             hint = hint or split.hint
             rejections += (attrs.evolve(one, index=int(indices[one.index])) for one in split.rejections)
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
+
+    def _split_rest(
+        self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection]
+    ) -> Split:
+        """Divide the records of a batch that are not rejected."""
+        rest = _remove(np.arange(raw.num_rows), rejected)
+        split = self.split(raw.take(pa.array(rest)), known)
+        others = [attrs.evolve(one, index=int(rest[one.index])) for one in split.rejections]
+        return attrs.evolve(split, rejections=tuple(sorted([*rejected, *others], key=lambda one: one.index)))
 
     def _split_topic(self, topic: str, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
         """Divide the records of one topic."""
@@ -300,13 +316,14 @@ def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Ta
     )
 
 
-def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> ReadPlan:
+def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable, *, places: bool = False) -> ReadPlan:
     """The plan by which `kdsl.run.records.decode.RecordDecoder` reads the records of a table.
 
     Args:
         feed: The source.
         table: The table.
         upstream: Its columns; every record of its packets can be read with them.
+        places: Whether rows have the columns `PLACE`.
 
     Raises:
         ResolveError: A column has the name of a metadata column.
@@ -320,6 +337,11 @@ def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Read
                       virtual=True)
             for name, key in zip(ORDER, keys, strict=True)
         ]  # fmt: skip
+    if places:
+        metadata += [
+            ColumnDef(name, METADATA[key].type, "metadata", metadata_key=key, virtual=True)
+            for name, key in zip(PLACE, ("topic", "partition", "offset"), strict=True)
+        ]
     declared = define_table(feed, table, upstream)
     options = attrs.evolve(declared.options, topic=("records",), topic_pattern=None)  # type: ignore[misc]
     definition = attrs.evolve(declared, columns=(*declared.columns, *metadata), options=options, primary_key=())

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from kdsl.errors import KdslError
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.ends.tables import JdbcSnapshot
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
-from kdsl.ingest.run.batch import BatchRunner
+from kdsl.ingest.run.batch import BatchRunner, KafkaBatchRunner
+from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
 from kdsl.ingest.run.prefetch import sample_tables
 from kdsl.ingest.run.raw import raw_table
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
+from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.listeners.start import start_query
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_LOOK = "1 second"
+"""How often a source other than Kafka is asked for changes, unless the pipeline says it."""
 _OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
 """An error of kdsl in the message of a query's error, up to Java's stack trace."""
 
@@ -64,20 +67,30 @@ def start_ingestion(
     if is_connect(spark):
         raise KdslError("an ingestion needs a classic session; it does not run on Spark Connect")
     source = ingestion.source
-    if not isinstance(source, KafkaFeed):
-        fix = "copy it once with Ingestion.copy" if isinstance(source, JdbcSnapshot) else "it can only be planned"
-        raise KdslError(f"the source {source.type!r} is not a stream; {fix}")
+    if source.copied_once:
+        raise KdslError(f"the source {source.type!r} is not a stream; copy it once with Ingestion.copy")
     sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
-    records = raw_table(source, plan.pipeline.parallelism).read_stream(spark, source.cluster)
+    reader = None if isinstance(source, KafkaFeed) else open_reader(source)
+    if isinstance(source, KafkaFeed):
+        records = raw_table(source, plan.pipeline.parallelism).read_stream(spark, source.cluster)
+    else:
+        assert isinstance(reader, StreamReader)
+        records = reader.open_stream(spark)
     opened = Checkpoint.open(spark, location)
     files = StateFiles(opened.folder)
     state = files.load()
     if state.last is None:
-        files.write(Note(START, sample_tables(plan, source), declared=write_declaration(plan)), IngestState())
+        tables = sample_tables(plan, source) if isinstance(source, KafkaFeed) else {}
+        files.write(Note(START, tables, declared=write_declaration(plan)), IngestState())
     else:
         check_restart(plan, state, allow, opened.location)
-    collector = open_collector(spark, source, ingestion.pipeline.valid()) if source.valid().ignore_errors else None
-    runner = BatchRunner(plan, sink_writer, files, opened, collector, forgive=forgive_errors)
+    runner: BatchRunner
+    if isinstance(source, KafkaFeed):
+        collector = open_collector(spark, source, ingestion.pipeline.valid()) if source.valid().ignore_errors else None
+        runner = KafkaBatchRunner(plan, sink_writer, files, opened, collector, forgive=forgive_errors)
+    else:
+        assert isinstance(reader, StreamReader)
+        runner = TableBatchRunner(plan, reader, sink_writer, files, opened)
     stream = records.writeStream.foreachBatch(runner)
     return start_query(stream, location, _trigger(plan, once=once), plan.pipeline.name)
 
@@ -87,7 +100,7 @@ def _trigger(plan: IngestPlan, *, once: bool) -> dict[str, Any]:
     if once or plan.pipeline.runtime_mode == "BATCH":
         return {"availableNow": True}
     if plan.pipeline.trigger is None:
-        return {}
+        return {} if isinstance(plan.source, KafkaFeed) else {"processingTime": _LOOK}
     return {"processingTime": f"{round(plan.pipeline.trigger.total_seconds() * 1000)} milliseconds"}
 
 
