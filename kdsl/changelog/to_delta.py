@@ -54,6 +54,7 @@ _TXN = "spark.databricks.delta.write"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _NTZ = "'delta.feature.timestampNtz' = 'supported'"
 _WIDENING = "delta.enableTypeWidening"
+_NARROWER_CHANGES = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 _WIDENINGS: Mapping[type[t.DataType], tuple[type[t.DataType], ...]] = {
     t.TinyInt: (t.SmallInt, t.Int, t.BigInt),
     t.SmallInt: (t.Int, t.BigInt),
@@ -152,21 +153,25 @@ class DeltaTarget:
         """Read the rows of a version of the table, which is at a path. The session of the result has Delta's rules."""
         return self._read(spark, {"versionAsOf": str(version)})
 
-    def read_changes(self, spark: SparkSession, first: int, last: int) -> DataFrame:
+    def read_changes(self, spark: SparkSession, first: int, last: int, *, narrower: bool = False) -> DataFrame:
         """Read the change data feed of some versions of the table, which is at a path, as Delta returns it.
 
-        The session of the result has Delta's rules.
+        The session of the result has Delta's rules. Delta reads with the columns that the table has now, or with column
+        mapping in the last of the versions.
 
         Args:
             spark: A classic session.
             first: The first version.
             last: The last version, included.
+            narrower: Whether types of columns have become wider since, which Delta reads only if it is told to.
         """
         options = {"readChangeFeed": "true", "startingVersion": str(first), "endingVersion": str(last)}
-        return self._read(spark, options)
+        return self._read(spark, options, {_NARROWER_CHANGES: "true"} if narrower else {})
 
-    def _read(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """Read the table with options of Delta's reader; Delta's errors are raised as a ChangelogError.
+    def _read(
+        self, spark: SparkSession, options: Mapping[str, str], settings: Mapping[str, str] | None = None
+    ) -> DataFrame:
+        """Read the table with options of Delta's reader, and settings of its session.
 
         Raises:
             ChangelogError: Delta refuses it.
@@ -174,7 +179,7 @@ class DeltaTarget:
         from pyspark.errors import PySparkException
         from pyspark.sql import DataFrame
 
-        session = _Delta(spark)
+        session = _Delta(spark).with_settings(settings or {})
         with session.active():
             try:
                 return DataFrame(session.load(self, options), session.python())
@@ -565,16 +570,21 @@ class _Delta:
             batch: The batch.
             numbered: Whether to store its number; otherwise the table has the number already.
         """
-        session = self._session.cloneSession()
-        names = {"txnAppId": batch.writer, "txnVersion": str(batch.number)}
-        for name, value in names.items() if numbered else ():
-            session.conf().set(f"{_TXN}.{name}", value)
+        settings = {}
+        if numbered:
+            settings = {f"{_TXN}.txnAppId": batch.writer, f"{_TXN}.txnVersion": str(batch.number)}
         if batch.content:
-            own = session.conf().get(_METADATA, "")
+            before = self._session.conf().get(_METADATA, "")
             start = _start_of_metadata(batch.writer, batch.number)
-            session.conf().set(_METADATA, f"{own} {start}{json.dumps(batch.content)}}}".lstrip())
+            settings[_METADATA] = f"{before} {start}{json.dumps(batch.content)}}}".lstrip()
+        return self.with_settings(settings)
+
+    def with_settings(self, settings: Mapping[str, str]) -> _Delta:
+        """Create a new session with further settings, and return Delta in it."""
         own = copy(self)
-        own._session = session  # noqa: SLF001  # of the same class
+        own._session = self._session.cloneSession()  # noqa: SLF001  # of the same class
+        for name, value in settings.items():
+            own._session.conf().set(name, value)  # noqa: SLF001
         return own
 
 

@@ -106,7 +106,7 @@ def test_a_source_is_run(spark: SparkSession, tmp_path: Path) -> None:
         ingestion.run(spark, str(tmp_path / "checkpoint"), once=True, writer=writer).awaitTermination()
 
     assert writer.tables["orders",].rows() == [{"id": 1, "n": "b", "next": 2}]
-    with pytest.raises(KdslError, match="the source 'json-files' is a stream of changes"):
+    with pytest.raises(KdslError, match="the source 'json-files' is not copied once"):
         ingestion.copy(spark, str(tmp_path / "checkpoint"))
 
 

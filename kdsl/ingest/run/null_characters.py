@@ -54,8 +54,8 @@ def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decisio
             bad = rows.select(*PLACE, columns).where(F.size("columns") > 0).distinct()
             for topic, partition, offset, names in bad.collect():
                 reason = (
-                    f"the table {format_id(target)}, column {names[0]!r}: the string has the character U+0000, which "
-                    f"{plan.policy.rules.title} cannot store"
+                    f"the table {format_id(target)}, column {quote_name(names[0])}: the string has the character NUL, "
+                    f"U+0000, which {plan.policy.rules.title} cannot store"
                 )
                 places.setdefault((topic, partition), {}).setdefault(offset, reason)
     return places

@@ -13,7 +13,7 @@ import attrs
 from kdsl.changelog.target import Batch
 from kdsl.errors import KdslError
 from kdsl.ingest.definition import IngestionDef
-from kdsl.ingest.plan import plan_ingestion
+from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
 from kdsl.ingest.run.changes import decide_tables, row_reader
@@ -22,7 +22,8 @@ from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
-from kdsl.spark_internals.session import clone_session, is_connect
+from kdsl.run.checkpoint.folder import Folder
+from kdsl.spark_internals.session import active_session, clone_session, is_connect, java_session, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,9 +62,7 @@ def copy_snapshot(
     if is_connect(spark):
         raise KdslError("an ingestion needs a classic session; it does not run on Spark Connect")
     if not source.copied_once:
-        raise KdslError(f"the source {source.type!r} is a stream of changes, and is not copied once; run it")
-    reader = open_reader(source)
-    assert isinstance(reader, SnapshotReader)
+        raise KdslError(f"the source {source.type!r} is not copied once: it is a stream of changes; run it")
     folder = Checkpoint.open(spark, location).folder
     text = folder.read(FILE)
     document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False} if text is None else json.loads(text)
@@ -72,6 +71,32 @@ def copy_snapshot(
         return False
     session = clone_session(spark)
     configure_session(session, plan.pipeline)
+    with active_session(jvm_of(session), java_session(session)):
+        _copy(session, ingestion, plan, folder, document, writer)
+    folder.write(FILE, json.dumps({**document, "done": True}))
+    return True
+
+
+def _copy(
+    session: SparkSession,
+    ingestion: IngestionDef,
+    plan: IngestPlan,
+    folder: Folder,
+    document: dict[str, Any],
+    writer: SinkWriter | None,
+) -> None:
+    """Judge, note and write the tables.
+
+    Args:
+        session: The session, which is the active one.
+        ingestion: The ingestion, with its secrets.
+        plan: Its plan.
+        folder: The folder of the checkpoint.
+        document: What identifies the copy; it gets its position.
+        writer: Writes to the sink; None for that of the sink.
+    """
+    reader = open_reader(ingestion.source)
+    assert isinstance(reader, SnapshotReader)
     batch = reader.read_tables(session, document.get("position", {}))
     document["position"] = dict(batch.position)
     folder.write(FILE, json.dumps(document))
@@ -87,5 +112,3 @@ def copy_snapshot(
     StateFiles(folder).write(note, IngestState())
     tables = build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates)
     sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))
-    folder.write(FILE, json.dumps({**document, "done": True}))
-    return True

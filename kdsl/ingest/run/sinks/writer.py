@@ -91,7 +91,7 @@ class SinkTable:
             F.lit(" needs a primary key; set primary-keys in a transform, or converter-after-transform: SOFT_DELETE"),
         )  # fmt: skip
         is_insert = F.col(ROW_KIND) == "+I"
-        return self.changes().where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
+        return self.rows.drop(*ORDER).where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
 
     @property
     def written(self) -> TableSchema:

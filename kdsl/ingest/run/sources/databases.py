@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kdsl.changelog.connection import DatabaseTable
 from kdsl.changelog.dialects import product
+from kdsl.changelog.postgres import quote_identifier
 from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.formats import TableId
@@ -26,7 +27,8 @@ from kdsl.types.widening import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MYSQL = "mysql"
+_MYSQL, _POSTGRES = "mysql", "postgresql"
+_TIMES = (t.Date, t.Time, t.Timestamp, t.TimestampLtz)
 _SHOWN = 20
 
 
@@ -40,7 +42,7 @@ class DatabaseReader:
     def __init__(self, source: JdbcSnapshot) -> None:
         self._source = source.valid()
         url = self._source.url
-        self._is_mysql = product(url.reveal() if isinstance(url, Secret) else str(url)) == _MYSQL
+        self._product = product(url.reveal() if isinstance(url, Secret) else str(url))
 
     def read_tables(self, spark: SparkSession, position: Mapping[str, str]) -> SourceBatch:
         """Find the tables that are selected, and their columns; see `SnapshotReader.read_tables`.
@@ -64,15 +66,39 @@ class DatabaseReader:
         target = find_database_table(self._source, entry.sql_name)
         key = target.read_key(spark, entry.schema, entry.name)
         fetch = {"fetchsize": str(self._source.fetch_size)}
-        if self._is_mysql:
+        if self._product == _MYSQL:
             read = read_mysql_table(spark, target, table, entry, tiny_boolean=self._source.tiny_boolean)
             return _mysql_table(spark, target, table, key, read, {**fetch, **OPTIONS})
+        return self._read_other_table(spark, target, table, key, fetch)
+
+    def _read_other_table(
+        self, spark: SparkSession, target: JdbcTarget, table: TableId, key: Sequence[str], fetch: Mapping[str, str]
+    ) -> SourceTable:
+        """Find the columns of a table that is not MySQL's, as Spark reads them.
+
+        Of Postgres, dates and times are read as text.
+
+        Raises:
+            ChangelogError: A column has a type that the tables of kdsl do not have.
+        """
         rows = target.read_rows(spark, options=fetch)
+        known = target.read_schema(spark) if self._product == _POSTGRES else None
+        texts = {f.name: f.type for f in known.columns if isinstance(f.type, _TIMES)} if known is not None else {}
         try:
-            columns = [t.Field(f.name, from_spark(f.dataType, nullable=f.name not in key)) for f in rows.schema.fields]
+            types = {f.name: texts.get(f.name) or from_spark(f.dataType) for f in rows.schema.fields}
         except TypeError as e:
             raise ChangelogError(f"{target!r} cannot be copied: {e}") from e
-        return SourceTable(table, TableSchema(tuple(columns), key), lambda: rows)
+        columns = tuple(t.Field(name, kind.as_nullable(name not in key)) for name, kind in types.items())
+        schema = TableSchema(columns, tuple(key))
+        if not texts:
+            return SourceTable(table, schema, lambda: rows)
+        read = [
+            ReadColumn(name, kind, f"{quote_identifier(name)}::text" if name in texts else quote_identifier(name),
+                       has_type=name not in texts)
+            for name, kind in types.items()
+        ]  # fmt: skip
+        options = {**fetch, "sessionInitStatement": "SET TIME ZONE 'UTC'"}
+        return SourceTable(table, schema, partial(_read_rows, spark, target, read, options, quote_identifier))
 
 
 def _mysql_table(
@@ -85,18 +111,22 @@ def _mysql_table(
 ) -> SourceTable:
     """A table of MySQL, as its columns are read."""
     columns = tuple(t.Field(c.name, c.type.as_nullable(c.name not in key)) for c in read.columns)
-    build = partial(_read_rows, spark, target, read.columns, options)
+    build = partial(_read_rows, spark, target, read.columns, options, quote_column)
     counts = {ZERO_DATES: read.zero_dates} if read.zero_dates else {}
     return SourceTable(table, TableSchema(columns, tuple(key)), build, read.refusals, counts)
 
 
 def _read_rows(
-    spark: SparkSession, target: JdbcTarget, columns: Sequence[ReadColumn], options: Mapping[str, str]
+    spark: SparkSession,
+    target: JdbcTarget,
+    columns: Sequence[ReadColumn],
+    options: Mapping[str, str],
+    quote: Callable[[str], str],
 ) -> DataFrame:
     """Read columns with one query, and convert them."""
     from pyspark.sql import functions as F
 
-    selected = ", ".join(f"{column.sql} AS {quote_column(f'c{i}')}" for i, column in enumerate(columns))
+    selected = ", ".join(f"{column.sql} AS {quote(f'c{i}')}" for i, column in enumerate(columns))
     query = f"SELECT {selected} FROM {target.table}"  # noqa: S608  # names are quoted
     rows = target.read_rows(spark, query, options)
     return rows.select(*(F.expr(c.spark_sql(f"c{i}", repr(target))).alias(c.name) for i, c in enumerate(columns)))

@@ -16,6 +16,7 @@ from kdsl.formats import ROW_KIND
 from kdsl.ingest.ends import DeltaChanges
 from kdsl.ingest.run.sources.reader import POSITION, VERSION, SourceBatch, SourceTable
 from kdsl.types import model as t
+from kdsl.types.spark import spark_type
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema, holds, join_columns
 
@@ -141,20 +142,23 @@ class DeltaChangeReader(_DeltaReader):
 
     def _read_range(self, spark: SparkSession, first: int, last: int) -> SourceTable:
         """The changes of some versions, with the columns that the table has in the last of them."""
-        columns = self._target.read_columns(spark, last) or ()
-        build = partial(self._read_changes, spark, first, last, [f.name for f in columns])
+        columns, before, now = (self._target.read_columns(spark, at) or () for at in (last, first, None))
+        narrower = _holds(now, before) and not {(f.name, f.type) for f in before} <= {(f.name, f.type) for f in now}
+        build = partial(self._read_changes, spark, first, last, columns, narrower=narrower)
         return SourceTable(self._source.table_id, TableSchema(columns), build)
 
-    def _read_changes(self, spark: SparkSession, first: int, last: int, names: list[str]) -> DataFrame:
+    def _read_changes(
+        self, spark: SparkSession, first: int, last: int, columns: Sequence[t.Field], *, narrower: bool
+    ) -> DataFrame:
         """Read changes; those of a key are ordered by version, and in a version removed rows come first."""
         from pyspark.sql import functions as F
 
-        changes = self._target.read_changes(spark, first, last)
+        changes = self._target.read_changes(spark, first, last, narrower=narrower)
         kind = F.col("_change_type")
         kinds = F.create_map(*(F.lit(text) for pair in _KINDS.items() for text in pair))
         return changes.select(
             kinds[kind].alias(ROW_KIND),
-            *(F.col(quote_name(name)) for name in names),
+            *(F.col(quote_name(f.name)).cast(spark_type(f.type)) for f in columns),
             F.col("_commit_version").alias(VERSION),
             F.when(kind.isin("update_preimage", "delete"), 0).otherwise(1).alias(POSITION),
         )
