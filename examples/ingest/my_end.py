@@ -109,8 +109,8 @@ class JsonReader:
         columns = spark_schema(t.Row((t.Field(ROW_KIND, t.STRING), *self._row.fields)))
         return spark.readStream.schema(columns).option("recursiveFileLookup", "true").json(self._path)
 
-    def read_batch(self, records: DataFrame, position: Mapping[str, str]) -> SourceBatch:
+    def read_batch(self, records: DataFrame, progress: Mapping[str, str]) -> SourceBatch:
         """Return the table of a batch, with its rows as they are."""
-        del position  # how far the source is read, where Spark's checkpoint does not know that
+        del progress  # how far the source is read, where Spark's checkpoint does not know that
         schema = TableSchema(self._row.fields, self._key)
         return SourceBatch([SourceTable((self._table,), schema, lambda: records)])

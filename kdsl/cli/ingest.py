@@ -223,10 +223,8 @@ def _progress_lines(source: Source, checkpoint: str, state: IngestState) -> list
     from kdsl.diagnostics.lag import LagError, LagReader, checkpoint_positions
 
     if not isinstance(source, KafkaFeed):
-        position = ", ".join(f"{name} {value}" for name, value in state.position.items())
-        return [f"batch {state.last} is the last one with rows or changes"] + (
-            [f"read up to {position}"] if position else []
-        )
+        end = ", ".join(f"{name} {value}" for name, value in state.progress.items())
+        return [f"batch {state.last} is the last one with rows or changes"] + ([f"read up to {end}"] if end else [])
     try:
         batch, positions = checkpoint_positions(checkpoint)
         with progress(f"asking {source.cluster.label}"), LagReader(source.cluster) as reader:

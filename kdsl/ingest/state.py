@@ -43,7 +43,7 @@ class Note:
         changes: The changes of sink tables, in order.
         declared: What the sections of the declaration were, by section, as digests.
         records: How many records of each upstream table the batch read.
-        position: How far a source that is not Kafka is read.
+        progress: How far a source that is not Kafka is read.
     """
 
     batch: int
@@ -53,7 +53,7 @@ class Note:
     changes: tuple[SchemaChange, ...] = ()
     declared: Mapping[str, str] = attrs.field(factory=dict)
     records: Mapping[TableId, int] = attrs.field(factory=dict)
-    position: Mapping[str, str] = attrs.field(factory=dict)
+    progress: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -73,7 +73,7 @@ class IngestState:
         declared: What the sections of the declaration were when they were last noted.
         last: The number of the last batch with a file; None if there is none.
         records: How many records of each upstream table all batches read.
-        position: How far a source that is not Kafka is read.
+        progress: How far a source that is not Kafka is read.
     """
 
     upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
@@ -83,7 +83,7 @@ class IngestState:
     declared: Mapping[str, str] = attrs.field(factory=dict)
     last: int | None = None
     records: Mapping[TableId, int] = attrs.field(factory=dict)
-    position: Mapping[str, str] = attrs.field(factory=dict)
+    progress: Mapping[str, str] = attrs.field(factory=dict)
 
     def add(self, note: Note) -> Self:
         """The state after a batch.
@@ -100,7 +100,7 @@ class IngestState:
             declared={**self.declared, **note.declared},
             last=note.batch,
             records=dict(Counter(self.records) + Counter(note.records)),
-            position={**self.position, **note.position},
+            progress={**self.progress, **note.progress},
         )
 
 
@@ -281,7 +281,7 @@ def _document(note: Note) -> dict[str, Any]:
         "changes": [_change_document(change) for change in note.changes],
         "declared": dict(note.declared),
         "records": {format_id(table): count for table, count in note.records.items()},
-        "position": dict(note.position),
+        "progress": dict(note.progress),
     }
     return {"batch": note.batch, **{key: part for key, part in parts.items() if part}}
 
@@ -294,7 +294,7 @@ def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
     for batch, changes in batches.items():
         yield _document(Note(batch, changes=tuple(changes)))
     if state.last is not None:
-        rest = (state.upstream, state.sinks, state.counts, (), state.declared, state.records, state.position)
+        rest = (state.upstream, state.sinks, state.counts, (), state.declared, state.records, state.progress)
         yield _document(Note(state.last, *rest))
 
 
@@ -334,5 +334,5 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
             changes,
             dict(one.get("declared", {})),
             {parse_id(name): int(count) for name, count in one.get("records", {}).items()},
-            dict(one.get("position", {})),
+            dict(one.get("progress", {})),
         )

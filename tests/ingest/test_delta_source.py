@@ -69,7 +69,7 @@ def test_rows_are_copied_once_and_of_one_version(orders: Orders) -> None:
         (1, "a", [1]),
         (2, None, None),
     ]
-    assert orders.setup.state().position == {"version": "1"}
+    assert orders.setup.state().progress == {"version": "1"}
 
 
 class TestChanges:
@@ -86,7 +86,7 @@ class TestChanges:
         orders.sql("UPDATE {} SET n = 'y' WHERE id = 1")
         orders.run(orders.ingestion(), writer)
         assert writer.tables["orders",].rows() == [{"id": 1, "n": "y"}, {"id": 3, "n": "c"}]
-        assert orders.setup.state().position == {"version": "5"}
+        assert orders.setup.state().progress == {"version": "5"}
         orders.run(orders.ingestion(), writer)
         assert orders.setup.state().last == 1
 

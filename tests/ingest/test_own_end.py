@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kdsl.errors import KdslError
-from kdsl.ingest import Ingestion, Sink, Source
+from kdsl.ingest import Ingestion, Memory, Sink, Source
 from kdsl.ingest.ends import registry
 from kdsl.ingest.run.sinks import MemoryWriter, open_writer
-from kdsl.ingest.run.sources import open_reader
+from kdsl.ingest.run.sources import SourceBatch, SourceTable, open_reader
+from kdsl.options import option
 from kdsl.testing import LocalKafka
+from kdsl.types import model as t
+from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,6 +112,41 @@ def test_a_source_is_run(spark: SparkSession, tmp_path: Path) -> None:
     assert writer.tables["orders",].rows() == [{"id": 1, "n": "b", "next": 2}]
     with pytest.raises(KdslError, match="the source 'json-files' is not copied once"):
         ingestion.copy(spark, str(tmp_path / "checkpoint"))
+
+
+def test_a_source_that_is_copied_once(spark: SparkSession, tmp_path: Path) -> None:
+    class Numbers(Source):
+        """Numbers from 0 on."""
+
+        type = "numbers"
+        count: int = option("count", "How many.")
+
+        @property
+        def copied_once(self) -> bool:
+            return True
+
+        def reader(self) -> NumbersReader:
+            return NumbersReader(self.count)
+
+    writer = MemoryWriter()
+    ingestion = Ingestion(Numbers(count=2), Memory())
+    with pytest.raises(KdslError, match="the source 'numbers' is not a stream"):
+        ingestion.run(spark, str(tmp_path))
+    assert ingestion.copy(spark, str(tmp_path), writer=writer)
+    assert not ingestion.copy(spark, str(tmp_path), writer=writer)
+
+    assert writer.tables["numbers",].rows() == [{"id": 0}, {"id": 1}]
+
+
+class NumbersReader:
+    """Reads numbers."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def read_tables(self, spark: SparkSession, progress: Mapping[str, str]) -> SourceBatch:
+        schema = TableSchema((t.Field("id", t.BigInt(nullable=False)),), ("id",))
+        return SourceBatch([SourceTable(("numbers",), schema, lambda: spark.range(self._count))])
 
 
 def test_a_source_without_a_reader_says_so() -> None:

@@ -461,9 +461,7 @@ class TestNullCharacters:
         message, table = str(error.value), f"the table public.{self.table(setup)}, column"
         assert "2 records cannot be read: " in message
         for offset, column in ((1, "text"), (3, "n")):
-            assert (
-                f"{place}{offset}: {table} `{column}`: the string has the character NUL, U+0000, which" in message
-            )
+            assert f"{place}{offset}: {table} `{column}`: the string has the character NUL, U+0000, which" in message
         assert "ingestion.ignore-errors: true" in message
         assert postgres.execute(f"SELECT to_regclass('{self.table(setup)}') IS NULL").strip() == "t"
         assert setup.state().counts == {}

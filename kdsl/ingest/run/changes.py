@@ -44,7 +44,7 @@ class TableBatchRunner(BatchRunner):
     def _open(self, records: DataFrame, number: int, state: IngestState) -> Iterator[OpenBatch]:
         """Read the rows of the batch's tables; see `BatchRunner._open`."""
         spark = records.sparkSession
-        batch = self._reader.read_batch(records, state.position)
+        batch = self._reader.read_batch(records, state.progress)
         decision = decide_tables(
             self._plan, state, number, batch, lambda table, known: self._schema(spark, table, known)
         )
@@ -83,8 +83,8 @@ def decide_tables(
         for reason, count in one.counts.items():
             counts[reason] = counts.get(reason, 0) + count
     changed = {table: one for table, one in known.items() if state.upstream.get(table) != one}
-    position = {name: value for name, value in batch.position.items() if state.position.get(name) != value}
-    note = attrs.evolve(decision.note, upstream=changed, counts=counts, records={}, position=position)
+    progress = {name: value for name, value in batch.progress.items() if state.progress.get(name) != value}
+    note = attrs.evolve(decision.note, upstream=changed, counts=counts, records={}, progress=progress)
     return attrs.evolve(decision, note=note, refusals=(*refusals, *decision.refusals))
 
 

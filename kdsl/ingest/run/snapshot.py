@@ -92,13 +92,13 @@ def _copy(
         ingestion: The ingestion, with its secrets.
         plan: Its plan.
         folder: The folder of the checkpoint.
-        document: What identifies the copy; it gets its position.
+        document: What identifies the copy; it gets its progress.
         writer: Writes to the sink; None for that of the sink.
     """
     reader = open_reader(ingestion.source)
     assert isinstance(reader, SnapshotReader)
-    batch = reader.read_tables(session, document.get("position", {}))
-    document["position"] = dict(batch.position)
+    batch = reader.read_tables(session, document.get("progress", {}))
+    document["progress"] = dict(batch.progress)
     folder.write(FILE, json.dumps(document))
     sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     decision = decide_tables(plan, IngestState(), 0, batch, partial(sink_writer.read_schema, session))

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from kdsl.ingest.run.sources.open import open_reader
-from kdsl.ingest.run.sources.reader import POSITION, VERSION, SnapshotReader, SourceBatch, SourceTable, StreamReader
+from kdsl.ingest.run.sources.reader import RANK, VERSION, SnapshotReader, SourceBatch, SourceTable, StreamReader
 
-__all__ = ["POSITION", "VERSION", "SnapshotReader", "SourceBatch", "SourceTable", "StreamReader", "open_reader"]
+__all__ = ["RANK", "VERSION", "SnapshotReader", "SourceBatch", "SourceTable", "StreamReader", "open_reader"]

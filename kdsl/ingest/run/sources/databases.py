@@ -44,14 +44,14 @@ class DatabaseReader:
         url = self._source.url
         self._product = product(url.reveal() if isinstance(url, Secret) else str(url))
 
-    def read_tables(self, spark: SparkSession, position: Mapping[str, str]) -> SourceBatch:
+    def read_tables(self, spark: SparkSession, progress: Mapping[str, str]) -> SourceBatch:
         """Find the tables that are selected, and their columns; see `SnapshotReader.read_tables`.
 
         Raises:
             ChangelogError: The database cannot be reached, a pattern selects no table, or a column has a type that the
                 tables of kdsl do not have.
         """
-        del position
+        del progress
         source = self._source
         every = find_database_table(source, ", ".join(source.tables))
         tables, default = every.list_tables(spark)

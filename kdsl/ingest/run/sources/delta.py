@@ -14,7 +14,7 @@ from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.errors import ChangelogError
 from kdsl.formats import ROW_KIND
 from kdsl.ingest.ends import DeltaChanges
-from kdsl.ingest.run.sources.reader import POSITION, VERSION, SourceBatch, SourceTable
+from kdsl.ingest.run.sources.reader import RANK, VERSION, SourceBatch, SourceTable
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type
 from kdsl.types.sql import quote_name
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _AT = "version"
-"""The name of the last version that is read, in a position."""
+"""The name of the last version that is read, in a progress."""
 _COMMITS = "?" * 20 + ".json"
 _FILE = "path string, modificationTime timestamp, length long, content binary"
 _KINDS = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
@@ -63,13 +63,13 @@ class _DeltaReader:
 class DeltaRowReader(_DeltaReader):
     """Reads the rows of a table once; a copy that is continued reads the same version."""
 
-    def read_tables(self, spark: SparkSession, position: Mapping[str, str]) -> SourceBatch:
+    def read_tables(self, spark: SparkSession, progress: Mapping[str, str]) -> SourceBatch:
         """Read the columns of the table; see `SnapshotReader.read_tables`.
 
         Raises:
             ChangelogError: There is no table, or it has a column of a type that the tables of kdsl do not have.
         """
-        version = int(position[_AT]) if position else self._version(spark)
+        version = int(progress[_AT]) if progress else self._version(spark)
         return SourceBatch([self._rows(spark, version)], {_AT: str(version)})
 
 
@@ -93,7 +93,7 @@ class DeltaChangeReader(_DeltaReader):
             stream = stream.option("maxFilesPerTrigger", self._source.max_versions)
         return stream.load(f"{self._source.path.rstrip('/')}/_delta_log").select("path")
 
-    def read_batch(self, records: DataFrame, position: Mapping[str, str]) -> SourceBatch:
+    def read_batch(self, records: DataFrame, progress: Mapping[str, str]) -> SourceBatch:
         """Read the changes up to the last version of the batch; see `StreamReader.read_batch`.
 
         Raises:
@@ -103,12 +103,12 @@ class DeltaChangeReader(_DeltaReader):
 
         name = F.regexp_extract("path", r"(\d+)\.json$", 1).cast("long")
         last = records.agg(F.max(name)).collect()[0][0]
-        spark, before = records.sparkSession, int(position.get(_AT, -1))
+        spark, before = records.sparkSession, int(progress.get(_AT, -1))
         if last is None or last <= before:
             return SourceBatch(())
         at = {_AT: str(last)}
         start = self._source.starting_version
-        if position:
+        if progress:
             return SourceBatch([self._changes(spark, before + 1, last)], at)
         if start is None:
             return SourceBatch([self._rows(spark, last)], at)
@@ -160,7 +160,7 @@ class DeltaChangeReader(_DeltaReader):
             kinds[kind].alias(ROW_KIND),
             *(F.col(quote_name(f.name)).cast(spark_type(f.type)) for f in columns),
             F.col("_commit_version").alias(VERSION),
-            F.when(kind.isin("update_preimage", "delete"), 0).otherwise(1).alias(POSITION),
+            F.when(kind.isin("update_preimage", "delete"), 0).otherwise(1).alias(RANK),
         )
 
 

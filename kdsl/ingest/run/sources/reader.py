@@ -17,7 +17,7 @@ from kdsl.types.widening import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VERSION, _PARTITION, POSITION = ORDER
+VERSION, _PARTITION, RANK = ORDER
 """Columns by which the changes of a key are ordered, if the rows of a table are in no order: by their values."""
 
 
@@ -29,7 +29,7 @@ class SourceTable:
         table: The table.
         schema: Its columns and its primary key, with the types of the rows.
         build_rows: Builds the DataFrame of its rows: the columns of the schema, for changes also the row kind
-            (`kdsl.formats.ROW_KIND`), and maybe `VERSION` and `POSITION`. Without the latter the changes of a key are
+            (`kdsl.formats.ROW_KIND`), and maybe `VERSION` and `RANK`. Without the latter the changes of a key are
             in the order of the DataFrame.
         refusals: Why the table cannot be read as it is; nothing of the batch is written then.
         counts: How many of its values are lost, by reason; they are noted with the batch.
@@ -66,24 +66,24 @@ class SourceBatch:
 
     Attributes:
         tables: The tables that have rows.
-        position: How far the source is read with them; what it means is up to the reader. It is kept with the
+        progress: How far the source is read with them; what it means is up to the reader. It is kept with the
             checkpoint.
     """
 
     tables: Sequence[SourceTable]
-    position: Mapping[str, str] = attrs.field(factory=dict)
+    progress: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @runtime_checkable
 class SnapshotReader(Protocol):
     """Reads the tables of a source that are copied once."""
 
-    def read_tables(self, spark: SparkSession, position: Mapping[str, str]) -> SourceBatch:
+    def read_tables(self, spark: SparkSession, progress: Mapping[str, str]) -> SourceBatch:
         """Find the tables, and their columns.
 
         Args:
             spark: The session.
-            position: The position of an earlier attempt of the copy, which is continued; empty in the first one.
+            progress: The progress of an earlier attempt of the copy, which is continued; empty in the first one.
         """
         ...
 
@@ -100,13 +100,13 @@ class StreamReader(Protocol):
         """
         ...
 
-    def read_batch(self, records: DataFrame, position: Mapping[str, str]) -> SourceBatch:
+    def read_batch(self, records: DataFrame, progress: Mapping[str, str]) -> SourceBatch:
         """Divide a batch of the stream by table.
 
-        A batch may come again after a failure, with the same records and position; its rows must then be the same.
+        A batch may come again after a failure, with the same records and progress; its rows must then be the same.
 
         Args:
             records: The batch.
-            position: The position of the batch before; empty for the first one.
+            progress: The progress of the batch before; empty for the first one.
         """
         ...
