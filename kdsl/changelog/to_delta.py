@@ -163,7 +163,7 @@ class DeltaTarget:
             spark: A classic session.
             first: The first version.
             last: The last version, included.
-            narrower: Whether types of columns have become wider since, which Delta reads only with a setting of its own.
+            narrower: Whether types of columns have become wider since, which Delta reads only with a setting.
         """
         options = {"readChangeFeed": "true", "startingVersion": str(first), "endingVersion": str(last)}
         return self._read(spark, options, {_NARROWER_CHANGES: "true"} if narrower else {})

@@ -595,7 +595,7 @@ class TestSnapshot:
             CREATE TABLE {schema}.users (id bigint PRIMARY KEY, at timestamp(3), n numeric(5, 2), own uuid, day date,
                 moment timestamptz, clock time(3), tags text[]);
             INSERT INTO {schema}.users VALUES (1, '2024-01-01 10:00', 1.5, NULL, '1582-10-10',
-                '2024-03-31 02:30:00.5+02', '23:59:59.125', '{{a,b}}'), (2, NULL, NULL, NULL);
+                '2024-03-31 02:30:00.5+02', '23:59:59.125', '{{a,b}}'), (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
             CREATE TABLE {schema}.notes (body text);
             INSERT INTO {schema}.notes VALUES ('x');
         """)
