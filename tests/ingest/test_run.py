@@ -562,6 +562,23 @@ class TestKafka:
             ("c", ("tableName", b"other")),
         ]  # fmt: skip
 
+    def test_changes_in_several_partitions_are_written_by_their_time_in_the_source(
+        self, setup: Setup, kdsl_topic: MakeTopic
+    ) -> None:
+        setup.topic, out = kdsl_topic("two", partitions=2), kdsl_topic("out")
+        rows = [{"id": 1, "n": n} for n in range(3)]
+        changes = [change("c", None, rows[0]), change("u", rows[0], rows[1]), change("u", rows[1], rows[2])]
+        for position, partition in ((1, 0), (2, 1), (0, 1)):
+            changes[position]["source"]["ts_ms"] = 1000 * position
+            setup.kafka.produce(setup.topic, Record(json.dumps(changes[position]), partition=partition))
+        feed = setup.feed(value=DebeziumJson(), distributed_tables=True)
+        sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=out)
+        setup.run(setup.ingestion(sink, feed, transform=[KEYED]))
+
+        assert [(v["before"], v["after"]) for _, v, _, _ in self.consume(setup, out)] == [
+            (None, rows[0]), (rows[0], rows[1]), (rows[1], rows[2]),
+        ]  # fmt: skip
+
     @pytest.mark.reliability
     def test_a_thousand_tables(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
         """All tables are created within a minute."""

@@ -79,7 +79,9 @@ def _build_rows(
 
 
 def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bool:
-    """Whether the rows of a table go into a sink table as they are read."""
+    """Whether the rows of a table go into a sink table as they are read, and in that order."""
+    if isinstance(plan.source, KafkaFeed) and plan.source.valid().distributed_tables:
+        return False
     transformed, types = work.plan.transformed, {f.name: f.type for f in evolution.schema.columns}
     return (
         not (transformed.filter or transformed.soft_delete or evolution.left_out or evolution.narrowed)
