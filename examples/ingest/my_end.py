@@ -1,23 +1,34 @@
-"""A sink of one's own for ingestions: each table is a folder of JSON files, one for each batch.
+"""A sink and a source of one's own for ingestions: each table is a folder of JSON files.
 
-A package registers it in its ``pyproject.toml``:
+A package registers them in its ``pyproject.toml``:
 
 ```toml
 [project.entry-points."kdsl.ingest.ends"]
 "sink.json-files" = "my_end:JsonFiles"
+"source.json-files" = "my_end:JsonFolder"
 ```
 
-Then ``sink: {type: json-files, path: /data/out}`` is checked, planned and run like the sinks of kdsl.
+Then ``sink: {type: json-files, path: /data/out}`` is checked, planned and run like the sinks of kdsl, and
+``source: {type: json-files, path: /data/out/orders, columns: "id BIGINT"}`` like its sources.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from pyspark.sql import DataFrame, SparkSession
+
+from kdsl import ROW_KIND
 from kdsl.changelog import Batch
-from kdsl.ingest import Sink, SinkRules
+from kdsl.ingest import Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.run.sinks import SinkTable, SinkWriter, TableWriter
+from kdsl.ingest.run.sources import SourceBatch, SourceTable
 from kdsl.options import option
+from kdsl.types import model as t
+from kdsl.types.parse import parse_type
+from kdsl.types.spark import spark_schema
+from kdsl.types.widening import TableSchema
 
 
 class JsonFiles(Sink):
@@ -48,3 +59,58 @@ class JsonWriter(TableWriter):
         """Write the rows of a batch: the row kind and the columns."""
         folder = "/".join([self._path, *table.table, f"batch={batch.number}"])
         table.changes().write.mode("overwrite").json(folder)
+
+
+def parse_columns(text: str) -> t.Row:
+    """The columns of a table, as in SQL.
+
+    Raises:
+        TypeSyntaxError: They cannot be read; it is a ValueError.
+    """
+    row = parse_type(f"ROW<{text}>")
+    assert isinstance(row, t.Row)
+    return row
+
+
+class JsonFolder(Source):
+    """Reads the changes of one table from new files in a folder, as `JsonFiles` writes them."""
+
+    type: ClassVar[str] = "json-files"
+
+    path: str = option("path", "The folder.", kw_only=False)
+    table: str = option("table", "The name of the table.", default="rows")
+    columns: str = option("columns", "The columns, as in SQL: 'id BIGINT, n STRING'.")
+    primary_key: str | None = option("primary-key", "The column that is the primary key.", default=None)
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report columns that cannot be read."""
+        try:
+            parse_columns(self.columns)
+        except ValueError as e:
+            yield WrongOption("json-files", "columns", str(e), "write them as 'id BIGINT, n STRING'")
+
+    def reader(self) -> JsonReader:
+        """Create what reads the source."""
+        return JsonReader(self)
+
+
+class JsonReader:
+    """Reads the table of `JsonFolder`.
+
+    Spark's checkpoint knows which files are read. A batch that is repeated has the same files.
+    """
+
+    def __init__(self, source: JsonFolder) -> None:
+        self._table, self._path, self._row = source.table, source.path, parse_columns(source.columns)
+        self._key = (source.primary_key,) if source.primary_key else ()
+
+    def open_stream(self, spark: SparkSession) -> DataFrame:
+        """Open the stream of the rows: the row kind and the columns."""
+        columns = spark_schema(t.Row((t.Field(ROW_KIND, t.STRING), *self._row.fields)))
+        return spark.readStream.schema(columns).option("recursiveFileLookup", "true").json(self._path)
+
+    def read_batch(self, records: DataFrame, progress: Mapping[str, str]) -> SourceBatch:
+        """Return the table of a batch, with its rows as they are."""
+        del progress  # how far the source is read, where Spark's checkpoint does not know that
+        schema = TableSchema(self._row.fields, self._key)
+        return SourceBatch([SourceTable((self._table,), schema, lambda: records)])

@@ -14,6 +14,9 @@ from kdsl.errors import ChangelogError
 from kdsl.spark_internals.errors import GatewayError, JavaError
 
 _CONTENT = "batch_content"
+_TABLE_KINDS = ("TABLE", "BASE TABLE", "PARTITIONED TABLE", "FOREIGN TABLE", "SYSTEM VERSIONED")
+_VIEW_KINDS = ("VIEW", "MATERIALIZED VIEW")
+_SYSTEM_SCHEMAS = ("information_schema", "mysql", "performance_schema", "sys", "pg_catalog")
 
 
 @attrs.frozen
@@ -29,6 +32,23 @@ class CountedStatement:
     sql: str
     rows: int
     error: str
+
+
+@attrs.frozen
+class DatabaseTable:
+    """A table or view of a database.
+
+    Attributes:
+        schema: The schema that it is in, in MySQL the database; None if the database has no schemas.
+        name: Its name.
+        is_view: Whether it is a view.
+        sql_name: Its name as in SQL.
+    """
+
+    schema: str | None
+    name: str
+    is_view: bool
+    sql_name: str
 
 
 def is_unique_violation(error: Exception) -> bool:
@@ -120,6 +140,36 @@ class Connection:
         finally:
             prepared.close()
 
+    def tables_and_views(self) -> list[DatabaseTable]:
+        """List the tables and views that the login may see, without those of the system and partitions of Postgres."""
+        rows = self._java.getMetaData().getTables(None, None, "%", None)
+        tables = []
+        while rows.next():
+            kind = str(rows.getString("TABLE_TYPE")).upper()
+            schema = rows.getString("TABLE_CAT" if self._has_catalogs() else "TABLE_SCHEM")
+            if str(schema).lower() not in _SYSTEM_SCHEMAS and kind in (*_TABLE_KINDS, *_VIEW_KINDS):
+                name = str(rows.getString("TABLE_NAME"))
+                sql_name = ".".join(self.quote(part) for part in (schema, name) if part)
+                tables.append(DatabaseTable(schema, name, kind in _VIEW_KINDS, sql_name))
+        rows.close()
+        if "postgresql" not in str(self._java.getMetaData().getURL()):
+            return tables
+        partitions = self.query(
+            "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relispartition"
+        )
+        return [table for table in tables if (table.schema, table.name) not in partitions]
+
+    def default_schema(self) -> str | None:
+        """The schema of tables that are named without one; None if there is none."""
+        schema = self._java.getCatalog() if self._has_catalogs() else self._java.getSchema()
+        return None if schema is None else str(schema)
+
+    def _has_catalogs(self) -> bool:
+        """Whether the driver calls catalog what contains tables, as MySQL's does."""
+        url = str(self._java.getMetaData().getURL())
+        return "mysql" in url or "mariadb" in url
+
     def primary_key(self, schema: str | None, table: str) -> tuple[str, ...]:
         """Ask the database for the columns of a table's primary key, in order.
 
@@ -127,9 +177,8 @@ class Connection:
             schema: The schema that the table is in (in MySQL the database); None for any.
             table: The table.
         """
-        metadata = self._java.getMetaData()
-        catalog = schema if "mysql" in str(metadata.getURL()) or "mariadb" in str(metadata.getURL()) else None
-        rows = metadata.getPrimaryKeys(catalog, None if catalog else schema, table)
+        catalog = schema if self._has_catalogs() else None
+        rows = self._java.getMetaData().getPrimaryKeys(catalog, None if catalog else schema, table)
         keys = []
         while rows.next():
             keys.append((int(rows.getShort("KEY_SEQ")), str(rows.getString("COLUMN_NAME"))))

@@ -32,6 +32,7 @@ from kdsl.spark_internals.session import (
     java_strings,
     jvm_of,
     scala_none,
+    wrap_session,
 )
 from kdsl.spark_versions import TESTED, spark_version
 from kdsl.types import model as t
@@ -53,6 +54,7 @@ _TXN = "spark.databricks.delta.write"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _NTZ = "'delta.feature.timestampNtz' = 'supported'"
 _WIDENING = "delta.enableTypeWidening"
+_NARROWER_CHANGES = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 _WIDENINGS: Mapping[type[t.DataType], tuple[type[t.DataType], ...]] = {
     t.TinyInt: (t.SmallInt, t.Int, t.BigInt),
     t.SmallInt: (t.Int, t.BigInt),
@@ -112,8 +114,8 @@ class DeltaTarget:
             )
         _Delta(spark)
 
-    def read_columns(self, spark: SparkSession) -> tuple[t.Field, ...] | None:
-        """Read the columns of the table; None if there is no such table.
+    def read_columns(self, spark: SparkSession, version: int | None = None) -> tuple[t.Field, ...] | None:
+        """Read the columns of the table, or of an earlier version of it; None if there is no such table.
 
         Raises:
             ChangelogError: A column has a type that the tables of kdsl do not have.
@@ -123,14 +125,66 @@ class DeltaTarget:
             table = session.open(self)
             if table is None:
                 return None
-            schema = json.loads(table.toDF().schema().json())
+            frame = table.toDF() if version is None else session.load(self, {"versionAsOf": str(version)})
+            schema = json.loads(frame.schema().json())
         try:
             return tuple(
                 t.Field(f.name, from_spark(f.dataType, nullable=f.nullable))
                 for f in s.StructType.fromJson(schema).fields
             )
         except TypeError as e:
-            raise ChangelogError(f"{self!r} cannot be changed: {e}") from e
+            raise ChangelogError(f"{self!r} cannot be read or changed: {e}") from e
+
+    def read_version(self, spark: SparkSession) -> int | None:
+        """Read the number of the last version of the table; None if there is no such table."""
+        session = _Delta(spark)
+        with session.active():
+            table = session.open(self)
+            return None if table is None else session.version(table)
+
+    def read_property(self, spark: SparkSession, name: str) -> str | None:
+        """Read a property of the table, which exists; None if it is not set."""
+        session = _Delta(spark)
+        with session.active():
+            value = session.detail(self)["properties"].get(name)
+        return None if value is None else str(value)
+
+    def read_rows(self, spark: SparkSession, version: int) -> DataFrame:
+        """Read the rows of a version of the table, which is at a path. The session of the result has Delta's rules."""
+        return self._read(spark, {"versionAsOf": str(version)})
+
+    def read_changes(self, spark: SparkSession, first: int, last: int, *, narrower: bool = False) -> DataFrame:
+        """Read the change data feed of some versions of the table, which is at a path, as Delta returns it.
+
+        The session of the result has Delta's rules. Delta reads with the columns that the table has now, or with column
+        mapping in the last of the versions.
+
+        Args:
+            spark: A classic session.
+            first: The first version.
+            last: The last version, included.
+            narrower: Whether types of columns have become wider since, which Delta reads only with a setting.
+        """
+        options = {"readChangeFeed": "true", "startingVersion": str(first), "endingVersion": str(last)}
+        return self._read(spark, options, {_NARROWER_CHANGES: "true"} if narrower else {})
+
+    def _read(
+        self, spark: SparkSession, options: Mapping[str, str], settings: Mapping[str, str] | None = None
+    ) -> DataFrame:
+        """Read the table with options of Delta's reader, and settings of its session.
+
+        Raises:
+            ChangelogError: Delta refuses it.
+        """
+        from pyspark.errors import PySparkException
+        from pyspark.sql import DataFrame
+
+        session = _Delta(spark).with_settings(settings or {})
+        with session.active():
+            try:
+                return DataFrame(session.load(self, options), session.python())
+            except PySparkException as e:
+                raise ChangelogError(f"{self!r} cannot be read with {dict(options)}: {e}") from e
 
     def create(
         self,
@@ -425,6 +479,27 @@ class _Delta:
         exists = self._session.catalog().tableExists(target.table)
         return self._api.forName(self._session, target.table) if exists else None
 
+    def load(self, target: DeltaTarget, options: Mapping[str, str]) -> Any:
+        """Load a table at a path with options of Delta's reader, and return Java's DataFrame."""
+        reader = self._session.read().format("delta")
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return reader.load(target.table)
+
+    def python(self) -> SparkSession:
+        """The session as an object of Python."""
+        return wrap_session(self._spark, self._session)
+
+    def version(self, table: Any) -> int:
+        """Read the number of a table's last version from its log.
+
+        Args:
+            table: Delta's object of the table.
+        """
+        log = table.deltaLog()
+        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
+        return int(log.unsafeVolatileSnapshot().version())
+
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
         """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows.
 
@@ -504,16 +579,21 @@ class _Delta:
             batch: The batch.
             numbered: Whether to store its number; otherwise the table has the number already.
         """
-        session = self._session.cloneSession()
-        names = {"txnAppId": batch.writer, "txnVersion": str(batch.number)}
-        for name, value in names.items() if numbered else ():
-            session.conf().set(f"{_TXN}.{name}", value)
+        settings = {}
+        if numbered:
+            settings = {f"{_TXN}.txnAppId": batch.writer, f"{_TXN}.txnVersion": str(batch.number)}
         if batch.content:
-            own = session.conf().get(_METADATA, "")
+            before = self._session.conf().get(_METADATA, "")
             start = _start_of_metadata(batch.writer, batch.number)
-            session.conf().set(_METADATA, f"{own} {start}{json.dumps(batch.content)}}}".lstrip())
+            settings[_METADATA] = f"{before} {start}{json.dumps(batch.content)}}}".lstrip()
+        return self.with_settings(settings)
+
+    def with_settings(self, settings: Mapping[str, str]) -> _Delta:
+        """Create a new session with further settings, and return Delta in it."""
         own = copy(self)
-        own._session = session  # noqa: SLF001  # of the same class
+        own._session = self._session.cloneSession()  # noqa: SLF001  # of the same class
+        for name, value in settings.items():
+            own._session.conf().set(name, value)  # noqa: SLF001
         return own
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import attrs
 
 from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
-from kdsl.changelog.connection import Connection, CountedStatement, is_unique_violation
+from kdsl.changelog.connection import Connection, CountedStatement, DatabaseTable, is_unique_violation
 from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
 from kdsl.changelog.jdbc_strings import write_as_strings
 from kdsl.changelog.postgres import read_postgres_schema
@@ -46,7 +46,10 @@ BATCHES = "kdsl_changelog_batches"
 _TRIES = 3
 _NULL_CHARACTER = "0x00"
 """How Postgres names the character U+0000 in the error of a string that has it."""
-_DRIVERS = {"postgresql": ("org.postgresql.Driver", Package("org.postgresql:postgresql:42.7.7", alone=True))}
+_DRIVERS = {
+    "postgresql": ("org.postgresql.Driver", Package("org.postgresql:postgresql:42.7.7", alone=True)),
+    "mysql": ("com.mysql.cj.jdbc.Driver", Package("com.mysql:mysql-connector-j:9.4.0", alone=True)),
+}
 """Drivers that kdsl adds to a session without them."""
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -235,12 +238,21 @@ class JdbcTarget:
             return read_postgres_schema(connection, self.table)
 
     @_translate_java_errors
-    def read_rows(self, spark: SparkSession) -> DataFrame:
-        """Read the rows that the table has when an action runs; timestamps without a time zone stay such."""
+    def read_rows(
+        self, spark: SparkSession, query: str | None = None, options: Mapping[str, str] | None = None
+    ) -> DataFrame:
+        """Read the rows that the table has when an action runs, with one query; timestamps without a zone stay such.
+
+        Args:
+            spark: A classic session.
+            query: A query instead of the table.
+            options: More options of Spark's JDBC source and properties of the driver.
+        """
         self._attach_driver(spark)
-        reader = spark.read.format("jdbc").options(**self._options())
+        rows = self.table if query is None else f"({query}) kdsl_rows"
+        reader = spark.read.format("jdbc").options(**{**(options or {}), **self._options()})
         return reader.option("preferTimestampNTZ", "true").option("url", _reveal(self.url)).option(
-            "dbtable", self.table
+            "dbtable", rows
         ).load()  # fmt: skip
 
     @_translate_java_errors
@@ -249,6 +261,20 @@ class JdbcTarget:
         self._attach_driver(spark)
         with self._connect(spark) as connection:
             return connection.primary_key(schema, table)
+
+    @_translate_java_errors
+    def list_tables(self, spark: SparkSession) -> tuple[list[DatabaseTable], str | None]:
+        """List the tables and views of the database, and return the default schema; see `Connection`."""
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            return connection.tables_and_views(), connection.default_schema()
+
+    @_translate_java_errors
+    def query(self, spark: SparkSession, statement: str, *values: str | int) -> list[tuple[str | None, ...]]:
+        """Run a query in the database of the table, and return its rows, each value as a string."""
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            return connection.query(statement, *values)
 
     @_translate_java_errors
     def run(self, spark: SparkSession, statement: str) -> None:

@@ -20,7 +20,7 @@ from kdsl.cli.run import session
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
-from kdsl.ingest import Ingestion, JdbcSnapshot, KafkaFeed, Pipeline
+from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Source
 from kdsl.ingest.evolution import SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.restart import AllowedChange
@@ -177,7 +177,7 @@ def _run(
         with progress("starting Spark"):
             spark: SparkSession = session(ingestion.pipeline.valid().name or name, conf)
         try:
-            if isinstance(ingestion.source, JdbcSnapshot):
+            if ingestion.source.copied_once:
                 copied = ingestion.copy(spark, checkpoint)
                 print_status("done" if copied else "the tables were copied already")
                 return
@@ -210,18 +210,8 @@ def _state(checkpoint: str) -> IngestState:
 
 def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
     """Print the progress, what was counted, the last schema change, and the tables."""
-    from kdsl.diagnostics.lag import LagError, LagReader, checkpoint_positions
-
     state, plan = _state(checkpoint), ingestion.plan()
-    lines = [f"checkpoint {checkpoint}"]
-    try:
-        batch, positions = checkpoint_positions(checkpoint)
-        assert isinstance(ingestion.source, KafkaFeed)
-        with progress(f"asking {ingestion.source.cluster.label}"), LagReader(ingestion.source.cluster) as reader:
-            lag = reader.lag_of(f"checkpoint {checkpoint}, batch {batch}", positions)
-        lines.append(f"batch {batch} is done; {lag.total:,} records are not read yet")
-    except LagError as e:
-        lines.append(str(e))
+    lines = [f"checkpoint {checkpoint}", *_progress_lines(ingestion.source, checkpoint, state)]
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
     if state.changes:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
@@ -235,6 +225,22 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
         records, columns = f"{state.records.get(table, 0):,}", f"{len(schema.columns):,}"
         grid.add_row(format_id(table), records, columns, ", ".join(schema.primary_key), targets)
     out.print(grid)
+
+
+def _progress_lines(source: Source, checkpoint: str, state: IngestState) -> list[str]:
+    """How far a source is read."""
+    from kdsl.diagnostics.lag import LagError, LagReader, checkpoint_positions
+
+    if not isinstance(source, KafkaFeed):
+        end = ", ".join(f"{name} {value}" for name, value in state.progress.items())
+        return [f"batch {state.last} is the last one with rows or changes"] + ([f"read up to {end}"] if end else [])
+    try:
+        batch, positions = checkpoint_positions(checkpoint)
+        with progress(f"asking {source.cluster.label}"), LagReader(source.cluster) as reader:
+            lag = reader.lag_of(f"checkpoint {checkpoint}, batch {batch}", positions)
+    except LagError as e:
+        return [str(e)]
+    return [f"batch {batch} is done; {lag.total:,} records are not read yet"]
 
 
 def _change_text(batch: int, change: SchemaChange) -> str:
@@ -275,7 +281,8 @@ def _tables_text(ingestion: Ingestion, tables: dict[TableId, UpstreamTable], for
     from kdsl.codegen.source import to_python
     from kdsl.ingest.records import define_table
 
-    assert isinstance(ingestion.source, KafkaFeed)
+    if not isinstance(ingestion.source, KafkaFeed):
+        raise KdslError(f"--{form} describes tables of Kafka topics, and the source is {ingestion.source.type!r}")
     definitions = [define_table(ingestion.source, table, one) for table, one in tables.items()]
     return to_python(definitions) if form == "python" else write_ddl(definitions)[0]
 

@@ -48,6 +48,7 @@ class Seen:
         reasons: Why, of the first of them, each with its place.
         partitions: The topic partitions that the records of each table are in.
         hint: Why most values of a topic cannot be read in a first batch, with the format that they may have.
+        has_null_characters: Whether strings may have the character U+0000, which the sink does not store.
     """
 
     rows: Mapping[TableId, int] = attrs.field(factory=dict)
@@ -56,6 +57,7 @@ class Seen:
     reasons: tuple[str, ...] = ()
     hint: str | None = None
     partitions: Mapping[TableId, frozenset[str]] = attrs.field(factory=dict)
+    has_null_characters: bool = False
 
 
 @attrs.frozen

@@ -132,7 +132,8 @@ class Pipeline(Options):
     name: str | None = option("name", "The name of the query.", default=None)
     checkpoint: str | None = option("checkpoint", "The folder of the checkpoint.", default=None)
     trigger: timedelta | None = option(
-        "trigger", "The time between the starts of two batches; by default each starts when the one before ends.",
+        "trigger", "The time between the starts of two batches; by default each starts when the one before ends, with "
+        "another source than Kafka after a second.",
         default=None,
     )  # fmt: skip
     schema_change: Behavior = option(

@@ -41,6 +41,8 @@ _TIMES = {
     "canal-json": ("value.event-timestamp", "es"),
 }
 """The metadata with the time of a change in the source, and the member that it is read from, by format."""
+PLACE = ("__kdsl_record_topic", "__kdsl_record_partition", "__kdsl_record_offset")
+"""Columns with the place of the record that a row comes from, where a plan asks for them."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
 Value = TypeVar("Value")
@@ -114,13 +116,18 @@ class RecordSplitter:
         self._named: dict[str, tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]] = {}
         self._decoders: dict[TableId, tuple[UpstreamTable, RecordDecoder]] = {}
 
-    def split(self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
+    def split(
+        self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection] = ()
+    ) -> Split:
         """Divide a batch.
 
         Args:
             raw: The records, with topic, partition, offset, key and value.
             known: What is known of the tables.
+            rejected: Records that are rejected already, ascending; they show nothing.
         """
+        if rejected:
+            return self._split_rest(raw, known, rejected)
         packets: list[Packet] = []
         rejections: list[Rejection] = []
         hint = None
@@ -131,6 +138,15 @@ class RecordSplitter:
             hint = hint or split.hint
             rejections += (attrs.evolve(one, index=int(indices[one.index])) for one in split.rejections)
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
+
+    def _split_rest(
+        self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection]
+    ) -> Split:
+        """Divide the records of a batch that are not rejected."""
+        rest = _remove(np.arange(raw.num_rows), rejected)
+        split = self.split(raw.take(pa.array(rest)), known)
+        others = [attrs.evolve(one, index=int(rest[one.index])) for one in split.rejections]
+        return attrs.evolve(split, rejections=tuple(sorted([*rejected, *others], key=lambda one: one.index)))
 
     def _split_topic(self, topic: str, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
         """Divide the records of one topic."""
@@ -357,7 +373,14 @@ def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Ta
     )
 
 
-def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable, keyed: tuple[str, ...] = ()) -> ReadPlan:
+def plan_table(
+    feed: KafkaFeed,
+    table: TableId,
+    upstream: UpstreamTable,
+    keyed: tuple[str, ...] = (),
+    *,
+    places: bool = False,
+) -> ReadPlan:
     """The plan by which `kdsl.run.records.decode.RecordDecoder` reads the records of a table.
 
     Args:
@@ -366,6 +389,7 @@ def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable, keyed: 
         upstream: Its columns; every record of its packets can be read with them.
         keyed: The columns of the primary key, if rows before a change are only needed for their key; an update then
             needs none.
+        places: Whether rows have the columns `PLACE`.
 
     Raises:
         ResolveError: A column has the name of a metadata column.
@@ -380,6 +404,11 @@ def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable, keyed: 
                       virtual=True)
             for name, key in zip(ORDER, keys, strict=True)
         ]  # fmt: skip
+    if places:
+        metadata += [
+            ColumnDef(name, METADATA[key].type, "metadata", metadata_key=key, virtual=True)
+            for name, key in zip(PLACE, ("topic", "partition", "offset"), strict=True)
+        ]
     declared = define_table(feed, table, upstream)
     options = attrs.evolve(declared.options, topic=("records",), topic_pattern=None)  # type: ignore[misc]
     definition = attrs.evolve(declared, columns=(*declared.columns, *metadata), options=options, primary_key=())

@@ -14,6 +14,7 @@ from kdsl.errors import CheckpointError, listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import Route, Transform
 from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.ends.tables import DeltaChanges
 from kdsl.ingest.evolution import merge_schemas
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
@@ -24,6 +25,7 @@ AllowedChange = Literal["route", "transform"]
 _DISTRIBUTED = "distributed-tables"
 _COLUMNS = "initial-schemas"
 """The declared tables with columns that are not those of messages."""
+_PATH = "path"
 
 
 def write_declaration(plan: IngestPlan) -> dict[str, str]:
@@ -34,6 +36,8 @@ def write_declaration(plan: IngestPlan) -> dict[str, str]:
         parts[_DISTRIBUTED] = json.dumps(plan.source.valid().distributed_tables)
         if any(table.other_columns for table in plan.source.initial_tables.values()):
             parts[_COLUMNS] = plan.source.initial_ddl or ""
+    if isinstance(plan.source, DeltaChanges):
+        parts[_PATH] = json.dumps(plan.source.path.rstrip("/"))
     return parts
 
 
@@ -56,6 +60,11 @@ def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[Allowe
         raise CheckpointError(
             f"{location} was written with another {_DISTRIBUTED}, which says how changes are ordered; start with a new "
             "checkpoint"
+        )
+    if _PATH in changed:
+        raise CheckpointError(
+            f"{location} was written by an ingestion of another table, at {json.loads(state.declared[_PATH])!r}; start "
+            "with a new checkpoint"
         )
     if not set(changed) - set(allow or ()):
         return

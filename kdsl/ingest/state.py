@@ -46,6 +46,7 @@ class Note:
         changes: The changes of sink tables, in order.
         declared: What the sections of the declaration were, by section, as digests.
         records: How many records of each upstream table the batch read.
+        progress: How far a source that is not Kafka is read.
     """
 
     batch: int
@@ -55,6 +56,7 @@ class Note:
     changes: tuple[SchemaChange, ...] = ()
     declared: Mapping[str, str] = attrs.field(factory=dict)
     records: Mapping[TableId, int] = attrs.field(factory=dict)
+    progress: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -74,6 +76,7 @@ class IngestState:
         declared: What the sections of the declaration were when they were last noted.
         last: The number of the last batch with a file; None if there is none.
         records: How many records of each upstream table all batches read.
+        progress: How far a source that is not Kafka is read.
     """
 
     upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
@@ -83,6 +86,7 @@ class IngestState:
     declared: Mapping[str, str] = attrs.field(factory=dict)
     last: int | None = None
     records: Mapping[TableId, int] = attrs.field(factory=dict)
+    progress: Mapping[str, str] = attrs.field(factory=dict)
 
     def add(self, note: Note) -> Self:
         """The state after a batch.
@@ -99,6 +103,7 @@ class IngestState:
             declared={**self.declared, **note.declared},
             last=note.batch,
             records=dict(Counter(self.records) + Counter(note.records)),
+            progress={**self.progress, **note.progress},
         )
 
 
@@ -291,6 +296,7 @@ def _document(note: Note) -> dict[str, Any]:
         "changes": [_change_document(change) for change in note.changes],
         "declared": dict(note.declared),
         "records": {format_id(table): count for table, count in note.records.items()},
+        "progress": dict(note.progress),
     }
     return {"batch": note.batch, **{key: part for key, part in parts.items() if part}}
 
@@ -303,7 +309,8 @@ def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
     for batch, changes in batches.items():
         yield _document(Note(batch, changes=tuple(changes)))
     if state.last is not None:
-        yield _document(Note(state.last, state.upstream, state.sinks, state.counts, (), state.declared, state.records))
+        rest = (state.upstream, state.sinks, state.counts, (), state.declared, state.records, state.progress)
+        yield _document(Note(state.last, *rest))
 
 
 def _change_document(change: SchemaChange) -> dict[str, Any]:
@@ -342,4 +349,5 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
             changes,
             dict(one.get("declared", {})),
             {parse_id(name): int(count) for name, count in one.get("records", {}).items()},
+            dict(one.get("progress", {})),
         )

@@ -34,6 +34,16 @@ def java_session(spark: SparkSession) -> Any:
     return getattr(spark, "_jsparkSession", None)
 
 
+def wrap_session(spark: SparkSession, session: Any) -> SparkSession:
+    """The Python object of a Java session in the same application as a classic session."""
+    return type(spark)(spark.sparkContext, session)
+
+
+def clone_session(spark: SparkSession) -> SparkSession:
+    """A session with the settings and the temporary views of a classic session, whose own settings stay its own."""
+    return wrap_session(spark, java_session(spark).cloneSession())
+
+
 def java_dataframe(df: DataFrame) -> Any:
     """Java's object of a DataFrame; None for Spark Connect."""
     return getattr(df, "_jdf", None)

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from kdsl.changelog.to_delta import _Delta
 from kdsl.cli import ingest as command
 from kdsl.cli.app import app
 from kdsl.testing import LocalKafka
+from tests.changelog.tables import needs_delta
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,6 +108,28 @@ def test_a_run_prints_rows_and_its_checkpoint_says_what_was_learned(
     assert "class A(\n    KafkaTable,\n" in module
     assert f'topic="{topic}"' in module
     assert kdsl(*call, "c", "--schemas").exit_code == 2
+
+
+def test_a_run_of_the_changes_of_a_delta_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    needs_delta()
+    table, opened = f"delta.`{tmp_path}/orders`", _Delta(spark)
+    with opened.active():
+        opened.sql(f"CREATE TABLE {table} (id BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+        opened.sql(f"INSERT INTO {table} VALUES (7)")
+    file = tmp_path / "orders.yaml"
+    file.write_text("source: {type: delta, path: '${folder}/orders', read.change-feed: true}\nsink: {type: print}\n")
+    monkeypatch.setattr(command, "session", lambda *_: Unstoppable(spark))
+    call = (file, "--var", f"folder={tmp_path}", "--checkpoint", tmp_path / "checkpoint")
+
+    assert kdsl(*call, "--once").exit_code == 0
+    status = kdsl(*call, "--status").output
+    assert "batch 0 is the last one with rows or changes\nread up to version 1\n" in status
+    assert kdsl(*call, "--schemas").output == "orders\n  `id` BIGINT\n"
+    assert "--ddl describes tables of Kafka topics, and the source is 'delta'" in str(
+        kdsl(*call, "--schemas", "--ddl").exception
+    )
 
 
 class Unstoppable:

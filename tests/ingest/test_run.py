@@ -6,7 +6,7 @@ import base64
 import json
 import statistics
 import time
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time as clock, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,9 @@ import attrs
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from kdsl.changelog.target import Batch
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, TopicMissingError
-from kdsl.formats import TableId
 from kdsl.ingest import (
     Blackhole,
     DeltaTables,
@@ -32,76 +30,23 @@ from kdsl.ingest import (
     Pipeline,
     Print,
     Route,
-    Sink,
     Transform,
 )
-from kdsl.ingest.run.sinks import MemoryWriter, SinkTable, SinkWriter, open_writer
+from kdsl.ingest.run.sinks import MemoryWriter, open_writer
 from kdsl.ingest.run.sinks.delta import DeltaWriter
-from kdsl.ingest.state import IngestState, StateFiles
-from kdsl.run.checkpoint.folder import open_folder
-from kdsl.testing import LocalKafka, Record
+from kdsl.testing import Record
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
+from tests.ingest.setup import Failing, Row, Setup, change
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from kdsl.testing.pytest_plugin import MakeTopic
 
 
-class Setup:
-    """An ingestion of one topic."""
-
-    def __init__(self, kafka: LocalKafka, topic: str, spark: SparkSession, folder: Path) -> None:
-        self.kafka, self.topic, self.spark = kafka, topic, spark
-        self.checkpoint, self.lake = str(folder / "checkpoint"), str(folder / "lake")
-
-    def feed(self, **options: Any) -> KafkaFeed:
-        defaults: dict[str, Any] = {"value": Json(), "startup": "earliest-offset", "prefetch": 0}
-        return KafkaFeed(Cluster(self.kafka.bootstrap_servers), topic=(self.topic,), **(defaults | options))
-
-    def ingestion(self, sink: Sink, feed: KafkaFeed | None = None, **parts: Any) -> Ingestion:
-        return Ingestion(feed or self.feed(), sink, **parts)
-
-    def produce(self, *values: str | dict[str, Any]) -> None:
-        self.kafka.produce(self.topic, *(v if isinstance(v, str) else json.dumps(v) for v in values))
-
-    def run(self, ingestion: Ingestion, writer: SinkWriter | None = None) -> None:
-        """Run up to what there is now."""
-        ingestion.run(self.spark, self.checkpoint, once=True, writer=writer).awaitTermination()
-
-    def state(self) -> IngestState:
-        return StateFiles(open_folder(self.spark, self.checkpoint)).load()
-
-    def history(self) -> list[str]:
-        return [str(attrs.evolve(change, place=None)) for _, change in self.state().changes]
-
-    def table(self, *names: str) -> list[dict[str, Any]]:
-        """The rows of a Delta table, sorted."""
-        from pyspark.sql import DataFrame
-
-        from kdsl.changelog.to_delta import _Delta
-
-        opened, target = _Delta(self.spark), DeltaTarget("/".join([self.lake, *names]), True, False)
-        with opened.active():
-            rows = [row.asDict() for row in DataFrame(opened.open(target).toDF(), self.spark).collect()]
-        return sorted(rows, key=lambda row: [str(value) for value in row.values()])
-
-
-@pytest.fixture
-def setup(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession, tmp_path: Path) -> Setup:
-    return Setup(kdsl_kafka, kdsl_topic(), spark, tmp_path)
-
-
-Row = dict[str, Any]
 KEYED = Transform(r"\.*.\.*", primary_keys=("id",))
 INTO_T = Route(r"\.*", "lake.t")
-
-
-def change(op: str, before: Row | None, after: Row | None, table: str = "orders") -> Row:
-    return {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": table}}
 
 
 def test_columns_are_learned_over_two_runs(setup: Setup) -> None:
@@ -180,36 +125,6 @@ def test_a_table_that_is_too_large_to_be_rewritten_is_refused_before_anything_is
         setup.run(ingestion)
     assert setup.state() == before
     assert setup.table("lake", "t") == [{"id": 1, "n": 1}]
-
-
-class Failing(SinkWriter):
-    """A writer whose process is gone at a point of a batch, once."""
-
-    def __init__(self, writer: SinkWriter, batch: int, point: str) -> None:
-        self.writer, self.batch, self.point = writer, batch, point
-
-    def read_schema(self, spark: SparkSession, table: TableId, known: Any) -> Any:
-        return self.writer.read_schema(spark, table, known)
-
-    def refuse(self, spark: SparkSession, changes: Any) -> Any:
-        return self.writer.refuse(spark, changes)
-
-    def write(self, tables: Any, batch: Batch) -> None:
-        if batch.number != self.batch:
-            self.writer.write(tables, batch)
-            return
-        if self.point == "before the first table":
-            raise RuntimeError("gone")
-        first: SinkTable = tables[0]
-        if self.point == "after the change of a table":
-            empty = attrs.evolve(first, build_rows=lambda: first.rows.limit(0))
-            self.writer.write([empty], Batch("another writer", batch.number, "x/y"))
-            raise RuntimeError("gone")
-        self.writer.write(tables[:1], batch)
-        if self.point == "after the first table":
-            raise RuntimeError("gone")
-        self.writer.write(tables[1:], batch)
-        raise RuntimeError("gone after all tables")
 
 
 POINTS = ("before the first table", "after the change of a table", "after the first table", "after all tables")
@@ -532,16 +447,86 @@ class TestPostgres:
             "1582-10-10\t2024-03-31 02:30:00\t02:30:00\t", "\t1582-10-10 01:02:03.000004\t\t1582-10-10 01:02:03+00",
         ]  # fmt: skip
 
-    def test_a_character_that_postgres_does_not_store_is_an_error_with_its_column(
-        self, setup: Setup, postgres: Postgres, sink: JdbcTables
-    ) -> None:
-        table = f"z{setup.topic[-8:]}"
-        setup.produce({"id": 1, "n": "fine", "text": "a\0b"})
-        ingestion = setup.ingestion(sink, transform=[Transform(r"\.*", primary_keys=("id",))],
-                                    route=[Route(r"\.*", f"public.{table}")])  # fmt: skip
-        with pytest.raises(StreamingQueryException, match=r"U\+0000, which Postgres cannot store: 'text' \(1 rows\)"):
-            setup.run(ingestion)
-        assert postgres.execute(f"SELECT to_regclass('{table}') IS NULL").strip() == "t"
+
+@pytest.mark.postgres
+class TestNullCharacters:
+    """Postgres stores no U+0000: a record that would bring one there is one that cannot be read."""
+
+    def ingestion(
+        self,
+        setup: Setup,
+        postgres: Postgres,
+        feed: KafkaFeed | None = None,
+        rule: Transform | None = None,
+        **parts: Any,
+    ) -> Ingestion:
+        sink = JdbcTables(postgres.url, username="kdsl", password=PASSWORD)
+        route = [Route(r"\.*", f"public.{self.table(setup)}")]
+        return setup.ingestion(sink, feed, transform=[rule or KEYED], route=route, **parts)
+
+    def table(self, setup: Setup) -> str:
+        return f"z{setup.topic[-8:]}"
+
+    def rows(self, setup: Setup, postgres: Postgres) -> list[Row]:
+        query = f"SELECT row_to_json(t) FROM {self.table(setup)} t ORDER BY id"
+        return [json.loads(line) for line in postgres.execute(query).splitlines()]
+
+    BAD = (
+        {"id": 1, "n": "fine", "text": "a"}, {"id": 2, "text": "a\0b", "shown": 1}, {"id": 3, "n": "\\u0000"},
+        {"id": 4, "n": "\0"},
+    )  # fmt: skip
+
+    def test_the_batch_is_refused_with_place_table_and_column(self, setup: Setup, postgres: Postgres) -> None:
+        setup.produce(*self.BAD)
+        with pytest.raises(StreamingQueryException) as error:
+            setup.run(self.ingestion(setup, postgres))
+
+        place = f"topic {setup.topic}, partition 0, offset "
+        message, table = str(error.value), f"the table public.{self.table(setup)}, column"
+        assert "2 records cannot be read: " in message
+        for offset, column in ((1, "text"), (3, "n")):
+            assert f"{place}{offset}: {table} `{column}`: the string has the character NUL, U+0000, which" in message
+        assert "ingestion.ignore-errors: true" in message
+        assert postgres.execute(f"SELECT to_regclass('{self.table(setup)}') IS NULL").strip() == "t"
+        assert setup.state().counts == {}
+
+    def test_the_records_are_collected_and_counted(self, setup: Setup, postgres: Postgres, tmp_path: Path) -> None:
+        setup.produce(*self.BAD, "nonsense")
+        pipeline = Pipeline(collector="file", collector_path=str(tmp_path / "bad"))
+        feed = setup.feed(ignore_errors=True, max_errors=3)
+        setup.run(self.ingestion(setup, postgres, feed, pipeline=pipeline))
+
+        assert self.rows(setup, postgres) == [
+            {"id": 1, "n": "fine", "text": "a"}, {"id": 3, "n": "\\u0000", "text": None},
+        ]  # fmt: skip
+        assert setup.state().counts == {"dirty": 3}
+        lines = [line for file in (tmp_path / "bad/batch=0").glob("*.txt") for line in file.read_text().splitlines()]
+        records = sorted((json.loads(line) for line in lines), key=lambda record: record["offset"])
+        assert [r["offset"] for r in records] == [1, 3, 4]
+        place = f"the table public.{self.table(setup)}, column"
+        assert records[0]["reason"].startswith(f"{place} `text`: the string has the character NUL, ")
+        assert json.loads(base64.b64decode(records[0]["value"])) == self.BAD[1]
+
+        setup.produce({"id": 5, "n": "\0"})
+        with pytest.raises(StreamingQueryException, match="4 records could not be read, and at most 3 may"):
+            setup.run(self.ingestion(setup, postgres, feed, pipeline=pipeline))
+
+    def test_only_what_is_written_counts(self, setup: Setup, postgres: Postgres) -> None:
+        rule = Transform(r"\.*.\.*", projection="id, REPLACE(n, 'x', 'y') AS n", filter="id < 10", primary_keys=("id",))
+        old, new = {"id": 1, "n": "a\0", "more": "\0"}, {"id": 1, "n": "x", "more": "\0"}
+        setup.produce(change("u", old, new), change("c", None, {"id": 11, "n": "\0"}))
+        setup.produce(change("c", None, {"id": 2, "n": "b"}), change("d", {"id": 2, "n": "b\0"}, None))
+        setup.run(self.ingestion(setup, postgres, setup.feed(value=DebeziumJson()), rule))
+
+        assert self.rows(setup, postgres) == [{"id": 1, "n": "y"}]
+        assert setup.state().counts == {}
+
+    def test_other_sinks_store_it(self, setup: Setup) -> None:
+        writer = MemoryWriter()
+        setup.produce({"id": 1, "n": "a\0b"})
+        setup.run(setup.ingestion(Memory(), transform=[KEYED], route=[INTO_T]), writer)
+
+        assert writer.tables["lake", "t"].rows() == [{"id": 1, "n": "a\0b"}]
 
 
 class TestKafka:
@@ -601,6 +586,23 @@ class TestKafka:
             ("c", ("tableName", b"other")),
         ]  # fmt: skip
 
+    def test_changes_in_several_partitions_are_written_by_their_time_in_the_source(
+        self, setup: Setup, kdsl_topic: MakeTopic
+    ) -> None:
+        setup.topic, out = kdsl_topic("two", partitions=2), kdsl_topic("out")
+        rows = [{"id": 1, "n": n} for n in range(3)]
+        changes = [change("c", None, rows[0]), change("u", rows[0], rows[1]), change("u", rows[1], rows[2])]
+        for position, partition in ((1, 0), (2, 1), (0, 1)):
+            changes[position]["source"]["ts_ms"] = 1000 * position
+            setup.kafka.produce(setup.topic, Record(json.dumps(changes[position]), partition=partition))
+        feed = setup.feed(value=DebeziumJson(), distributed_tables=True)
+        sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=out)
+        setup.run(setup.ingestion(sink, feed, transform=[KEYED]))
+
+        assert [(v["before"], v["after"]) for _, v, _, _ in self.consume(setup, out)] == [
+            (None, rows[0]), (rows[0], rows[1]), (rows[1], rows[2]),
+        ]  # fmt: skip
+
     @pytest.mark.reliability
     def test_a_thousand_tables(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
         """All are created within a minute; then a batch of three takes at most 50 ms more than a batch of one."""
@@ -656,8 +658,10 @@ class TestSnapshot:
         schema = f"c{setup.topic[-8:]}"
         postgres.execute(f"""
             CREATE SCHEMA {schema};
-            CREATE TABLE {schema}.users (id bigint PRIMARY KEY, at timestamp(3), n numeric(5, 2), own uuid);
-            INSERT INTO {schema}.users VALUES (1, '2024-01-01 10:00', 1.5, NULL), (2, NULL, NULL, NULL);
+            CREATE TABLE {schema}.users (id bigint PRIMARY KEY, at timestamp(3), n numeric(5, 2), own uuid, day date,
+                moment timestamptz, clock time(3), tags text[]);
+            INSERT INTO {schema}.users VALUES (1, '2024-01-01 10:00', 1.5, NULL, '1582-10-10',
+                '2024-03-31 02:30:00.5+02', '23:59:59.125', '{{a,b}}'), (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
             CREATE TABLE {schema}.notes (body text);
             INSERT INTO {schema}.notes VALUES ('x');
         """)
@@ -669,8 +673,10 @@ class TestSnapshot:
         assert ingestion.copy(setup.spark, setup.checkpoint, writer=writer)
         assert not ingestion.copy(setup.spark, setup.checkpoint, writer=writer)
         assert writer.tables["copy", "users"].rows() == [
-            {"id": 1, "at": datetime(2024, 1, 1, 10), "n": Decimal("1.50"), "own": None, "twice": 2}
-        ]
+            {"id": 1, "at": datetime(2024, 1, 1, 10), "n": Decimal("1.50"), "own": None, "day": date(1582, 10, 10),
+             "moment": datetime(2024, 3, 31, 0, 30, 0, 500_000, tzinfo=UTC), "clock": clock(23, 59, 59, 125_000),
+             "tags": ["a", "b"], "twice": 2}
+        ]  # fmt: skip
         assert writer.appended["copy", "notes"] == [{"body": "x"}]
         assert set(setup.state().upstream) == {(schema, "users"), (schema, "notes")}
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kdsl.ingest.evolution import learn
 from kdsl.ingest.packets import join_packets, write_records
 from kdsl.ingest.records import plan_table
-from kdsl.ingest.run.tasks import decode_task, raw_columns, split_task, to_raw
+from kdsl.ingest.run.tasks import decode_task, raw_columns, read_rejections, split_task, to_raw
 from kdsl_formats.json import Json
 from tests.ingest.test_records import feed, records
 
@@ -78,3 +78,28 @@ def test_a_batch_that_shows_nothing_new_has_no_delta() -> None:
     (again,) = split_task(SOURCE, 100, lambda: known)(iter([as_rows(RECORDS)]))
 
     assert again.column("delta").to_pylist() == [None, None]
+
+
+def test_packets_say_that_strings_may_have_the_character_0000() -> None:
+    batch = records({"id": "a\0"}, {"id": 1}, topics=["a", "b"])
+    (looked,) = split_task(feed(), 100, dict, look_for_null=True)(iter([as_rows(batch)]))
+    (not_looked,) = split_task(feed(), 100, dict)(iter([as_rows(batch)]))
+
+    assert looked.column("has_null").to_pylist() == [True, False]
+    assert not_looked.column("has_null").to_pylist() == [False, False]
+
+
+def test_records_at_given_places_are_rejected_and_show_nothing() -> None:
+    batch = records({"id": 1}, {"more": 1}, b"{", {"id": 2})
+    places = {("t", 0): {11: "not wanted"}, ("t", 1): {10: "of another partition"}}
+    (packets,) = split_task(feed(), 100, dict, collect=True, rejected=places)(iter([as_rows(batch)]))
+    of_table, rejected = packets.to_pylist()
+
+    assert of_table["rows"] == 2
+    assert [f.name for f in pickle.loads(of_table["delta"]).schema.columns] == ["id"]
+    assert [reason.partition(": ")[0] for reason in rejected["reasons"]] == [
+        f"topic t, partition 0, offset {offset}" for offset in (11, 12)
+    ]
+    assert rejected["reasons"][0].endswith("not wanted")
+    values, why = read_rejections(rejected)
+    assert [(one.index, values.column("value")[one.index].as_py()) for one in why] == [(0, b'{"more": 1}'), (1, b"{")]

@@ -103,6 +103,11 @@ class Source(End):
 
     kind: ClassVar[str] = "source"
 
+    @property
+    def copied_once(self) -> bool:
+        """Whether its tables are copied once (`Ingestion.copy`); otherwise their changes are a stream."""
+        return False
+
 
 def _check_tags(tags: tuple[str, ...]) -> str | None:
     """What to write instead of tags that do not exist; None if all exist."""
@@ -124,6 +129,8 @@ class SinkRules:
         forbidden: Characters that names of columns cannot have.
         stores_times: Whether it has a type for TIME; otherwise such columns are STRING.
         stores_keys: Whether its tables have primary keys, which can be read.
+        stores_null_character: Whether its strings can have the character U+0000; a record with one cannot be written
+            otherwise, and is treated as one that cannot be read.
     """
 
     title: str = "the sink"
@@ -134,6 +141,7 @@ class SinkRules:
     forbidden: str = ""
     stores_times: bool = True
     stores_keys: bool = True
+    stores_null_character: bool = True
 
 
 class Sink(End):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import ClassVar
 from urllib.parse import quote
 
 from kdsl.changelog.address import hide_login
 from kdsl.changelog.dialects import product
+from kdsl.client_settings.properties import Properties, Value
 from kdsl.formats import TableId
 from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
+from kdsl.ingest.ids import parse_id
+from kdsl.ingest.selectors import RoutePattern, SelectorError
 from kdsl.options import option
 from kdsl.secrets import Secret
 
@@ -21,6 +24,8 @@ _POSTGRES_NAME = 63  # NAMEDATALEN - 1
 _POSTGRES_COLUMNS = 1600
 _POSTGRES_PARTS = 2
 _POSTGRES = "postgresql"
+_MARIADB = "mariadb"
+_MAX_VERSIONS = "max-versions-per-trigger"
 
 
 def _check_url(url: str) -> str | None:
@@ -91,7 +96,9 @@ class JdbcTables(Sink):
     """
 
     type: ClassVar[str] = "jdbc"
-    rules: ClassVar[SinkRules] = SinkRules("the database", max_name_bytes=_POSTGRES_NAME, max_columns=_POSTGRES_COLUMNS)
+    rules: ClassVar[SinkRules] = SinkRules(
+        "the database", max_name_bytes=_POSTGRES_NAME, max_columns=_POSTGRES_COLUMNS, stores_null_character=False
+    )
 
     url: str = option("url", _URL, secret="address", check=_check_url, kw_only=False)  # noqa: S106
     username: str | None = option("username", "The user; may be a reference to a secret.", default=None)
@@ -125,7 +132,9 @@ class HologresTables(Sink):
     """Writes tables of Hologres, which speaks the protocol of Postgres and cannot change the types of columns."""
 
     type: ClassVar[str] = "hologres"
-    rules: ClassVar[SinkRules] = SinkRules("Hologres", alters_types=False, max_name_bytes=_POSTGRES_NAME)
+    rules: ClassVar[SinkRules] = SinkRules(
+        "Hologres", alters_types=False, max_name_bytes=_POSTGRES_NAME, stores_null_character=False
+    )
 
     endpoint: str = option("endpoint", "The host and port.")
     dbname: str = option("dbname", "The database.")
@@ -149,7 +158,47 @@ class HologresTables(Sink):
         return JdbcTables(url=url, username=self.username, password=self.password, **shared)
 
 
-class JdbcSnapshot(Source):
+class DatabaseSnapshot(Source):
+    """What the sources share that copy the tables of a database."""
+
+    tables: tuple[str, ...] = option(
+        "tables",
+        r"The tables, separated by commas: patterns as in routes, where '\.' is any character. A pattern of one name "
+        "selects tables of the default schema. A view is selected by its own name only.",
+        codec=COMMAS,
+    )
+    excluded: tuple[str, ...] = option(
+        "tables.exclude", "Patterns of tables that are not copied, although tables selects them.", default=(),
+        codec=COMMAS,
+    )  # fmt: skip
+    fetch_size: int = option(
+        "scan.snapshot.fetch.size", "How many rows the driver fetches at a time.", default=1024, check=_at_least_one
+    )
+    driver_properties: Mapping[str, Value] = option(
+        "jdbc.properties.*", "Properties of the JDBC driver, such as jdbc.properties.sslMode.", default=Properties()
+    )
+    tiny_boolean: bool = option(
+        "treat-tinyint1-as-boolean.enabled",
+        "For MySQL: whether TINYINT(1) is BOOLEAN; otherwise it is TINYINT.",
+        default=True,
+    )
+
+    @property
+    def copied_once(self) -> bool:
+        """True: the tables are copied once."""
+        return True
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report patterns that select no tables."""
+        for key, patterns in (("tables", self.tables), ("tables.exclude", self.excluded)):
+            for pattern in patterns or ():
+                try:
+                    RoutePattern.parse(pattern)
+                except SelectorError as e:
+                    yield WrongOption("ingest-selector", key, str(e), e.fix)
+
+
+class JdbcSnapshot(DatabaseSnapshot):
     """Reads tables of a database once, through its JDBC driver."""
 
     type: ClassVar[str] = "jdbc"
@@ -159,15 +208,23 @@ class JdbcSnapshot(Source):
     password: str | None = option("password", "The password, best a reference such as ${env:NAME}.", default=None,
                                   secret=True)  # fmt: skip
     driver: str | None = option("driver", "The class of the driver, if Spark does not find it by itself.", default=None)
-    tables: tuple[str, ...] = option("tables", "The tables, separated by commas, as in SQL.", codec=COMMAS)
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report what `DatabaseSnapshot.check` reports, and an address that Spark cannot read tables from."""
+        yield from super().check()
+        url = self.url.reveal() if isinstance(self.url, Secret) else str(self.url)
+        if product(url) == _MARIADB:
+            message = "Spark writes queries that MariaDB's own driver does not understand as they are meant"
+            fix = "write jdbc:mysql://…: MySQL's driver, which kdsl adds to the session, reads MariaDB, too"
+            yield WrongOption("ingest-jdbc", "url", message, fix)
 
     def describe(self) -> Iterable[str]:
         """Yield the part of the address that may be shown, and the other options."""
         return describe_jdbc(self)
 
 
-class MySqlSnapshot(Source):
-    """Reads tables of MySQL once, through MySQL's JDBC driver. The binlog is not read."""
+class MySqlSnapshot(DatabaseSnapshot):
+    """Reads tables of MySQL or MariaDB once, through MySQL's JDBC driver. The binlog is not read."""
 
     type: ClassVar[str] = "mysql"
 
@@ -175,53 +232,86 @@ class MySqlSnapshot(Source):
     port: int = option("port", "The port.", default=3306, check=_at_least_one)
     username: str = option("username", "The user; may be a reference to a secret.")
     password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
-    tables: tuple[str, ...] = option(
-        "tables", r"The tables, separated by commas; '\.' in a name is any character, as in routes.", codec=COMMAS
-    )
     server_id: str | None = option(
         "server-id", "The ids of a client of the binlog; without effect, because the binlog is not read.", default=None
     )
     startup: str = option("scan.startup.mode", "Only snapshot is supported.", default="initial")
 
     def check(self) -> Iterable[WrongOption]:
-        """Report a start that needs the binlog."""
+        """Report what `DatabaseSnapshot.check` reports, and a start that needs the binlog."""
+        yield from super().check()
         if self.startup != "snapshot":
             message = f"the startup mode {self.startup!r} reads MySQL's binlog, which kdsl does not read"
             fix = f"{_BINLOG}scan.startup.mode: snapshot to copy the tables once"
             yield WrongOption("ingest-binlog", "scan.startup.mode", message, fix)
 
     def describe(self) -> Iterable[str]:
-        """Yield the address, and what is read."""
+        """Yield the address, and the other options."""
         yield " ".join(["mysql", *(f"({self.name})" for _ in [0] if self.name)])
-        yield f"  {self.hostname}:{self.port}, tables {', '.join(self.tables)}"
+        yield f"  {self.hostname}:{self.port}"
+        hidden = ("name", "hostname", "port", "password")
+        yield from (f"  {key} = {text}" for key, text in self.write().items() if key not in hidden)
+
+    def jdbc(self) -> JdbcSnapshot:
+        """The same tables as a source of the type ``jdbc``."""
+        shared = {a.name: getattr(self, a.name) for a in DatabaseSnapshot.declarations()}
+        url = f"jdbc:mysql://{self.hostname}:{self.port}/"
+        return JdbcSnapshot(url=url, username=self.username, password=self.password, **shared)
 
 
 class DeltaChanges(Source):
-    """Reads the change data feed of a Delta table."""
+    """Reads a Delta table: its rows once, or the changes that its change data feed has."""
 
     type: ClassVar[str] = "delta"
 
     path: str = option("path", "The folder of the table.", kw_only=False)
+    table: str | None = option("table", "The id of the table; by default the last name of its path.", default=None)
     change_feed: bool = option(
         "read.change-feed", "Whether the changes of the table are read; otherwise its rows, once.", default=False
     )
     starting_version: str | None = option(
         "starting-version",
-        "The first version of the table whose changes are read: a number, or latest; by default its current rows, too.",
+        "The first version of the table whose changes are read: a number, or latest for those that come after the "
+        "start; by default its current rows, and then their changes.",
         default=None,
         check=lambda v: None if v is None or v == "latest" or v.isdecimal() else "use a number, or latest",
     )
+    max_versions: int | None = option(
+        "max-versions-per-trigger",
+        "The number of versions of the table, about, that a batch reads; all that there are by default.",
+        default=None,
+        check=lambda v: None if v is None or v > 0 else "use a number greater than 0",
+    )
+
+    @property
+    def copied_once(self) -> bool:
+        """Whether the rows are copied, and not their changes."""
+        return not self.change_feed
+
+    @property
+    def table_id(self) -> TableId:
+        """The id of the table.
+
+        Raises:
+            ValueError: It has no name that can be one.
+        """
+        if self.table is not None:
+            return parse_id(self.table)
+        name = str(self.path).rstrip("/").rpartition("/")[2]
+        if not name:
+            raise ValueError("the last name of the path is empty")
+        return (name,)
 
     def check(self) -> Iterable[WrongOption]:
-        """Report a version without a change data feed."""
-        if self.starting_version is not None and not self.change_feed:
-            yield WrongOption(
-                "ingest-delta",
-                "starting-version",
-                "starting-version has no effect without read.change-feed",
-                "add read.change-feed: true, or remove it",
-                "warning",
-            )
+        """Report a table without a name, and options without a change data feed."""
+        try:
+            _ = self.table_id
+        except ValueError as e:
+            yield WrongOption("ingest-delta", "table", str(e), "name the table: table: db.orders")
+        for key, value in (("starting-version", self.starting_version), (_MAX_VERSIONS, self.max_versions)):
+            if value is not None and not self.change_feed:
+                message = f"{key} has no effect without read.change-feed"
+                yield WrongOption("ingest-delta", key, message, "add read.change-feed: true, or remove it", "warning")
 
 
 def describe_jdbc(end: JdbcTables | JdbcSnapshot) -> Iterable[str]:

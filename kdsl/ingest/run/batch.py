@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+from abc import abstractmethod
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,16 +23,18 @@ from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
-from kdsl.ingest.run.rows import build_sink_tables, count_losses, read_packets
+from kdsl.ingest.run.null_characters import find_null_characters
+from kdsl.ingest.run.rows import RowReader, build_sink_tables, count_losses, read_packets
 from kdsl.ingest.run.sinks.writer import SinkWriter
-from kdsl.ingest.run.tasks import PACKETS, KnownTables, Tables, split_task
+from kdsl.ingest.run.tasks import PACKETS, KnownTables, Places, Tables, split_task
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -43,8 +47,27 @@ class IngestError(KdslError):
     """A batch of an ingestion is refused; nothing of it was written."""
 
 
+@attrs.frozen(eq=False)
+class OpenBatch:
+    """A batch that is judged, and not written yet.
+
+    Attributes:
+        decision: What it does.
+        read: Reads the rows of its upstream tables.
+        partitions: The topic partitions that the records of each table are in.
+        packets: The packets of records of Kafka; None for other sources.
+        dirty: How many records cannot be read.
+    """
+
+    decision: Decision
+    read: RowReader
+    partitions: Mapping[TableId, frozenset[str]] = attrs.field(factory=dict)
+    packets: DataFrame | None = None
+    dirty: int = 0
+
+
 class BatchRunner:
-    """Runs the batches of one run of a query.
+    """Runs the batches of one run of a query. Each kind of source has a subclass, which divides batches by table.
 
     Args:
         plan: The plan.
@@ -69,7 +92,6 @@ class BatchRunner:
         self._collect, self._forgive = collect, forgive
         self._query: str | None = None
         self._state: IngestState | None = None
-        self._known: tuple[Tables, KnownTables] | None = None
         self._live: dict[TableId, TableSchema | None] = {}
         self._partitions: dict[TableId, frozenset[str]] = {}
 
@@ -77,7 +99,7 @@ class BatchRunner:
         """Run a batch.
 
         Args:
-            records: The raw records.
+            records: What the query read.
             number: The number of the batch.
 
         Raises:
@@ -85,48 +107,40 @@ class BatchRunner:
             KdslError: The state or a sink table cannot be read or written.
         """
         plan, spark = self._plan, records.sparkSession
-        assert isinstance(plan.source, KafkaFeed)
         if self._state is None:
-            _configure(spark, plan.pipeline)
+            configure_session(spark, plan.pipeline)
         state = self._files.load(number) if self._state is None else self._state
-        collect = self._collect is not None
-        keyed = not self._writer.needs_rows_before
-        known = self._send(spark, state)
-        task = split_task(plan.source, plan.pipeline.max_columns, known, collect=collect, keyed=keyed)
-        packets = records.mapInArrow(task, PACKETS).persist()
-        try:
-            seen = _collect_seen(packets)
-            judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
-            decision = decide_batch(plan, judged, number, seen, lambda table, known: self._schema(spark, table, known))
+        judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
+        with self._open(records, number, judged) as batch:
+            decision = batch.decision
             refusals = decision.refusals or self._refuse_changes(spark, decision)
             if refusals:
                 raise refusal_error(f"batch {number}", refusals)
-            read = partial(read_packets, plan, packets, keyed=keyed)
-            losses = count_losses(plan, read, decision)
-            note = self._note(_with_losses(decision, losses), state)
+            losses = count_losses(plan, batch.read, decision)
+            note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
             self._state, self._forgive = self._files.write(note, state), False
-            self._warn_of_partitions(seen, decision)
+            self._warn_of_partitions(batch.partitions, decision)
             _warn_of_dropped_columns(state, decision)
-            if self._collect is not None and seen.dirty:
-                self._collect(packets, number)
+            if self._collect is not None and batch.packets is not None and batch.dirty:
+                self._collect(batch.packets, number)
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
             pairs = self._writer.pairs_updates
-            own = packets if pairs else None
-            tables = build_sink_tables(plan, read, decision, with_filtered=pairs, packets=own)
+            own = batch.packets if pairs else None
+            tables = build_sink_tables(plan, batch.read, decision, with_filtered=pairs, packets=own)
             self._writer.write(list(tables), self._batch(number))
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
-        finally:
-            packets.unpersist()
 
-    def _send(self, spark: SparkSession, state: IngestState) -> KnownTables:
-        """Make what is known of tables known to tasks; it is sent again only if it has changed."""
-        if self._known is None or self._known[0] != state.upstream:
-            if self._known is not None:
-                self._known[1].data.unpersist()
-            self._known = state.upstream, KnownTables.send(spark, state.upstream)
-        return self._known[1]
+    @abstractmethod
+    def _open(self, records: DataFrame, number: int, state: IngestState) -> AbstractContextManager[OpenBatch]:
+        """Divide a batch by table, and decide what it does; at its end what it keeps in memory is dropped.
+
+        Args:
+            records: What the query read.
+            number: The number of the batch.
+            state: The state with which it is judged.
+        """
 
     def _note(self, decision: Decision, state: IngestState) -> Note:
         """What is noted of a batch; if the declaration has changed since it was noted last, also the declaration."""
@@ -139,14 +153,15 @@ class BatchRunner:
             self._live[table] = self._writer.read_schema(spark, table, known)
         return self._live[table]
 
-    def _warn_of_partitions(self, seen: Seen, decision: Decision) -> None:
+    def _warn_of_partitions(self, partitions: Mapping[TableId, frozenset[str]], decision: Decision) -> None:
         """Warn, once for each table, that changes of a key may be in several partitions, whose order is not known."""
         source = self._plan.source
-        assert isinstance(source, KafkaFeed)
+        if not isinstance(source, KafkaFeed):
+            return
         keyed = [work.plan.table for work in decision.tables if work.plan.transformed.primary_key]
         for table in () if source.valid().distributed_tables else keyed:
             before = self._partitions.get(table, frozenset())
-            after = self._partitions[table] = before | seen.partitions.get(table, frozenset())
+            after = self._partitions[table] = before | partitions.get(table, frozenset())
             if len(after) > 1 >= len(before):
                 _log.warning(
                     "the records of %s are in several partitions (%s); if those of one key are, the last change of the "
@@ -167,7 +182,60 @@ class BatchRunner:
         return Batch(self._query, number, f"{self._query}/{self._checkpoint.batch_digest(number)}")
 
 
-def _configure(spark: SparkSession, pipeline: Pipeline) -> None:
+class KafkaBatchRunner(BatchRunner):
+    """Runs batches of raw records of Kafka; see `BatchRunner`."""
+
+    _known: tuple[Tables, KnownTables] | None = None
+
+    @contextmanager
+    def _open(self, records: DataFrame, number: int, state: IngestState) -> Iterator[OpenBatch]:
+        """Divide the records by table; see `BatchRunner._open`."""
+        plan, spark = self._plan, records.sparkSession
+        known, keyed = self._send(spark, state), not self._writer.needs_rows_before
+        rejected: Places = {}
+        while True:
+            packets = self._split(records, known, rejected, keyed=keyed).persist()
+            try:
+                seen = _collect_seen(packets)
+                decision = decide_batch(plan, state, number, seen, partial(self._schema, spark))
+                read = partial(read_packets, plan, packets, keyed=keyed)
+                unstorable: Places = {}
+                if seen.has_null_characters and not decision.refusals:
+                    unstorable = find_null_characters(plan, packets, decision, keyed=keyed)
+                if not unstorable:
+                    yield OpenBatch(decision, read, seen.partitions, packets, seen.dirty)
+                    return
+                rejected = {place: {**rejected.get(place, {}), **own} for place, own in unstorable.items()} | {
+                    place: own for place, own in rejected.items() if place not in unstorable
+                }
+            finally:
+                packets.unpersist()
+
+    def _split(self, records: DataFrame, known: KnownTables, rejected: Places, *, keyed: bool) -> DataFrame:
+        """The packets of a batch."""
+        source = self._plan.source
+        assert isinstance(source, KafkaFeed)
+        task = split_task(
+            source,
+            self._plan.pipeline.max_columns,
+            known,
+            collect=self._collect is not None,
+            keyed=keyed,
+            look_for_null=not self._plan.policy.rules.stores_null_character,
+            rejected=rejected,
+        )
+        return records.mapInArrow(task, PACKETS)
+
+    def _send(self, spark: SparkSession, state: IngestState) -> KnownTables:
+        """Make what is known of tables known to tasks; it is sent again only if it has changed."""
+        if self._known is None or self._known[0] != state.upstream:
+            if self._known is not None:
+                self._known[1].data.unpersist()
+            self._known = state.upstream, KnownTables.send(spark, state.upstream)
+        return self._known[1]
+
+
+def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
     """Set what an ingestion needs in the session of its query, which is not the one of its caller."""
     spark.conf.set(TIME_TYPE_SETTING, "true")
     if pipeline.time_zone is not None:
@@ -191,7 +259,7 @@ def _warn_of_dropped_columns(state: IngestState, decision: Decision) -> None:
             )  # fmt: skip
 
 
-def _with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> Decision:
+def with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> Decision:
     """The decision with the number of lost values in its note; the log names the columns."""
     for (table, column), count in losses.items():
         _log.warning("%s, column %r: %s values are lost: the sink table does not hold them", format_id(table), column,
@@ -208,7 +276,9 @@ def _collect_seen(packets: DataFrame) -> Seen:
     deltas, reasons, dirty = [], [], 0
     hint: str | None = None
     partitions: dict[TableId, frozenset[str]] = {}
-    for row in packets.select("table", "rows", "partitions", "dirty", "reasons", "hint", "delta").collect():
+    has_null = False
+    for row in packets.select("table", "rows", "partitions", "dirty", "reasons", "hint", "delta", "has_null").collect():
+        has_null |= row["has_null"]
         if row["table"] is None:
             dirty += row["dirty"]
             hint = hint or row["hint"]
@@ -219,4 +289,4 @@ def _collect_seen(packets: DataFrame) -> Seen:
         partitions[table] = partitions.get(table, frozenset()) | {*row["partitions"]}
         if row["delta"] is not None:
             deltas.append(pickle.loads(row["delta"]))  # noqa: S301  # of our own tasks
-    return Seen(rows, tuple(deltas), dirty, tuple(reasons), hint, partitions)
+    return Seen(rows, tuple(deltas), dirty, tuple(reasons), hint, partitions, has_null)

@@ -14,15 +14,16 @@ from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.ends.tables import JdbcSnapshot
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
-from kdsl.ingest.run.batch import BatchRunner
+from kdsl.ingest.run.batch import BatchRunner, KafkaBatchRunner
+from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
 from kdsl.ingest.run.prefetch import sample_tables
 from kdsl.ingest.run.raw import raw_table, topic_regex
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
+from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.listeners.start import start_query
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_LOOK = "1 second"
+"""How often a source other than Kafka is asked for changes, unless the pipeline says it."""
 _OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
 """An error of kdsl in the message of a query's error, up to Java's stack trace."""
 
@@ -127,27 +130,37 @@ def start_ingestions(
         raise KdslError("an ingestion needs a checkpoint: pass its folder, or set pipeline.checkpoint")
     if is_connect(spark):
         raise KdslError("an ingestion needs a classic session; it does not run on Spark Connect")
-    feeds: list[KafkaFeed] = []
     for part in parts:
-        source = part.ingestion.source
-        if not isinstance(source, KafkaFeed):
-            fix = "copy it once with Ingestion.copy" if isinstance(source, JdbcSnapshot) else "it can only be planned"
-            raise KdslError(f"the source {source.type!r} is not a stream; {fix}")
-        feeds.append(source)
+        if part.ingestion.source.copied_once:
+            raise KdslError(
+                f"the source {part.ingestion.source.type!r} is not a stream; copy it once with Ingestion.copy"
+            )
     writers = [
         part.writer or open_writer(part.ingestion.sink, plan.pipeline.sink_concurrency, part.name)
         for part, plan in zip(parts, plans, strict=True)
     ]
-    table = raw_table(*feeds, parallelism=plans[0].pipeline.parallelism)
-    records = table.read_stream(spark, feeds[0].cluster, start_at=start_at)
+    feeds = [part.ingestion.source for part in parts if isinstance(part.ingestion.source, KafkaFeed)]
+    reader: StreamReader | None = None
+    if feeds:
+        table = raw_table(*feeds, parallelism=plans[0].pipeline.parallelism)
+        records = table.read_stream(spark, feeds[0].cluster, start_at=start_at)
+    else:
+        opened_reader = open_reader(parts[0].ingestion.source)
+        assert isinstance(opened_reader, StreamReader)
+        reader, records = opened_reader, opened_reader.open_stream(spark)
     opened = Checkpoint.open(spark, location)
-    runners = []
-    for part, plan, feed, writer in zip(parts, plans, feeds, writers, strict=True):
-        files = _open_state(spark, part, plan, feed, opened, writer, allow, rebuild_schemas=rebuild_schemas)
+    runners: list[BatchRunner] = []
+    for part, plan, sink_writer in zip(parts, plans, writers, strict=True):
+        files = _open_state(spark, part, plan, opened, sink_writer, allow, rebuild_schemas=rebuild_schemas)
+        if reader is not None:
+            runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened))
+            continue
+        feed = part.ingestion.source
+        assert isinstance(feed, KafkaFeed)
         collector = open_collector(spark, feed, part.ingestion.pipeline.valid()) if feed.valid().ignore_errors else None
-        runners.append(BatchRunner(plan, writer, files, opened, collector, forgive=forgive_errors))
-    shared = list(zip(map(topic_regex, feeds), runners, strict=True))
-    stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else partial(_run_all, shared))
+        runners.append(KafkaBatchRunner(plan, sink_writer, files, opened, collector, forgive=forgive_errors))
+    shared = partial(_run_all, list(zip(map(topic_regex, feeds), runners, strict=False)))
+    stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else shared)
     return start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
 
 
@@ -155,7 +168,6 @@ def _open_state(
     spark: SparkSession,
     part: SharedIngestion,
     plan: IngestPlan,
-    feed: KafkaFeed,
     opened: Checkpoint,
     writer: SinkWriter,
     allow: Collection[AllowedChange] | None,
@@ -179,7 +191,9 @@ def _open_state(
             f"the table {format_id(part.new_table)} exists already; write CREATE TABLE IF NOT EXISTS to fill it, or "
             "drop it before"
         )
-    files.write(Note(START, sample_tables(plan, feed), declared=write_declaration(plan)), IngestState())
+    source = part.ingestion.source
+    tables = sample_tables(plan, source) if isinstance(source, KafkaFeed) else {}
+    files.write(Note(START, tables, declared=write_declaration(plan)), IngestState())
     return files
 
 
@@ -200,7 +214,7 @@ def _trigger(plan: IngestPlan, *, once: bool) -> dict[str, Any]:
     if once or plan.pipeline.runtime_mode == "BATCH":
         return {"availableNow": True}
     if plan.pipeline.trigger is None:
-        return {}
+        return {} if isinstance(plan.source, KafkaFeed) else {"processingTime": _LOOK}
     return {"processingTime": f"{round(plan.pipeline.trigger.total_seconds() * 1000)} milliseconds"}
 
 

@@ -13,7 +13,7 @@ from kdsl.ingest.evolution import SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import PASSES
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.records import ORDER, plan_table, time_member
+from kdsl.ingest.records import ORDER, PLACE, plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.types import model as t
@@ -70,7 +70,7 @@ def _build_rows(
 ) -> DataFrame:
     """Build the rows of a sink table from those of the upstream tables that go into it."""
     parts = [
-        _convert_rows(plan, _transform_rows(read, work, with_filtered=with_filtered), work, evolution) for work in works
+        convert_rows(plan, transform_rows(read, work, with_filtered=with_filtered), work, evolution) for work in works
     ]
     rows = parts[0]
     for other in parts[1:]:
@@ -79,7 +79,9 @@ def _build_rows(
 
 
 def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bool:
-    """Whether the rows of a table go into a sink table as they are read."""
+    """Whether the rows of a table go into a sink table as they are read, and in that order."""
+    if isinstance(plan.source, KafkaFeed) and plan.source.valid().distributed_tables:
+        return False
     transformed, types = work.plan.transformed, {f.name: f.type for f in evolution.schema.columns}
     return (
         not (transformed.filter or transformed.soft_delete or evolution.left_out or evolution.narrowed)
@@ -112,7 +114,7 @@ def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[
                     lost[column.name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
             if not lost:
                 continue
-            rows = _transform_rows(read, work).where(F.col(ROW_KIND).isin("+I", "+U"))
+            rows = transform_rows(read, work).where(F.col(ROW_KIND).isin("+I", "+U"))
             counted = rows.agg(*(F.expr(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items()))
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
@@ -130,7 +132,9 @@ def _types(plan: IngestPlan, evolution: SinkEvolution) -> dict[str, tuple[str, t
     return {_fold(plan, f.name): (f.name, f.type) for f in evolution.schema.columns}
 
 
-def read_packets(plan: IngestPlan, packets: DataFrame, work: TableWork, *, keyed: bool = False) -> DataFrame:
+def read_packets(
+    plan: IngestPlan, packets: DataFrame, work: TableWork, *, keyed: bool = False, places: bool = False
+) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
 
     Args:
@@ -138,12 +142,13 @@ def read_packets(plan: IngestPlan, packets: DataFrame, work: TableWork, *, keyed
         packets: The packets.
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
+        places: Whether rows have the columns `kdsl.ingest.records.PLACE`.
     """
     from pyspark.sql import functions as F
 
     assert isinstance(plan.source, KafkaFeed)
     key = _find_identifying_key(work) if keyed else ()
-    read = plan_table(plan.source, work.plan.table, work.upstream, key)
+    read = plan_table(plan.source, work.plan.table, work.upstream, key, places=places)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
     rows = own.mapInArrow(decode_task(read, zone), spark_schema(read.columns))
@@ -175,7 +180,7 @@ def _find_identifying_key(work: TableWork) -> tuple[str, ...]:
     return transformed.primary_key
 
 
-def _transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = False) -> DataFrame:
+def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = False) -> DataFrame:
     """The upstream rows of a table that meet its filter, or all with a column that says whether they do.
 
     The row kind is their first column.
@@ -191,7 +196,7 @@ def _transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = F
     return rows.withColumn(PASSES, F.expr(condition)) if with_filtered else rows.where(condition)
 
 
-def _convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: SinkEvolution) -> DataFrame:
+def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: SinkEvolution) -> DataFrame:
     """Rows with the columns and types of a sink table."""
     from pyspark.sql import functions as F
 
@@ -204,5 +209,5 @@ def _convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution:
         name, wanted = types[_fold(plan, column.name)]
         sql = convert_sql(column.sql, column.type, wanted, lossy=name in evolution.narrowed)
         columns.append(F.expr(sql).alias(name))
-    columns += [F.col(name) for name in (*ORDER, PASSES) if name in rows.columns]
+    columns += [F.col(name) for name in (*ORDER, *PLACE, PASSES) if name in rows.columns]
     return rows.select(*columns)

@@ -1,4 +1,4 @@
-"""Copies the tables of a database once."""
+"""Copies the tables of a source once."""
 
 from __future__ import annotations
 
@@ -11,39 +11,32 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.changelog.target import Batch
-from kdsl.changelog.to_jdbc import JdbcTarget
-from kdsl.errors import ChangelogError, KdslError
-from kdsl.formats import TableId
-from kdsl.ingest.decision import Seen, TableWork, decide_batch
+from kdsl.errors import KdslError
 from kdsl.ingest.definition import IngestionDef
-from kdsl.ingest.ends import JdbcSnapshot
-from kdsl.ingest.evolution import UpstreamTable
-from kdsl.ingest.ids import parse_id
-from kdsl.ingest.plan import plan_ingestion
+from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
-from kdsl.ingest.run.batch import refusal_error
-from kdsl.ingest.run.rows import build_sink_tables
+from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
+from kdsl.ingest.run.changes import decide_tables, row_reader
+from kdsl.ingest.run.rows import build_sink_tables, count_losses
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
-from kdsl.ingest.run.sinks.jdbc import find_database_table
+from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
-from kdsl.spark_internals.session import is_connect
-from kdsl.types import model as t
-from kdsl.types.spark import from_spark
-from kdsl.types.widening import TableSchema
+from kdsl.run.checkpoint.folder import Folder
+from kdsl.spark_internals.session import active_session, clone_session, is_connect, java_session, jvm_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 FILE = f"{FOLDER}/snapshot.json"
-"""The file of a checkpoint that identifies a copy, and says whether it is done."""
+"""The file of a checkpoint that identifies a copy, and says how far it is."""
 _log = logging.getLogger(__name__)
 
 
 def copy_snapshot(
     spark: SparkSession, ingestion: IngestionDef, checkpoint: str | None = None, *, writer: SinkWriter | None = None
 ) -> bool:
-    """Copy the tables of a database into the sink.
+    """Copy the tables of a source into the sink.
 
     If a copy was interrupted, the tables that have their rows are skipped; the others get the rows that they have now.
 
@@ -59,7 +52,7 @@ def copy_snapshot(
     Raises:
         ResolveError: The ingestion has mistakes.
         IngestError: A table is refused; nothing was written.
-        KdslError: There is no checkpoint, kdsl cannot read the source, or the database or the sink cannot be reached.
+        KdslError: There is no checkpoint, kdsl cannot read the source, or the source or the sink cannot be reached.
     """
     plan = plan_ingestion(ingestion)
     location = checkpoint or plan.pipeline.checkpoint
@@ -68,50 +61,54 @@ def copy_snapshot(
         raise KdslError("an ingestion needs a checkpoint: pass its folder, or set pipeline.checkpoint")
     if is_connect(spark):
         raise KdslError("an ingestion needs a classic session; it does not run on Spark Connect")
-    if not isinstance(source, JdbcSnapshot):
-        raise KdslError(f"the source {source.type!r} is not copied once; only 'jdbc' is")
+    if not source.copied_once:
+        raise KdslError(f"the source {source.type!r} is not copied once: it is a stream of changes; run it")
     folder = Checkpoint.open(spark, location).folder
     text = folder.read(FILE)
     document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False} if text is None else json.loads(text)
     if document["done"]:
         _log.info("%s: the tables were copied already", folder.location)
         return False
-    folder.write(FILE, json.dumps(document))
-    sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
-    frames: dict[TableId, DataFrame] = {}
-    upstream: dict[TableId, UpstreamTable] = {}
-    for name in source.valid().tables:
-        table = parse_id(name)
-        target = find_database_table(source.valid(), name)
-        frames[table] = target.read_rows(spark)
-        upstream[table] = UpstreamTable(_read_schema(spark, target, table, frames[table]))
-    seen = Seen(dict.fromkeys(upstream, 1))
-    decision = decide_batch(plan, IngestState(upstream), 0, seen, partial(sink_writer.read_schema, spark))
-    changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
-    refusals = decision.refusals or sink_writer.refuse(spark, changes)
-    if refusals:
-        raise refusal_error("the copy", refusals)
-
-    def read(work: TableWork) -> DataFrame:
-        return frames[work.plan.table]
-
-    note = attrs.evolve(decision.note, upstream=upstream, declared=write_declaration(plan), records={})
-    StateFiles(folder).write(note, IngestState())
-    tables = build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates)
-    sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))
+    session = clone_session(spark)
+    configure_session(session, plan.pipeline)
+    with active_session(jvm_of(session), java_session(session)):
+        _copy(session, ingestion, plan, folder, document, writer)
     folder.write(FILE, json.dumps({**document, "done": True}))
     return True
 
 
-def _read_schema(spark: SparkSession, target: JdbcTarget, table: TableId, rows: DataFrame) -> TableSchema:
-    """The columns of a table of the source, as Spark reads them, and its primary key.
+def _copy(
+    session: SparkSession,
+    ingestion: IngestionDef,
+    plan: IngestPlan,
+    folder: Folder,
+    document: dict[str, Any],
+    writer: SinkWriter | None,
+) -> None:
+    """Judge, note and write the tables.
 
-    Raises:
-        ChangelogError: A column has a type that the tables of kdsl do not have.
+    Args:
+        session: The session, which is the active one.
+        ingestion: The ingestion, with its secrets.
+        plan: Its plan.
+        folder: The folder of the checkpoint.
+        document: What identifies the copy; it gets its progress.
+        writer: Writes to the sink; None for that of the sink.
     """
-    key = target.read_key(spark, table[-2] if len(table) > 1 else None, table[-1])
-    try:
-        columns = [t.Field(f.name, from_spark(f.dataType, nullable=f.name not in key)) for f in rows.schema.fields]
-    except TypeError as e:
-        raise ChangelogError(f"{target!r} cannot be copied: {e}") from e
-    return TableSchema(tuple(columns), key)
+    reader = open_reader(ingestion.source)
+    assert isinstance(reader, SnapshotReader)
+    batch = reader.read_tables(session, document.get("progress", {}))
+    document["progress"] = dict(batch.progress)
+    folder.write(FILE, json.dumps(document))
+    sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
+    decision = decide_tables(plan, IngestState(), 0, batch, partial(sink_writer.read_schema, session))
+    changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
+    refusals = decision.refusals or sink_writer.refuse(session, changes)
+    if refusals:
+        raise refusal_error("the copy", refusals)
+    read = row_reader(batch)
+    decision = with_losses(decision, count_losses(plan, read, decision))
+    note = attrs.evolve(decision.note, declared=write_declaration(plan))
+    StateFiles(folder).write(note, IngestState())
+    tables = build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates)
+    sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))

@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Batches = Iterator[pa.RecordBatch]
+Places = Mapping[tuple[str, int], Mapping[int, str]]
+"""Reasons why records are rejected, by topic and partition, then by offset."""
+_NULL_FORMS = (b"\\u0000", b"\0")
 PACKETS = (
-    "table string, rows long, partitions array<string>, dirty long, reasons array<string>, hint string, delta binary, "
-    "records binary"
+    "table string, rows long, partitions array<string>, dirty long, reasons array<string>, hint string, "
+    "has_null boolean, delta binary, records binary"
 )
 """The columns of packets, as Spark writes them.
 
@@ -47,6 +50,7 @@ _ARROW = pa.schema(
         ("dirty", pa.int64()),
         ("reasons", pa.list_(pa.string())),
         ("hint", pa.string()),
+        ("has_null", pa.bool_()),
         ("delta", pa.binary()),
         ("records", pa.binary()),
     ]
@@ -127,7 +131,14 @@ def _splitter(feed: bytes, max_columns: int, keyed: bool) -> RecordSplitter:
 
 
 def split_task(
-    feed: KafkaFeed, max_columns: int, known: Callable[[], Tables], *, collect: bool = False, keyed: bool = False
+    feed: KafkaFeed,
+    max_columns: int,
+    known: Callable[[], Tables],
+    *,
+    collect: bool = False,
+    keyed: bool = False,
+    look_for_null: bool = False,
+    rejected: Places | None = None,
 ) -> Callable[[Batches], Batches]:
     """A function for ``mapInArrow`` that divides raw records by table, into rows of `PACKETS`.
 
@@ -137,6 +148,8 @@ def split_task(
         known: Returns what is known of the tables.
         collect: Whether the records that cannot be read are collected.
         keyed: Whether updates may lack the row before; otherwise they cannot be read.
+        look_for_null: Whether packets say that strings of their records may have the character U+0000.
+        rejected: Records that count as ones that cannot be read, although they can.
     """
     pickled = pickle.dumps(feed)
 
@@ -144,12 +157,36 @@ def split_task(
         splitter, tables = _splitter(pickled, max_columns, keyed), known()
         for batch in batches:
             raw = to_raw(batch)
-            yield _write_packets(raw, splitter.split(raw, tables), collect=collect)
+            split = splitter.split(raw, tables, _find_rejected(raw, rejected or {}))
+            yield _write_packets(raw, split, collect=collect, look_for_null=look_for_null)
 
     return run
 
 
-def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool) -> pa.RecordBatch:
+def _find_rejected(raw: pa.RecordBatch, places: Places) -> list[Rejection]:
+    """The records of a batch that are among those of some places."""
+    if not places:
+        return []
+    rejections = []
+    names = zip(*(raw.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+    for index, (topic, partition, offset) in enumerate(names):
+        reason = places.get((topic, partition), {}).get(offset)
+        if reason is not None:
+            rejections.append(Rejection(index, reason))
+    return rejections
+
+
+def _may_have_null(records: pa.RecordBatch) -> bool:
+    """Whether strings of records may have the character U+0000: in JSON it is escaped."""
+    return any(
+        any(form in buffer.to_pybytes() for form in _NULL_FORMS)
+        for side in ("key", "value")
+        for buffer in records.column(side).buffers()[2:]
+        if buffer is not None
+    )
+
+
+def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool, look_for_null: bool) -> pa.RecordBatch:
     rows = [
         {
             "table": format_id(packet.table),
@@ -158,6 +195,7 @@ def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool) -> pa.Re
             "dirty": 0,
             "reasons": [],
             "hint": None,
+            "has_null": look_for_null and _may_have_null(packet.records),
             "delta": None if packet.delta is None else pickle.dumps(packet.delta),
             "records": write_records(packet.records),
         }
@@ -175,6 +213,7 @@ def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool) -> pa.Re
                 "dirty": len(split.rejections),
                 "reasons": [f"{_place(raw, one.index)}: {one.reason}" for one in first],
                 "hint": split.hint,
+                "has_null": False,
                 "delta": pickle.dumps(why) if collect else None,
                 "records": write_records(wrong) if collect else None,
             }

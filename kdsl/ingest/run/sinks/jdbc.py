@@ -16,32 +16,16 @@ from kdsl.changelog.postgres import (
     quote_identifier,
 )
 from kdsl.changelog.target import Batch
-from kdsl.changelog.to_jdbc import JdbcTarget, TableChange, jdbc
+from kdsl.changelog.to_jdbc import JdbcTarget, TableChange
 from kdsl.formats import TableId
-from kdsl.ingest.ends import JdbcSnapshot, JdbcTables
+from kdsl.ingest.ends import JdbcTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.run.databases import find_database_table
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
-from kdsl.secrets import Secret
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def find_database_table(end: JdbcTables | JdbcSnapshot, table: str) -> JdbcTarget:
-    """A table of a database, with the login of a source or sink; nothing is connected yet.
-
-    Args:
-        end: The source or sink.
-        table: The table, as in SQL.
-    """
-    options = {"user": end.username, "password": end.password, "driver": end.driver}
-    properties = {
-        key: value.reveal() if isinstance(value, Secret) else value
-        for key, value in options.items()
-        if value is not None
-    }
-    return jdbc(end.url.reveal() if isinstance(end.url, Secret) else str(end.url), table, properties)
 
 
 class JdbcWriter(TableWriter):

@@ -23,6 +23,7 @@ from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve import resolve
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.write import write
+from kdsl.spark_internals.workers import current_query_id
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
@@ -97,7 +98,6 @@ class KafkaWriter(SinkWriter):
 
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
         """Write the messages of all tables; see `SinkWriter.write`."""
-        del batch  # an exactly-once write finds it in the query
         if not tables:
             return
         messages = [self._messages(table) for table in tables if table.plain is None]
@@ -107,8 +107,11 @@ class KafkaWriter(SinkWriter):
         while len(messages) > 1:  # by halves: Spark analyzes each union with everything in it
             pairs = zip_longest(messages[::2], messages[1::2])
             messages = [a if b is None else a.unionAll(b) for a, b in pairs]
-        exactly_once = self._plan.transactions is not None
-        write(messages[0], self._plan, self._cluster, write_id=self._write_id if exactly_once else None)
+        write_id = None
+        if self._plan.transactions is not None:  # within a query the write finds the batch by itself
+            context = messages[0].sparkSession.sparkContext
+            write_id = self._write_id if current_query_id(context) else f"{self._write_id}-{batch.writer}"
+        write(messages[0], self._plan, self._cluster, write_id=write_id)
 
     def _plain_messages(self, tables: Sequence[SinkTable]) -> DataFrame:
         """The messages of tables whose rows are written as they are read: all of them in one pass over the packets."""

@@ -19,10 +19,13 @@ from kdsl.ingest.records import ORDER
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
 from kdsl.spark_internals.threads import run_in_session
+from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_INDEX = "__kdsl_index"
 
 
 @attrs.frozen(eq=False)
@@ -88,7 +91,7 @@ class SinkTable:
             F.lit(" needs a primary key; set primary-keys in a transform, or converter-after-transform: SOFT_DELETE"),
         )  # fmt: skip
         is_insert = F.col(ROW_KIND) == "+I"
-        return self.changes().where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
+        return self.rows.drop(*ORDER).where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
 
     @property
     def written(self) -> TableSchema:
@@ -97,8 +100,24 @@ class SinkTable:
         return TableSchema(tuple(f for f in self.schema.columns if f.name in names), self.schema.primary_key)
 
     def changes(self) -> DataFrame:
-        """All changes, without columns by which they are ordered."""
-        return self.rows.drop(*ORDER)
+        """All changes, without columns by which they are ordered.
+
+        Those of a key are in their order, in one partition, and the row before an update is right before the row after
+        it. Without a primary key all changes are in one partition.
+        """
+        order = [name for name in ORDER if name in self.rows.columns]
+        return self._sort(order).drop(*ORDER) if order else self.rows
+
+    def _sort(self, order: Sequence[str]) -> DataFrame:
+        """Sort rows that are in no order by columns; rows with equal values of these stay as they are."""
+        from pyspark.sql import functions as F
+
+        keys = [F.col(quote_name(name)) for name in self.schema.primary_key]
+        rows = self.rows.withColumn(_INDEX, F.monotonically_increasing_id())
+        if not keys:  # the two rows of an update are next to each other in the files of a change data feed
+            first = order if order == list(ORDER) else order[:-1]
+            return rows.coalesce(1).sortWithinPartitions(*first, _INDEX).drop(_INDEX)
+        return rows.repartition(*keys).sortWithinPartitions(*order[:-1], *keys, order[-1], _INDEX).drop(_INDEX)
 
 
 class SinkWriter(Protocol):

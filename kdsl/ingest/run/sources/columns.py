@@ -1,0 +1,41 @@
+"""How a column of a database is read: the database writes what Spark reads without loss."""
+
+from __future__ import annotations
+
+import attrs
+
+from kdsl.types import model as t
+from kdsl.types.spark import spark_type_name
+from kdsl.types.sql import literal, quote_name
+
+
+@attrs.frozen
+class ReadColumn:
+    """How a column of a database is read.
+
+    Attributes:
+        name: Its name.
+        type: Its type.
+        sql: What the database selects, in its own SQL.
+        conversion: What Spark makes of the value ``{0}`` before it becomes the type.
+        has_type: Whether what Spark reads has the type already.
+    """
+
+    name: str
+    type: t.DataType
+    sql: str
+    conversion: str = "{0}"
+    has_type: bool = False
+
+    def spark_sql(self, selected: str, table: str) -> str:
+        """The Spark SQL of the column; a value that its type does not hold fails the job.
+
+        Args:
+            selected: The name of what the database selected.
+            table: The table, for messages.
+        """
+        value, kind = self.conversion.format(quote_name(selected)), spark_type_name(self.type)
+        if self.has_type or kind in ("STRING", "BINARY", "BOOLEAN"):
+            return value
+        reason = literal(f"{table}, column {self.name!r}: {self.type} does not hold a value that it has")[0]
+        return f"CASE WHEN {value} IS NOT NULL THEN coalesce(TRY_CAST({value} AS {kind}), raise_error({reason})) END"

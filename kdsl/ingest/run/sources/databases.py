@@ -1,0 +1,186 @@
+"""Reads the tables of a database through its JDBC driver, each with one query, and so as it is at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kdsl.changelog.connection import DatabaseTable
+from kdsl.changelog.dialects import product
+from kdsl.changelog.postgres import quote_identifier
+from kdsl.changelog.to_jdbc import JdbcTarget
+from kdsl.errors import ChangelogError, listing, nearest
+from kdsl.formats import TableId
+from kdsl.ingest.ends import JdbcSnapshot
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.run.databases import find_database_table
+from kdsl.ingest.run.sources.columns import ReadColumn
+from kdsl.ingest.run.sources.mysql import OPTIONS, ZERO_DATES, MySqlTable, quote_column, read_mysql_table
+from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable
+from kdsl.ingest.selectors import RoutePattern
+from kdsl.secrets import Secret
+from kdsl.types import model as t
+from kdsl.types.spark import from_spark
+from kdsl.types.widening import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MYSQL, _POSTGRES = "mysql", "postgresql"
+_TIMES = (t.Date, t.Time, t.Timestamp, t.TimestampLtz)
+_SHOWN = 20
+
+
+class DatabaseReader:
+    """Reads the tables of a database once.
+
+    Args:
+        source: The source, with its secrets.
+    """
+
+    def __init__(self, source: JdbcSnapshot) -> None:
+        self._source = source.valid()
+        url = self._source.url
+        self._product = product(url.reveal() if isinstance(url, Secret) else str(url))
+
+    def read_tables(self, spark: SparkSession, progress: Mapping[str, str]) -> SourceBatch:
+        """Find the tables that are selected, and their columns; see `SnapshotReader.read_tables`.
+
+        Raises:
+            ChangelogError: The database cannot be reached, a pattern selects no table, or a column has a type that the
+                tables of kdsl do not have.
+        """
+        del progress
+        source = self._source
+        every = find_database_table(source, ", ".join(source.tables))
+        tables, default = every.list_tables(spark)
+        try:
+            selected = select_tables(tables, source.tables, source.excluded, default)
+        except ValueError as e:
+            raise ChangelogError(f"{every!r}: {e}") from None
+        return SourceBatch([self._read_table(spark, table, entry) for table, entry in selected.items()])
+
+    def _read_table(self, spark: SparkSession, table: TableId, entry: DatabaseTable) -> SourceTable:
+        """Find the columns of a table."""
+        target = find_database_table(self._source, entry.sql_name)
+        key = target.read_key(spark, entry.schema, entry.name)
+        fetch = {"fetchsize": str(self._source.fetch_size)}
+        if self._product == _MYSQL:
+            read = read_mysql_table(spark, target, table, entry, tiny_boolean=self._source.tiny_boolean)
+            return _mysql_table(spark, target, table, key, read, {**fetch, **OPTIONS})
+        return self._read_other_table(spark, target, table, key, fetch)
+
+    def _read_other_table(
+        self, spark: SparkSession, target: JdbcTarget, table: TableId, key: Sequence[str], fetch: Mapping[str, str]
+    ) -> SourceTable:
+        """Find the columns of a table that is not MySQL's, as Spark reads them.
+
+        Of Postgres, dates and times are read as text.
+
+        Raises:
+            ChangelogError: A column has a type that the tables of kdsl do not have.
+        """
+        rows = target.read_rows(spark, options=fetch)
+        known = target.read_schema(spark) if self._product == _POSTGRES else None
+        texts = {f.name: f.type for f in known.columns if isinstance(f.type, _TIMES)} if known is not None else {}
+        try:
+            types = {f.name: texts.get(f.name) or from_spark(f.dataType) for f in rows.schema.fields}
+        except TypeError as e:
+            raise ChangelogError(f"{target!r} cannot be copied: {e}") from e
+        columns = tuple(t.Field(name, kind.as_nullable(name not in key)) for name, kind in types.items())
+        schema = TableSchema(columns, tuple(key))
+        if not texts:
+            return SourceTable(table, schema, lambda: rows)
+        read = [
+            ReadColumn(name, kind, f"{quote_identifier(name)}::text" if name in texts else quote_identifier(name),
+                       has_type=name not in texts)
+            for name, kind in types.items()
+        ]  # fmt: skip
+        options = {**fetch, "sessionInitStatement": "SET TIME ZONE 'UTC'"}
+        return SourceTable(table, schema, partial(_read_rows, spark, target, read, options, quote_identifier))
+
+
+def _mysql_table(
+    spark: SparkSession,
+    target: JdbcTarget,
+    table: TableId,
+    key: Sequence[str],
+    read: MySqlTable,
+    options: Mapping[str, str],
+) -> SourceTable:
+    """A table of MySQL, as its columns are read."""
+    columns = tuple(t.Field(c.name, c.type.as_nullable(c.name not in key)) for c in read.columns)
+    build = partial(_read_rows, spark, target, read.columns, options, quote_column)
+    counts = {ZERO_DATES: read.zero_dates} if read.zero_dates else {}
+    return SourceTable(table, TableSchema(columns, tuple(key)), build, read.refusals, counts)
+
+
+def _read_rows(
+    spark: SparkSession,
+    target: JdbcTarget,
+    columns: Sequence[ReadColumn],
+    options: Mapping[str, str],
+    quote: Callable[[str], str],
+) -> DataFrame:
+    """Read columns with one query, and convert them."""
+    from pyspark.sql import functions as F
+
+    selected = ", ".join(f"{column.sql} AS {quote(f'c{i}')}" for i, column in enumerate(columns))
+    query = f"SELECT {selected} FROM {target.table}"  # noqa: S608  # names are quoted
+    rows = target.read_rows(spark, query, options)
+    return rows.select(*(F.expr(c.spark_sql(f"c{i}", repr(target))).alias(c.name) for i, c in enumerate(columns)))
+
+
+def select_tables(
+    tables: Sequence[DatabaseTable], patterns: Sequence[str], excluded: Sequence[str], default: str | None
+) -> dict[TableId, DatabaseTable]:
+    """Select the tables that patterns fit, in the order of the patterns.
+
+    A pattern of one name selects tables of the default schema, whose ids have one name then. A view is selected only by
+    a pattern that is its name.
+
+    Args:
+        tables: The tables and views.
+        patterns: The patterns.
+        excluded: Patterns of tables that are left out.
+        default: The default schema.
+
+    Raises:
+        ValueError: A pattern selects no table.
+    """
+    left_out = {entry for pattern in excluded for _, entry in _match(tables, pattern, default)}
+    selected: dict[DatabaseTable, TableId] = {}
+    for pattern in patterns:
+        fitting = list(_match(tables, pattern, default))
+        if not fitting:
+            names = sorted(format_id(_id_of(entry, default, full=True)) for entry in tables)
+            more = f" and {len(names) - _SHOWN:,} others" if len(names) > _SHOWN else ""
+            raise ValueError(
+                f"no table fits the pattern '{pattern}'{nearest(pattern, names)}; there are "
+                f"{listing(names[:_SHOWN]) or 'none'}{more}"
+            )
+        for table, entry in fitting:
+            if entry not in left_out:
+                selected.setdefault(entry, table)
+    return {table: entry for entry, table in selected.items()}
+
+
+def _match(
+    tables: Sequence[DatabaseTable], pattern: str, default: str | None
+) -> Iterator[tuple[TableId, DatabaseTable]]:
+    """Yield the tables that a pattern fits, with their ids."""
+    compiled, has_one_name = RoutePattern.parse(pattern), "." not in pattern.replace(r"\.", "")
+    for entry in tables:
+        if has_one_name and entry.schema not in (None, default):
+            continue
+        table = _id_of(entry, default, full=not has_one_name)
+        if compiled.match(table) and (not entry.is_view or ".".join(table) == pattern):
+            yield table, entry
+
+
+def _id_of(entry: DatabaseTable, default: str | None, *, full: bool) -> TableId:
+    """The id of a table; without its schema where that is the default one, unless it is to be full."""
+    return (
+        (entry.name,) if entry.schema is None or (not full and entry.schema == default) else (entry.schema, entry.name)
+    )
