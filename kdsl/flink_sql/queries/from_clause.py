@@ -12,7 +12,7 @@ import attrs
 from kdsl.errors import nearest
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.queries.facts import Hint, Instants, QueryFacts
-from kdsl.flink_sql.queries.grouping import QueryExpressionTranslator
+from kdsl.flink_sql.queries.grouping import QueryExpressionTranslator, has_aggregate
 from kdsl.flink_sql.queries.join_conditions import JoinCondition, read_condition
 from kdsl.flink_sql.queries.scopes import Changelog, Relation, Relations, make_relation
 from kdsl.flink_sql.queries.windows import window_table
@@ -65,8 +65,10 @@ class FromClause:
         Queries inside it are noted in the facts.
 
         Raises:
-            UntranslatableError: It is not BOOLEAN, or cannot be translated.
+            UntranslatableError: It is not BOOLEAN, cannot be translated, or has an aggregate outside HAVING.
         """
+        if what != "HAVING" and has_aggregate(node):
+            self.fail(node, what, f"{what} cannot have an aggregate", "use HAVING, or aggregate in a nested query")
         value = expressions(node)
         expressions.require_family(node, value, "boolean", what)
         return value.text

@@ -99,7 +99,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
 
         Raises:
             UntranslatableError: It is inside another aggregate, needs OVER or a window in GROUP BY, or has no
-                equivalent in Spark. That an aggregate is in WHERE, for example, is not an error here.
+                equivalent in Spark. In WHERE and ON, `translate_condition` refuses aggregates.
         """
         name = node.name.upper()
         kind, _, part = name.partition("_")

@@ -139,6 +139,15 @@ class TestCallsWithinClauses:
         assert "max(`a`.`v`)" in translate_query(text, TABLES).text
         assert "'v' is neither grouped by nor aggregated" in error_of(text.replace(" AS one", ", v")).reason
 
+    @pytest.mark.parametrize(
+        "query", ["SELECT v FROM a WHERE COUNT(*) > 1", "SELECT a.v FROM a JOIN b ON MAX(a.v) > 1"]
+    )
+    def test_an_aggregate_in_a_condition_of_rows_is_refused(self, query: str) -> None:
+        error = error_of(query)
+
+        assert error.reason == f"{'ON' if ' ON ' in query else 'WHERE'} cannot have an aggregate"
+        assert "HAVING" in error.fix
+
     def test_a_table_within_a_default_is_renamed(self) -> None:
         text = "SELECT JSON_VALUE(v, 'lax $.a' DEFAULT (SELECT MAX(w) FROM shop.b) ON EMPTY) AS one FROM a"
 
