@@ -58,6 +58,7 @@ class Cases:
         self.spark, self.kafka, self.folder, self.records, self.pairs = spark, kafka, folder, records, pairs
         self.cluster = Cluster(kafka.bootstrap_servers)
         self._numbers = count()
+        self._last_batch = -1
 
     def new_folder(self) -> str:
         """A folder that does not exist."""
@@ -170,7 +171,7 @@ class Cases:
 
     def _wait(self, query: StreamingQuery, records: int) -> float:
         """Wait until some records are processed, and return how many milliseconds their batches took."""
-        total, milliseconds, last = 0, 0.0, getattr(self, "_last_batch", -1)
+        total, milliseconds, last = 0, 0.0, self._last_batch
         while total < records:
             for progress in query.recentProgress:
                 if progress.batchId > last:

@@ -163,6 +163,7 @@ def test_a_whole_database_is_copied(
     settings = {
         **postgres_connector(name, postgres, r"store\..*"),
         **json_converters(schemas=schemas),
+        "value.converter.replace.null.with.default": "false",
         "publication.name": publication,
         "publication.autocreate.mode": "disabled",
     }
