@@ -173,6 +173,8 @@ class DeltaTarget:
     ) -> DataFrame:
         """Read the table with options of Delta's reader, and settings of its session.
 
+        The read is planned, because Delta checks only then whether it has the changes.
+
         Raises:
             ChangelogError: Delta refuses it.
         """
@@ -182,9 +184,11 @@ class DeltaTarget:
         session = _Delta(spark).with_settings(settings or {})
         with session.active():
             try:
-                return DataFrame(session.load(self, options), session.python())
+                frame = session.load(self, options)
+                frame.queryExecution().executedPlan()
             except PySparkException as e:
                 raise ChangelogError(f"{self!r} cannot be read with {dict(options)}: {e}") from e
+            return DataFrame(frame, session.python())
 
     def create(
         self,

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from kdsl.durations import duration_text
 from kdsl.ingest.definition import Pipeline, Transform
+from kdsl.ingest.ends.end import Source
+from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Tag, broaden
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
@@ -28,7 +30,7 @@ def _lines(plan: IngestPlan) -> Iterator[str]:
     wide = ", wide types" if plan.policy.broaden else ""
     tags = [tag for tag in _TAGS if tag in plan.policy.tags] if plan.policy.behavior != "IGNORE" else _TAGS[:1]
     yield f"schema changes {plan.policy.behavior}: {' '.join(tags) or 'none'}{wide}"
-    yield f"run {', '.join(_run(plan.pipeline))}"
+    yield f"run {', '.join(_run(plan.source, plan.pipeline))}"
     if tables:
         yield "tables"
         yield from (f"  {line}" for table in tables for line in _table(table, wide=plan.policy.broaden))
@@ -81,12 +83,16 @@ def _routes(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
         yield f"     tables {', '.join(fitting)}" if fitting else "     no table yet"
 
 
-def _run(pipeline: Pipeline) -> Iterator[str]:
+def _run(source: Source, pipeline: Pipeline) -> Iterator[str]:
     """How the ingestion runs."""
-    if pipeline.runtime_mode == "BATCH":
+    if source.copied_once:
+        yield "once, a copy of the tables"
+    elif pipeline.runtime_mode == "BATCH":
         yield "once, up to what there is at the start"
+    elif pipeline.trigger is None:
+        yield "each batch at once" if isinstance(source, KafkaFeed) else "a batch every second"
     else:
-        yield "each batch at once" if pipeline.trigger is None else f"a batch every {duration_text(pipeline.trigger)}"
+        yield f"a batch every {duration_text(pipeline.trigger)}"
     yield f"checkpoint {pipeline.checkpoint}" if pipeline.checkpoint else "no checkpoint in the file"
     yield f"{pipeline.sink_concurrency} tables at a time"
     if pipeline.parallelism is not None:

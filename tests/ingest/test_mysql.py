@@ -210,6 +210,17 @@ def test_selecting_tables(patterns: tuple[str, ...], ids: list[tuple[str, ...]])
     assert list(select_tables(tables, patterns, (), "a")) == ids
 
 
+def test_mistakes_are_reported_without_a_server() -> None:
+    end = JdbcSnapshot("jdbc:mariadb://h/d", tables=("a.(", "b"), excluded=("c.{",))
+    problems = Ingestion(end, Memory()).problems()
+
+    assert [(p.code, p.where.path) for p in problems] == [
+        ("ingest-selector", "$.source.tables"), ("ingest-selector", "$.source.tables.exclude"),
+        ("ingest-jdbc", "$.source.url"),
+    ]  # fmt: skip
+    assert "write jdbc:mysql://" in problems[-1].fix
+
+
 @pytest.mark.mariadb
 class TestACopy:
     ROWS = 20_000

@@ -7,7 +7,7 @@ the changes of its versions. Delta's own stream ends whenever the columns of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from kdsl.changelog.to_delta import DeltaTarget
@@ -56,8 +56,8 @@ class _DeltaReader:
     def _rows(self, spark: SparkSession, version: int) -> SourceTable:
         """The rows of a version of the table."""
         schema = TableSchema(self._target.read_columns(spark, version) or ())
-        build = partial(self._target.read_rows, spark, version)
-        return SourceTable(self._source.table_id, schema, build)
+        rows = self._target.read_rows(spark, version)
+        return SourceTable(self._source.table_id, schema, lambda: rows)
 
 
 class DeltaRowReader(_DeltaReader):
@@ -144,8 +144,8 @@ class DeltaChangeReader(_DeltaReader):
         """The changes of some versions, with the columns that the table has in the last of them."""
         columns, before, now = (self._target.read_columns(spark, at) or () for at in (last, first, None))
         narrower = _holds(now, before) and not {(f.name, f.type) for f in before} <= {(f.name, f.type) for f in now}
-        build = partial(self._read_changes, spark, first, last, columns, narrower=narrower)
-        return SourceTable(self._source.table_id, TableSchema(columns), build)
+        rows = self._read_changes(spark, first, last, columns, narrower=narrower)
+        return SourceTable(self._source.table_id, TableSchema(columns), lambda: rows)
 
     def _read_changes(
         self, spark: SparkSession, first: int, last: int, columns: Sequence[t.Field], *, narrower: bool
