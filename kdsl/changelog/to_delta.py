@@ -23,6 +23,7 @@ from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.jars import has_class
+from kdsl.spark_internals.plans import plan_physically
 from kdsl.spark_internals.session import (
     active_session,
     is_connect,
@@ -185,7 +186,7 @@ class DeltaTarget:
         with session.active():
             try:
                 frame = session.load(self, options)
-                frame.queryExecution().executedPlan()
+                plan_physically(frame)
             except PySparkException as e:
                 raise ChangelogError(f"{self!r} cannot be read with {dict(options)}: {e}") from e
             return DataFrame(frame, session.python())

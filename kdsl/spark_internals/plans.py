@@ -1,4 +1,4 @@
-"""Spark's analyzed plans: their nodes and the expressions in these."""
+"""Spark's plans: the nodes of analyzed ones and the expressions in these."""
 
 from __future__ import annotations
 
@@ -188,3 +188,8 @@ class PlanNode(_Tree):
     def leaves(self) -> list[PlanNode]:
         """The nodes without children: those below it, or the node itself."""
         return [PlanNode(leaf) for leaf in _elements(self._java.collectLeaves())]
+
+
+def plan_physically(frame: Any) -> None:
+    """Plan Java's DataFrame up to the tasks, without running it; what Spark's planner raises is unchanged."""
+    frame.queryExecution().executedPlan()

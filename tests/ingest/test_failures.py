@@ -22,7 +22,8 @@ from kdsl.testing import LocalKafka, Record
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
-from tests.ingest.test_run import INTO_T, KEYED, Row, Setup, change
+from tests.ingest.setup import Row, Setup, change
+from tests.ingest.test_run import INTO_T, KEYED
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:

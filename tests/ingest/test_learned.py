@@ -12,12 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from kdsl.cli.app import app
+from kdsl.cluster import Cluster
 from kdsl.ingest import DeltaTables, Ingestion
 from kdsl.testing import LocalKafka, Record
 from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
-from tests.ingest.test_run import INTO_T, KEYED, Setup
+from tests.ingest.setup import Setup
+from tests.ingest.test_run import INTO_T, KEYED
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -103,7 +105,7 @@ def test_a_learned_table_is_a_declaration_that_reads_the_same_rows(setup: Setup,
     (tmp_path / "learned_table.py").write_text(result.stdout, encoding="utf-8")
 
     (declared,) = [table for table in vars(load(tmp_path / "learned_table.py")).values() if is_table(table)]
-    frame = declared.read(setup.spark, ingestion.source.cluster)  # type: ignore[union-attr]
+    frame = declared.read(setup.spark, Cluster(setup.kafka.bootstrap_servers))
     typed = sorted((row.asDict() for row in frame.collect()), key=lambda row: row["id"])
     assert typed == [{**row, "clock": read_time(row["clock"])} for row in setup.table("lake", "t")]
 

@@ -34,6 +34,7 @@ from kdsl.ingest import (
 )
 from kdsl.ingest.run.sinks import MemoryWriter, open_writer
 from kdsl.ingest.run.sinks.delta import DeltaWriter
+from kdsl.spark_internals.session import jvm_of
 from kdsl.testing import Record
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
@@ -429,7 +430,7 @@ class TestPostgres:
     def test_dates_and_times_do_not_depend_on_the_time_zone_of_java(
         self, setup: Setup, postgres: Postgres, sink: JdbcTables, keys: tuple[str, ...], zone: str
     ) -> None:
-        table, java = f"d{setup.topic[-8:]}", setup.spark._jvm.java.util.TimeZone  # type: ignore[attr-defined]
+        table, java = f"d{setup.topic[-8:]}", jvm_of(setup.spark).java.util.TimeZone
         rules = [Transform(r"\.*", primary_keys=keys, projection="*")]
         ingestion = setup.ingestion(sink, transform=rules, route=[Route(r"\.*", f"public.{table}")])
         before = java.getDefault()
@@ -610,7 +611,7 @@ class TestKafka:
         sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic)
         ingestion = setup.ingestion(sink, setup.feed(value=Json(table_id_fields="t")))
 
-        def touch(tables: int) -> list[Row]:
+        def touch(tables: int) -> list[Any]:
             """Write a record of each of some tables, and wait until they are written; return the reports of batches."""
             last = -1 if query.lastProgress is None else query.lastProgress.batchId
             setup.produce(*({"t": f"t{i}", "id": i, "n": "x"} for i in range(tables)))

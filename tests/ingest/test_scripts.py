@@ -22,7 +22,7 @@ from kdsl.ingest.state import StateFiles
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.testing import LocalKafka, Record
 from tests.changelog.tables import needs_delta
-from tests.ingest.test_run import Failing, Setup, change
+from tests.ingest.setup import Failing, Setup, change
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Script(Setup):
         inference = Inference(stored, location=self.checkpoint)
         plan = plan_script(read_script(text), checkpoint=self.checkpoint, inference=inference)
         run_script(plan, self.spark, RunOptions(once=True, checkpoint=self.checkpoint))
-        return [job for job in plan.jobs if isinstance(job, CopyJob)]
+        return list(plan.copy_jobs)
 
 
 @pytest.fixture

@@ -232,6 +232,11 @@ class ScriptPlan:
     checkpoint: str | None = None
 
     @property
+    def insert_jobs(self) -> tuple[Job, ...]:
+        """The jobs of ``INSERT INTO`` and of queries without a sink."""
+        return tuple(job for job in self.jobs if isinstance(job, Job))
+
+    @property
     def copy_jobs(self) -> tuple[CopyJob, ...]:
         """The jobs that copy tables and databases."""
         return tuple(job for job in self.jobs if isinstance(job, CopyJob))

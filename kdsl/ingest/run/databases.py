@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
 from kdsl.ingest.ends import JdbcSnapshot, JdbcTables
 from kdsl.secrets import Secret
@@ -14,7 +16,7 @@ def find_database_table(end: JdbcTables | JdbcSnapshot, table: str) -> JdbcTarge
         end: The source or sink.
         table: The table, as in SQL.
     """
-    options: dict[str, str | Secret | None] = {"user": end.username, "password": end.password, "driver": end.driver}
+    options: dict[str, Any] = {"user": end.username, "password": end.password, "driver": end.driver}
     if isinstance(end, JdbcSnapshot):
         options = {**end.driver_properties, **options}
     properties = {

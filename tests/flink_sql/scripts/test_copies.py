@@ -53,7 +53,7 @@ def message(text: str) -> str:
 def jobs(text: str, *, before: str = CATALOGS + ORDERS) -> list[CopyJob]:
     plan, problems = check(text, before=before)
     assert problems == []
-    return [job for job in plan.jobs if isinstance(job, CopyJob)]
+    return list(plan.copy_jobs)
 
 
 def copy_of(text: str) -> Copy:

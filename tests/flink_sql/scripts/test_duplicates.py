@@ -38,7 +38,7 @@ def problems_of(text: str) -> list[Problem]:
 
 def upserts_of(plan: ScriptPlan) -> list[Upserts | None]:
     """How each table that is read keeps rows."""
-    return [t.topic.read_plan().upserts for job in plan.jobs for t in job.tables.values() if t.topic is not None]
+    return [t.topic.read_plan().upserts for job in plan.insert_jobs for t in job.tables.values() if t.topic is not None]
 
 
 KEPT = Upserts(("id",), events=True)
@@ -66,7 +66,7 @@ def test_a_table_is_compared_with_state_however_it_is_declared(query: str) -> No
 
 
 def test_the_primary_key_is_not_null_then() -> None:
-    (job,) = plan_statements(f"{SET} SELECT id, name FROM changes").jobs
+    (job,) = plan_statements(f"{SET} SELECT id, name FROM changes").insert_jobs
 
     assert [str(c.type) for c in job.columns] == ["BIGINT NOT NULL", "STRING"]
 

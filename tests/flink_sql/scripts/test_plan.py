@@ -47,7 +47,7 @@ def problems(text: str) -> list[tuple[str, str]]:
 
 class TestColumns:
     def test_go_by_position_with_the_casts_that_need_no_cast(self) -> None:
-        (job,) = plan_statements("INSERT INTO sink SELECT id, name AS other FROM source").jobs
+        (job,) = plan_statements("INSERT INTO sink SELECT id, name AS other FROM source").insert_jobs
 
         assert [(c.name, str(c.type), c.index, str(c.query_type)) for c in job.columns] == [
             ("id", "BIGINT", 0, "INT"),
@@ -55,7 +55,7 @@ class TestColumns:
         ]
 
     def test_virtual_and_computed_columns_of_a_sink_are_left_out(self) -> None:
-        (job,) = plan_statements("INSERT INTO kafka_sink SELECT id, name FROM source").jobs
+        (job,) = plan_statements("INSERT INTO kafka_sink SELECT id, name FROM source").insert_jobs
 
         assert [c.name for c in job.columns] == ["id", "name"]
 
@@ -63,7 +63,7 @@ class TestColumns:
         (one, two) = plan_statements(
             "INSERT INTO sink (name, id) SELECT name, id FROM source;"
             "INSERT INTO sink PARTITION (name = 'x') SELECT id FROM source"
-        ).jobs
+        ).insert_jobs
 
         assert [(c.name, c.index) for c in one.columns] == [("id", 1), ("name", 0)]
         assert [(c.name, c.index, c.constant) for c in two.columns] == [("id", 0, None), ("name", None, "'x'")]
@@ -167,14 +167,16 @@ class TestStreams:
 
     def test_a_group_by_a_window_with_a_watermark_is_supported(self) -> None:
         query = "TABLE(TUMBLE(TABLE marked, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
-        (job,) = plan_statements(f"INSERT INTO nothing SELECT COUNT(*) FROM {query}").jobs
+        (job,) = plan_statements(f"INSERT INTO nothing SELECT COUNT(*) FROM {query}").insert_jobs
 
         assert job.streaming
         assert "GROUP BY `marked`.`__window`" in job.query.text
 
     def test_a_batch_takes_it_all(self) -> None:
         query = "SELECT COUNT(*), name FROM source GROUP BY name ORDER BY name LIMIT 3"
-        (job,) = plan_statements(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO sink (id, name) {query}").jobs
+        (job,) = plan_statements(
+            f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO sink (id, name) {query}"
+        ).insert_jobs
 
         assert not job.streaming
 
@@ -187,12 +189,12 @@ class TestStreams:
         query = "SELECT id, n FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS n FROM few) WHERE n < 3;"
         script = read_script(f"{TABLES}{table} {query}")
 
-        (job,) = plan_script(script, CLUSTER).jobs
+        (job,) = plan_script(script, CLUSTER).insert_jobs
         _, problems = check_script(script, CLUSTER, checkpoint="/somewhere")
         assert (job.at_once, job.streaming, [p.code for p in problems]) == (True, False, ["stream-over"])
 
     def test_values_are_a_batch(self) -> None:
-        assert not plan_statements("INSERT INTO sink VALUES (1, 'a')").jobs[0].streaming
+        assert not plan_statements("INSERT INTO sink VALUES (1, 'a')").insert_jobs[0].streaming
 
     def test_a_batch_refuses_a_table_without_end(self) -> None:
         assert [c for c, _ in problems("SET 'execution.runtime-mode' = 'batch'; SELECT * FROM made")] == [
@@ -205,7 +207,7 @@ class TestHints:
         hint = "/*+ OPTIONS('scan.startup.mode' = 'latest-offset', 'topic' = 'other') */"
         one, two = plan_statements(
             f"INSERT INTO sink SELECT id, name FROM source {hint} AS s; INSERT INTO sink SELECT id, name FROM source"
-        ).jobs
+        ).insert_jobs
 
         (name,) = one.tables
         table = one.tables[name].topic
@@ -219,7 +221,7 @@ class TestHints:
         (job,) = plan_statements(
             "INSERT INTO sink SELECT id, name FROM source UNION ALL "
             "SELECT id, name FROM source /*+ OPTIONS('topic' = 'other') */"
-        ).jobs
+        ).insert_jobs
 
         assert len(job.tables) == 2
 
@@ -227,7 +229,7 @@ class TestHints:
         source = "TUMBLE(TABLE marked /*+ OPTIONS('topic' = 'x') */, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
         (job,) = plan_statements(
             f"INSERT INTO nothing SELECT COUNT(*) FROM {source} GROUP BY window_start, window_end"
-        ).jobs
+        ).insert_jobs
 
         assert "marked" not in job.tables
 
@@ -265,7 +267,7 @@ class TestSettings:
         one, two, three = plan_statements(
             "INSERT INTO nothing SELECT id FROM source; SET 'pipeline.name' = 'x'; "
             "INSERT INTO nothing SELECT id FROM source; RESET 'pipeline.name'; INSERT INTO nothing SELECT id FROM source"  # noqa: E501
-        ).jobs
+        ).insert_jobs
 
         assert [j.settings.name for j in (one, two, three)] == [None, "x", None]
 
@@ -286,7 +288,7 @@ class TestTables:
     def test_a_view_reads_its_tables(self) -> None:
         (job,) = plan_statements(
             "CREATE VIEW v (i, n) AS SELECT id, name FROM source; INSERT INTO sink SELECT i, n FROM v"
-        ).jobs
+        ).insert_jobs
 
         assert (list(job.tables), [v.name for v in job.views]) == (["source"], ["v"])
 
@@ -368,7 +370,7 @@ class TestTables:
     )
     def test_generated_numbers_up_to_the_bounds_of_their_types(self, kind: str, options: str, sql: str) -> None:
         script = f"CREATE TABLE g (x {kind}) WITH ('connector' = 'datagen', {options}); SELECT x FROM g"
-        generated = plan_script(read_script(script)).jobs[0].tables["g"].generated
+        generated = plan_script(read_script(script)).insert_jobs[0].tables["g"].generated
 
         assert generated is not None
         assert sql in generated.columns["x"]
@@ -380,7 +382,7 @@ class TestTables:
         assert [c for c, _ in problems(f"{table} INSERT INTO kafka_sink SELECT id, name FROM cdc")] == [
             "write-changelog"
         ]
-        (job,) = plan_statements(f"{table} INSERT INTO sink SELECT id, name FROM cdc WHERE id > 1").jobs
+        (job,) = plan_statements(f"{table} INSERT INTO sink SELECT id, name FROM cdc WHERE id > 1").insert_jobs
         assert job.query.text.endswith("`cdc`.`_row_kind` AS `_row_kind` FROM `cdc` AS `cdc` WHERE (`cdc`.`id` > 1)")
 
     def test_the_plan_as_a_string(self) -> None:
@@ -434,7 +436,7 @@ class TestUpserts:
         ],
     )
     def test_a_key_that_names_the_rows_takes_changes(self, query: str) -> None:
-        (job,) = self.plan_upserts(f"INSERT INTO counts {query}").jobs
+        (job,) = self.plan_upserts(f"INSERT INTO counts {query}").insert_jobs
 
         assert job.streaming
         assert job.aggregates == ("COUNT" in query or "SUM" in query)
@@ -459,12 +461,12 @@ class TestUpserts:
         assert message in error_text
 
     def test_a_key_with_more_columns_is_valid_if_rows_have_before_images(self) -> None:
-        (job,) = self.plan_upserts("INSERT INTO by_both SELECT word, n FROM counts").jobs
+        (job,) = self.plan_upserts("INSERT INTO by_both SELECT word, n FROM counts").insert_jobs
 
         assert job.query.changelog
 
     def test_new_rows_have_any_key(self) -> None:
-        assert self.plan_upserts("INSERT INTO by_number SELECT word, CHAR_LENGTH(shop) FROM words").jobs
+        assert self.plan_upserts("INSERT INTO by_number SELECT word, CHAR_LENGTH(shop) FROM words").insert_jobs
 
     @pytest.mark.parametrize(
         ("query", "code"),
@@ -488,8 +490,10 @@ class TestUpserts:
         query = "SELECT word, SUM(n) FROM counts GROUP BY word HAVING AVG(n) > 2"
         for source, kinds in (("counts", True), ("words", False)):
             text = query.replace("counts", source).replace("(n)", "(n)" if kinds else "(CHAR_LENGTH(shop))")
-            (stream,) = self.plan_upserts(f"INSERT INTO counts {text}").jobs
-            (batch,) = self.plan_upserts(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO appended {text}").jobs
+            (stream,) = self.plan_upserts(f"INSERT INTO counts {text}").insert_jobs
+            (batch,) = self.plan_upserts(
+                f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO appended {text}"
+            ).insert_jobs
 
             assert (stream.query.changelog, stream.images, stream.aggregates) == (True, False, True)
             assert (batch.query.changelog, "HAVING" in batch.query.text) == (False, True)
@@ -497,7 +501,7 @@ class TestUpserts:
 
     def test_values_computed_from_a_group_are_null_if_the_group_is_missing(self) -> None:
         query = "SELECT word, 100 / SUM(CHAR_LENGTH(shop)) FROM words GROUP BY word HAVING SUM(CHAR_LENGTH(shop)) <> 0"
-        (job,) = self.plan_upserts(f"INSERT INTO counts {query}").jobs
+        (job,) = self.plan_upserts(f"INSERT INTO counts {query}").insert_jobs
 
         passes = "(sum(char_length(`words`.`shop`)) <> 0)"
         text = job.query.text.lower().replace("cast(", "").replace(" as int)", "")
@@ -524,18 +528,18 @@ class TestUpserts:
     def test_a_nested_query_of_a_batch_takes_the_groups_of_a_changelog(self) -> None:
         nested = "SELECT word, 1 FROM words WHERE word IN (SELECT word FROM counts GROUP BY word)"
 
-        assert self.plan_upserts(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO shown {nested}").jobs
+        assert self.plan_upserts(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO shown {nested}").insert_jobs
 
     def test_groups_of_values_are_not_a_stream(self) -> None:
         query = "SELECT word, COUNT(*) FROM (VALUES ('a'), ('a'), ('b')) AS v (word) GROUP BY word HAVING COUNT(*) > 1"
-        (job,) = self.plan_upserts(f"INSERT INTO appended {query}").jobs
+        (job,) = self.plan_upserts(f"INSERT INTO appended {query}").insert_jobs
 
         assert (job.query.changelog, "HAVING" in job.query.text) == (False, True)
 
     def test_a_group_by_what_it_is_grouped_by_never_goes(self) -> None:
         (job,) = self.plan_upserts(
             "INSERT INTO counts SELECT word, COUNT(*) FROM words GROUP BY word HAVING word > 'a'"
-        ).jobs
+        ).insert_jobs
 
         assert not job.query.changelog
 
@@ -545,7 +549,7 @@ class TestUpserts:
         )
         stream, batch = self.plan_upserts(
             f"{view} SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts SELECT * FROM v"
-        ).jobs
+        ).insert_jobs
 
         assert (stream.query.changelog, batch.query.changelog) == (True, False)
 
@@ -557,21 +561,23 @@ class TestUpserts:
         assert message.startswith("the view 'v' cannot be read as a batch: a query inside an expression cannot read")
 
     def test_changes_go_to_print_and_not_to_what_only_takes_new_rows(self) -> None:
-        (job,) = self.plan_upserts("INSERT INTO shown SELECT * FROM counts").jobs
+        (job,) = self.plan_upserts("INSERT INTO shown SELECT * FROM counts").insert_jobs
         (message,) = self.describe_problems("INSERT INTO appended SELECT * FROM counts")
 
         assert job.query.changelog
         assert message.startswith("write-changelog: the query is a changelog, and the format of appended")
 
     def test_the_last_change_alone_has_no_values_in_a_delete(self) -> None:
-        rows = [self.plan_upserts(f"SELECT * FROM counts {hint}").jobs[0].query.columns for hint in ("", self.LAST)]
+        rows = [
+            self.plan_upserts(f"SELECT * FROM counts {hint}").insert_jobs[0].query.columns for hint in ("", self.LAST)
+        ]
         last = self.TABLES.replace("'topic' = 'counts'", "'topic' = 'counts', 'scan.changelog.mode' = 'upsert'")
         table = "CREATE TABLE m (word STRING, n BIGINT NOT NULL, PRIMARY KEY (word) NOT ENFORCED) WITH ("
         table += "'connector' = 'upsert-kafka', 'topic' = 'm', 'key.format' = 'json', 'value.format' = 'json'"
         kinds = [
             [
                 str(f.type)
-                for f in plan_statements(f"{last}{table}{mode}); SELECT * FROM m").jobs[0].query.columns.fields
+                for f in plan_statements(f"{last}{table}{mode}); SELECT * FROM m").insert_jobs[0].query.columns.fields
             ]
             for mode in ("", ", 'scan.changelog.mode' = 'upsert'")
         ]
@@ -594,7 +600,7 @@ class TestUpserts:
         text = query.format(last=self.LAST)
 
         assert good or [message.partition(":")[0] for message in self.describe_problems(text)] == ["upsert-filter"]
-        assert not good or self.plan_upserts(text).jobs
+        assert not good or self.plan_upserts(text).insert_jobs
 
     @pytest.mark.parametrize(
         "query",
@@ -608,7 +614,7 @@ class TestUpserts:
 
         assert code == "upsert-filter"
         assert message == "an updated row that no longer passes the filter would remain in the sink"
-        assert self.plan_upserts(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts {query}").jobs
+        assert self.plan_upserts(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts {query}").insert_jobs
 
     def test_the_plan_names_the_connector(self) -> None:
         assert "  reads     counts (upsert-kafka, counts)" in show_script(self.plan_upserts("SELECT * FROM counts"))
@@ -729,7 +735,7 @@ class TestJoins:
     def instants(self, query: str) -> dict[str, list[str]]:
         plan, problems = check_script(parse_script(f"{self.TABLES} {query}"), CLUSTER)
         assert problems == ()
-        (job,) = plan.jobs
+        (job,) = plan.insert_jobs
         named = [(view.name, view.query) for view in job.views] + [("", job.query)]
         return {name: [f"{i.source}.{i.column}" for i in query.instants] for name, query in named}
 

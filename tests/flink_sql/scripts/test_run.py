@@ -224,7 +224,7 @@ class TestGeneratedRows:
     def test_random_integers_fill_a_wide_range_evenly(self, spark: SparkSession, least: int, most: int) -> None:
         bounds = f"'fields.id.min' = '{least}', 'fields.id.max' = '{most}'"
         script = f"CREATE TABLE wide (id BIGINT) WITH ('connector' = 'datagen', {bounds}); SELECT id FROM wide"
-        generated = plan_script(read_script(script)).jobs[0].tables["wide"].generated
+        generated = plan_script(read_script(script)).insert_jobs[0].tables["wide"].generated
         assert generated is not None
 
         rows = spark.range(8000).toDF("value").selectExpr(generated.columns["id"]).collect()
