@@ -21,7 +21,9 @@ from kdsl.testing import Record, RunningKafka, SparkCluster
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.changelog.tables import needs_delta
 from tests.postgres import PASSWORD, Postgres
-from tests.reliability.harness import BATCH_WRITTEN, HERE, WRITING, Job, Kill, Point
+from tests.reliability.harness import HERE, Job, Kill, Point
+from tests.reliability.test_exactly_once import WRITING
+from tests.reliability.test_write_id import DEATHS
 from tests.transactions import settle
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ SENT = Point("kdsl.ingest.run.sinks.kafka:KafkaWriter.write", "after")
 ENCODING = Point("kdsl.ingest.messages:encode_packets", "between")
 """Some messages of a task are encoded, from the records that it has divided."""
 TABLE_POINTS = (NOTED, SOME, CHANGING, APPENDING, ALL)
-KAFKA_POINTS = (NOTED, SOME, WRITING, BATCH_WRITTEN, SENT)
+KAFKA_POINTS = (NOTED, SOME, WRITING, *DEATHS.values(), SENT)
 
 Row = dict[str, Any]
 
