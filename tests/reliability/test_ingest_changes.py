@@ -36,7 +36,9 @@ class Source:
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
         self.spark, self.path, self.rng = spark, path, random.Random(3)
-        self.columns, self.rows, self.changes = ["id", "c0"], {}, {}  # type: ignore[var-annotated]
+        self.columns = ["id", "c0"]
+        self.rows: dict[int, Row] = {}
+        self.changes: dict[int, list[tuple[Row | None, Row | None]]] = {}
         self.sql("CREATE TABLE {} (id BIGINT, c0 STRING) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
 
     def sql(self, statement: str) -> None:

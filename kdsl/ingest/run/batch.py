@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -66,7 +66,7 @@ class OpenBatch:
     dirty: int = 0
 
 
-class BatchRunner:
+class BatchRunner(ABC):
     """Runs the batches of one run of a query. Each kind of source has a subclass, which divides batches by table.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
 from kdsl.ingest.ends import JdbcSnapshot, JdbcTables
 from kdsl.secrets import Secret
@@ -16,11 +14,11 @@ def find_database_table(end: JdbcTables | JdbcSnapshot, table: str) -> JdbcTarge
         end: The source or sink.
         table: The table, as in SQL.
     """
-    options: dict[str, Any] = {"user": end.username, "password": end.password, "driver": end.driver}
+    options: dict[str, object] = {"user": end.username, "password": end.password, "driver": end.driver}
     if isinstance(end, JdbcSnapshot):
         options = {**end.driver_properties, **options}
     properties = {
-        key: value.reveal() if isinstance(value, Secret) else value
+        key: value.reveal() if isinstance(value, Secret) else str(value)
         for key, value in options.items()
         if value is not None
     }

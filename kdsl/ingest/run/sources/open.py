@@ -40,10 +40,10 @@ def open_reader(source: Source) -> SnapshotReader | StreamReader:
     if not isinstance(source, ReadableSource):
         raise KdslError(f"{source.title} cannot be read: {name} has no method reader()")
     reader = source.reader()
-    wanted = SnapshotReader if source.copied_once else StreamReader
-    if not isinstance(reader, wanted):
+    if not isinstance(reader, SnapshotReader if source.copied_once else StreamReader):
+        wanted = "SnapshotReader" if source.copied_once else "StreamReader"
         raise KdslError(
-            f"{source.title} cannot be read: {name}.reader() returns no {wanted.__name__}, which it must if "
+            f"{source.title} cannot be read: {name}.reader() returns no {wanted}, which it must if "
             f"{name}.copied_once is {source.copied_once}"
         )
     return reader
