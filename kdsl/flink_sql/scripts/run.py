@@ -195,7 +195,7 @@ class _ScriptRun:
             KdslError: A cluster or a sink cannot be reached, a table exists that should not, or the tables that are
                 copied together are to start at different places.
         """
-        starts = [self.options.starts.get(copy.source) for copy in job.copies]
+        starts: list[Startup | None] = [self.options.starts.get(copy.source) for copy in job.copies]
         if any(start != starts[0] for start in starts):
             raise KdslError(f"{job.name}: its tables are read together, and --start-at names only some of them")
         name = f"{job.settings.name}: {job.name}" if job.settings.name else job.name
