@@ -22,12 +22,14 @@ def client_properties(
 ) -> Properties:
     """Merge the client properties with those that have a setting of their own, which win; wrong ones are left out.
 
+    Only types are checked, not which properties there are.
+
     Args:
         properties: The argument ``properties``.
-        named: Values of settings that are properties too, under the property's name.
+        named: Values of settings that are properties too, under the property's name; None if not set.
         sites: How and where the source or sink was described.
-        problems: Receives a problem for each wrong key or value, for each property that contradicts its setting, and
-            for ``properties`` of another type than a mapping.
+        problems: Receives a problem for each key or value of a wrong type, also of ``named``, for each property that
+            contradicts its setting, and for ``properties`` of another type than a mapping.
     """
     valid: dict[str, Value] = {}
     checked = check_kind(properties, Mapping, "properties", sites, problems)  # type: ignore[type-abstract]
@@ -40,11 +42,13 @@ def client_properties(
         problems.extend(wrong)
         if not wrong:
             valid[key] = value
-    for key, string in named.items():
+    for key, value in named.items():
+        name = key.replace(".", "_")
+        string = check_kind(value, str, name, sites, problems)
         if string is None:
             continue
         if key in valid and str(valid[key]) != string:
-            setting = sites.with_value(key.replace(".", "_"), string)
+            setting = sites.with_value(name, string)
             message = f"{setting} and the property {key!r} = {valid[key]!r} contradict each other"
             problems.append(sites.problem(f"properties.{key}", "property-twice", message, "remove one of the two"))
         valid[key] = string

@@ -177,15 +177,18 @@ Mapper = Callable[[DeadLetter], DeadLetter | None]
 """Returns the record to send, changed or not, or None to drop it."""
 
 
-def default_group(topic: str, to: str, selection: Selection) -> str:
+def default_group(topic: str, to: str, selection: Selection, target: Cluster | None = None) -> str:
     """The consumer group of a replay: its own for each selection and target, so that none skips letters of another.
 
     Args:
         topic: The topic of the letters.
-        to: The target.
+        to: The target: a topic, or ``"original"``.
         selection: The selected letters.
+        target: The cluster to which the records are sent, which its bootstrap servers distinguish, in any order; None
+            for that of the letters.
     """
-    chosen = repr((to, selection.table, sorted(selection.where.items())))
+    servers = () if target is None else (sorted(target.bootstrap_servers.replace(" ", "").split(",")),)
+    chosen = repr((to, selection.table, sorted(selection.where.items()), *servers))
     return f"kdsl-dlq-{topic}-{sha256(chosen.encode()).hexdigest()[:8]}"
 
 
@@ -239,7 +242,7 @@ def replay(
             "can, as with Kerberos; name listeners with another login (target=, --to-bootstrap), or read the letters "
             "with Table.dead_letters() and write them with Spark"
         )
-    group = group or default_group(topic, to, chosen)
+    group = group or default_group(topic, to, chosen, target)
     admin = open_admin(cluster, topic)
     partitions = [(topic, partition) for partition in range(_count_partitions(cluster, topic))]
     done = {} if from_start else admin.committed(group, partitions)

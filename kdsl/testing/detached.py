@@ -262,7 +262,7 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
     replaced.
 
     Raises:
-        LocalKafkaError: The registry does not start.
+        LocalKafkaError: The registry does not start; the record then has none.
     """
     if known.registry is not None:
         if known.registry.running:
@@ -274,6 +274,7 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
         registry.detach()
     except BaseException:
         registry.stop()
+        _write_record(attrs.evolve(known, registry=None))
         raise
     return started
 

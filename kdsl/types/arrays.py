@@ -1,4 +1,4 @@
-"""The types of NumPy arrays, under the same names everywhere, and the comparison of Arrow values."""
+"""The types of NumPy arrays, under the same names everywhere, the comparison of Arrow values, and their bytes."""
 
 from __future__ import annotations
 
@@ -35,3 +35,11 @@ def compare_values(left: pa.Array, right: pa.Array) -> Mask:
         equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
     same: Mask = pc.or_(equal, pc.and_(left.is_null(), right.is_null())).to_numpy(zero_copy_only=False)
     return same
+
+
+def value_bytes(array: pa.Array) -> int:
+    """Return the number of bytes of all values of a string or binary array with 32-bit offsets."""
+    if array.null_count == len(array):
+        return 0
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
+    return int(offsets[array.offset + len(array)] - offsets[array.offset])

@@ -55,6 +55,16 @@ def test_doctor_exits_with_1_on_a_failure() -> None:
     assert "fix: check that a broker runs there" in result.stdout
 
 
+def test_doctor_reports_settings_that_cannot_be_translated_and_ends_with_its_document() -> None:
+    properties = ("security.protocol=SSL", "ssl.truststore.type=PEM", "ssl.truststore.location=/missing/ca.pem")
+
+    result = kdsl("doctor", "--bootstrap", "127.0.0.1:1", *(word for p in properties for word in ("-p", p)), "--json")
+
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["errors"]) == (1, 1)
+    assert [f["check"] for f in report["findings"] if f["state"] == "error"] == ["settings"]
+
+
 def test_doctor_looks_at_the_registry_also_where_no_broker_answers() -> None:
     result = kdsl("doctor", "--bootstrap", "127.0.0.1:1", "--registry", "http://127.0.0.1:1", "--json")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -252,6 +253,20 @@ class TestMistakes:
             11: "no brokers are named",
         }
 
+    def test_a_group_of_a_wrong_type_is_reported_at_its_call_together_with_the_others(self) -> None:
+        builder = KafkaSource.builder().set_topics("t")
+        builder.set_group_id(["a"])  # type: ignore[arg-type]
+
+        with pytest.raises(ResolveError) as e:
+            builder.set_value_only_deserializer(SimpleStringSchema()).build()
+
+        wrong_group, *others = e.value.problems
+        assert wrong_group.message == "set_group_id() expects a str, not a list"
+        assert 'builder.set_group_id(["a"])' in linecache.getline(
+            wrong_group.where.file or "", wrong_group.where.line or 0
+        )
+        assert [problem.message for problem in others] == ["no brokers are named"]
+
     def test_what_is_missing(self) -> None:
         with pytest.raises(ResolveError) as e:
             KafkaSource()
@@ -292,6 +307,8 @@ class TestMistakes:
                 "deserializer= expects a KafkaRecordDeserializationSchema, not a SimpleStringSchema",
             ),
             ({"cluster": "a:1"}, "cluster= expects a Cluster, not a str"),
+            ({"group_id": ["a"]}, "group_id= expects a str, not a list; pass a str"),
+            ({"client_id_prefix": 5}, "client_id_prefix= expects a str, not a int; pass a str"),
             (
                 {"starting_offsets": OffsetsInitializer.committed_offsets()},
                 "starting_offsets= are the committed offsets of the consumer group, but no group is set; add "

@@ -483,12 +483,14 @@ MYSQL_TYPES = {
     "BIGINT": ("bigint(20)", "int(10) unsigned", "int unsigned zerofill", "bit(8)"),
     "DECIMAL(20, 0)": ("bigint(20) unsigned", "bit(64)"),
     "DECIMAL(10, 2)": ("decimal(10,2)", "decimal(10, 2) unsigned"),
-    "DECIMAL(10, 0)": ("decimal", "numeric(10)"), "FLOAT": ("float", "float(7,4)", "float unsigned"),
+    "DECIMAL(10, 0)": ("decimal", "numeric(10)", "decimal(0)"), "FLOAT": ("float", "float(7,4)", "float unsigned"),
     "DOUBLE": ("double", "double precision", "real"), "DATE": ("date",), "TIME(0)": ("time",), "TIME(3)": ("time(3)",),
     "TIMESTAMP(0)": ("datetime", "timestamp"), "TIMESTAMP(6)": ("datetime(6)", "timestamp(6)"),
+    "TIMESTAMP(9)": ("datetime(10)", "timestamp(99)"), "TIME(9)": ("time(10)",), "CHAR(1)": ("char", "char(0)"),
     "CHAR(3)": ("char(3)",), "VARCHAR(20)": ("varchar(20)",),
     "STRING": (
         "text", "tinytext", "longtext", "json", "enum('a','b')", "set('a')", "geometry", "decimal(65,2)", "?",
+        "decimal(5,10)", "varchar", "varchar(0)", "varchar(2147483648)", "char(2147483648)",
     ),
     "BYTES": ("blob", "longblob", "binary(4)", "varbinary(10)"),
 }  # fmt: skip
@@ -506,6 +508,7 @@ def test_every_type_that_canal_says(strategy: Any, member: str, types_by_name: d
     observed = observe(CanalJson(infer_strategy=strategy), [document])
 
     assert list(types(observed).values()) == expected
+    assert [str(parse_type(name)) for name in expected] == expected
 
 
 def test_canal_messages_that_contradict_what_they_say_are_bad() -> None:

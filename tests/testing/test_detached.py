@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import attrs
 import cattrs
 import pytest
 
-from kdsl.testing import LocalKafkaError, detached
+from kdsl.testing import LocalKafka, LocalKafkaError, LocalRegistry, LocalRegistryError, detached
 from kdsl.testing.detached import DetachedBroker, DetachedKafka
 
 
@@ -69,6 +70,36 @@ def test_what_is_written_down_is_found_again(state: Path, tmp_path: Path) -> Non
 
     (state / "default.json").write_text(json.dumps(cattrs.unstructure(kafka)))
 
+    assert detached.find() == kafka
+
+
+class BrokenRegistry:
+    """A registry that starts, and cannot outlive this process."""
+
+    pid, url, mark, data_dir = 1, "http://127.0.0.1:1", "-Dkdsl.mark=none", "schemas"
+    stopped = False
+
+    def start(self) -> BrokenRegistry:
+        return self
+
+    def detach(self) -> None:
+        raise LocalRegistryError("it has ended")
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_a_registry_that_cannot_be_detached_is_not_recorded(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka, registry = _kafka(1, "-Dkdsl.mark=ours", tmp_path), BrokenRegistry()
+    (state / "default.json").write_text(json.dumps(cattrs.unstructure(kafka)))
+    monkeypatch.setattr(DetachedKafka, "running", lambda kafka: tuple(broker.id for broker in kafka.brokers))
+
+    with pytest.raises(LocalRegistryError, match="it has ended"):
+        detached.start(cast("LocalKafka", None), registry=cast("LocalRegistry", registry))
+
+    assert registry.stopped
     assert detached.find() == kafka
 
 

@@ -1,4 +1,4 @@
-"""The comparison of Arrow values."""
+"""The comparison of Arrow values, and their bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kdsl.types.arrays import compare_values
+from kdsl.types.arrays import compare_values, value_bytes
 
 PAIRS = [
     (math.nan, math.nan, True),
@@ -53,3 +53,12 @@ def test_null_equals_null_only(kind: pa.DataType, values: list[Any]) -> None:
     left, right = (pa.array(side, kind) for side in ([*values] * 3, [v for v in values for _ in range(3)]))
 
     assert compare_values(left, right).tolist() == [i % 3 == i // 3 for i in range(9)]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
+def test_the_bytes_of_a_slice_are_those_of_its_values(kind: pa.DataType) -> None:
+    array = pa.array(["abc", None, "\u6c34", "", "de"], kind)
+
+    assert [value_bytes(array.slice(start)) for start in range(6)] == [8, 5, 5, 2, 2, 0]
+    assert value_bytes(array.slice(1, 2)) == 3
+    assert value_bytes(pa.nulls(3, kind)) == 0

@@ -186,8 +186,8 @@ class Decimals(Wire):
         """Read a decimal from its spelling, rounded half up to the scale.
 
         Raises:
-            ValueError: It is not a number, or has too many digits.
-            InfiniteError: It is infinite (a ValueError).
+            ValueError: It is not spelled as a number, or has too many digits.
+            InfiniteError: It is infinite or NaN, as Debezium spells them (`values.INFINITE_NUMBERS`); a ValueError.
         """
         if spelled in values.INFINITE_NUMBERS:
             raise values.InfiniteError
@@ -197,10 +197,13 @@ class Decimals(Wire):
         return number
 
     def from_object(self, members: Mapping[str, Any]) -> Decimal:
-        """Read a decimal from the scale and the base64 of an object.
+        """Read a decimal from ``scale`` and ``value`` (base64) of an object, rounded half up to the type's scale.
+
+        Args:
+            members: The object; the scale is a number as it is spelled in JSON, a string.
 
         Raises:
-            ValueError: The object is not a decimal of the type, or the mode is not ``precise``.
+            ValueError: It is not such an object, has too many digits, or the mode is not ``precise``.
         """
         scale, value = members.get("scale"), members.get("value")
         if self.mode != "precise" or not isinstance(scale, str) or type(value) is not str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import attrs
 
 from kdsl.types import model as t
+from kdsl.types.parse import MAX_PRECISION
 
 _JDBC: Mapping[int, t.DataType] = {
     -7: t.Boolean(), 16: t.Boolean(), -6: t.TinyInt(), 5: t.SmallInt(), 4: t.Int(), -5: t.BigInt(),
@@ -59,15 +60,16 @@ class MySqlTypes:
         return self._other_type(word, size, scale)
 
     def _other_type(self, word: str, size: int | None, scale: int | None) -> t.DataType:
-        """The type of everything but integers; STRING if it is not known, or is a DECIMAL with too many digits."""
+        """The type of everything but integers; STRING if it is not known, or if the column type has no such size."""
+        digits = min(size or 0, MAX_PRECISION)  # of the second
         match word:
             case "bit":
                 return t.Boolean() if size in (None, 1) else t.BigInt() if size <= _BITS else _UNSIGNED_BITS
             case "bool" | "boolean":
                 return t.Boolean()
             case "decimal" | "dec" | "numeric" | "fixed":
-                precision = 10 if size is None else size
-                return t.Decimal(precision, scale or 0) if precision <= t.MAX_DECIMAL else t.STRING
+                precision, scale = size or 10, scale or 0
+                return t.Decimal(precision, scale) if scale <= precision <= t.MAX_DECIMAL else t.STRING
             case "float":
                 return t.Float()
             case "double" | "real":
@@ -77,15 +79,15 @@ class MySqlTypes:
             case "date":
                 return t.Date()
             case "time":
-                return t.Time(size or 0)
+                return t.Time(digits)
             case "datetime":
-                return t.Timestamp(size or 0)
+                return t.Timestamp(digits)
             case "timestamp":
-                return t.TimestampLtz(size or 0) if self.zoned else t.Timestamp(size or 0)
+                return t.TimestampLtz(digits) if self.zoned else t.Timestamp(digits)
             case "char":
-                return t.Char(size or 1)
+                return t.Char(size or 1) if (size or 1) <= t.MAX_LENGTH else t.STRING
             case "varchar":
-                return t.STRING if size is None else t.VarChar(size)
+                return t.VarChar(size) if size and size <= t.MAX_LENGTH else t.STRING
             case "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob":
                 return t.BYTES
             case _:

@@ -140,7 +140,11 @@ class _Quoter:
         return needed
 
     def _has_special(self, strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Indices) -> Mask:
-        """Which strings contain a special character."""
+        """Which strings contain a character that causes quotes.
+
+        These are all characters up to the largest of delimiter, quote and line feed, among them blanks, and the escape
+        character, or a backslash without one.
+        """
         if self.pattern:
             return np.array(pc.match_substring_regex(strings, self.pattern).fill_null(False))
         needed = np.zeros(len(strings), dtype=bool)

@@ -162,9 +162,15 @@ def _check_bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None
 
     The last finding of a server comes with its address, if it can be used, and others with None.
 
-    Errors become warnings if another server can be used.
+    All are checked before the first finding is yielded. Errors become warnings if another server can be used. Settings
+    that cannot be translated for librdkafka, as when a file of certificates does not exist, are the only findings.
     """
-    settings = (_without_login(cluster) if needs_jvm(cluster) else cluster).admin()
+    try:
+        settings = (_without_login(cluster) if needs_jvm(cluster) else cluster).admin()
+    except ResolveError as e:
+        for problem in e.problems:
+            yield error("settings", problem.message, problem.fix), None
+        return
     secured = settings.get("security.protocol", "plaintext").upper() in _TLS
     findings: list[tuple[Finding, Address | None]] = []
     for text in cluster.bootstrap_servers.split(","):

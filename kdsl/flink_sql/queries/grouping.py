@@ -167,7 +167,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"
 
     def _translate_function(self, node: n.Call, name: str, values: list[TypedSql], suffix: str) -> TypedSql:
-        """Write an aggregate or window function of translated values, with the result that Flink has.
+        """Write an aggregate or window function of translated values in Spark SQL, with the result that Flink has.
 
         ``name`` is in upper case; ``suffix`` is the SQL after the call: ``FILTER (…)`` and ``OVER (…)``. Nothing is
         added to the facts.

@@ -163,7 +163,10 @@ def _key_of_select(node: n.Select, tables: Mapping[str, QueryKey]) -> QueryKey |
 
 
 def _kind_of_column(value: n.Node) -> Kind:
-    """Return what an expression that is not a plain column is: a constant, an aggregate, or something else."""
+    """Return what an expression that is not a plain column is: a constant, an aggregate, or something else.
+
+    Only a literal is a constant (``-1`` is something else); what contains an aggregate without OVER is an aggregate.
+    """
     if isinstance(value, n.Literal):
         return "constant"
     return "aggregate" if has_aggregate(value) else "other"

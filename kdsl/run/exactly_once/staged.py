@@ -144,7 +144,7 @@ def _stage_and_send(
     if not numbered.offsets:  # Spark writes it before the batch begins
         raise CheckpointError(f"{plan.table}: {folder.path(f'offsets/{number}')} is missing; restore the checkpoint")
     marker = f"{STAGED}/{number}.complete"
-    rows_folder = read_marker(folder.read(marker), numbered, half_written)
+    rows_folder = read_marker(folder.read(marker), numbered, half_written, folder.path(marker))
     if rows_folder is None:
         rows_folder = f"{number}-{spec.run}"  # a driver that was cut off, and still works, must not write into it
         staged = batch.withColumn(_WRITER, F.spark_partition_id() % spec.writers)
@@ -185,7 +185,7 @@ def marker_text(spec: TransactionSpec, rows_folder: str) -> str:
     return json.dumps(document, separators=(",", ":")) + "\n"
 
 
-def read_marker(text: str | None, spec: TransactionSpec, half_written: int | None) -> str | None:
+def read_marker(text: str | None, spec: TransactionSpec, half_written: int | None, location: str) -> str | None:
     """Read from a marker the folder of a batch's rows.
 
     None if the batch is not staged, or if another batch of its number is, which is logged as a warning.
@@ -195,9 +195,10 @@ def read_marker(text: str | None, spec: TransactionSpec, half_written: int | Non
         spec: The write of the batch.
         half_written: The batch that was half written when the query started. Markers of earlier versions do not say
             which batch they belong to, and are trusted only for this one: parts of it were sent from what is staged.
+        location: The location of the marker, for error messages.
 
     Raises:
-        CheckpointError: The marker was written by a newer kdsl.
+        CheckpointError: The marker is damaged, or was written by a newer kdsl.
     """
     if text is None:
         return None
@@ -206,14 +207,22 @@ def read_marker(text: str | None, spec: TransactionSpec, half_written: int | Non
             return str(spec.batch)
         document: dict[str, Any] = {}
     else:
-        document = json.loads(text)
-        if document["version"] != 1:
+        try:
+            document = json.loads(text)
+            if document["version"] != 1:
+                raise CheckpointError(
+                    f"{spec.writer}: the staged batch {spec.batch} has version {document['version']}, and this kdsl "
+                    "reads version 1; use the kdsl that wrote it, or a newer one"
+                )
+            query, offsets, rows = (document[name] for name in ("query", "offsets", "rows"))
+        except (ValueError, TypeError, KeyError) as e:
             raise CheckpointError(
-                f"{spec.writer}: the staged batch {spec.batch} has version {document['version']}, and this kdsl reads "
-                "version 1; use the kdsl that wrote it, or a newer one"
-            )
-        if (document["query"], document["offsets"]) == (spec.writer.query, spec.offsets):
-            return str(document["rows"])
+                f"{spec.writer}: {location} cannot be read ({type(e).__name__}: {e}), so it is unknown which rows are "
+                f"staged as batch {spec.batch}; restore it from a copy, or remove it: the batch is then computed anew, "
+                "and if a part of it was sent, its rows may be missing or repeated unless they are the same again"
+            ) from None
+        if (query, offsets) == (spec.writer.query, spec.offsets):
+            return str(rows)
     _log.warning(
         "%s: the rows staged as batch %s are those of %s, and are replaced",
         spec.writer,

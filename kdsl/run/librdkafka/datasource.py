@@ -42,13 +42,19 @@ class KdslDataSource(DataSource):
         return source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a bounded read; it reads the options, and finds errors in them, when it is used."""
+        """Return the reader of a bounded read; it reads the options, and finds errors in them, when it is used.
+
+        Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
+        """
         from kdsl.run.librdkafka.source import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return the reader of a stream; it reads the options, and finds errors in them, when it is used."""
+        """Return the reader of a stream; it reads the options, and finds errors in them, when it is used.
+
+        Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
+        """
         from kdsl.run.librdkafka.source import stream_reader
 
         return stream_reader(self.options, schema)

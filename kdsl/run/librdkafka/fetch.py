@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
@@ -25,6 +24,7 @@ from kdsl.run.librdkafka.messages import COLUMNS, Messages, build_headers, offse
 from kdsl.run.librdkafka.range_progress import RangeProgress
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import RAW
+from kdsl.types.arrays import value_bytes
 
 CHUNK_RECORDS = 2_000
 """How many records are taken from the client at a time: few enough to stay in the processor's cache."""
@@ -377,14 +377,6 @@ class FetchCount:
         counts = (self.records, self.bytes, self.event, self.at)
         self.records = self.bytes = 0
         return counts
-
-
-def value_bytes(array: pa.Array) -> int:
-    """Return the number of bytes of all values of a binary array."""
-    if array.null_count == len(array):
-        return 0
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
-    return int(offsets[array.offset + len(array)] - offsets[array.offset])
 
 
 @contextmanager

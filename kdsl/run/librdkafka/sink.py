@@ -40,7 +40,7 @@ from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.workers import BATCH_ID, current_batch_id
-from kdsl.types.arrays import Indices
+from kdsl.types.arrays import Indices, value_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -318,7 +318,7 @@ class _TaskWriter:
                 records = self._encoder.encode(piece, rows)
                 self._send(records, piece, np.arange(rows, rows + records.num_rows, dtype=np.int64))
                 rows += records.num_rows
-                size += _value_bytes(records.column("key")) + _value_bytes(records.column("value"))
+                size += value_bytes(records.column("key")) + value_bytes(records.column("value"))
         flushed_at = monotonic()
         unsent = self._producer.flush(None if self._guaranteed else FLUSH_SECONDS)
         send_time = monotonic() - flushed_at
@@ -525,14 +525,6 @@ def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, int(batch.num_rows * PIECE_BYTES / max(batch.nbytes, 1)))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
-
-
-def _value_bytes(array: pa.Array) -> int:
-    """Return the number of bytes of all values of a binary array."""
-    if array.null_count == len(array):
-        return 0
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
-    return int(offsets[array.offset + len(array)] - offsets[array.offset])
 
 
 def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None]) -> None:

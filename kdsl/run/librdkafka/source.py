@@ -96,13 +96,19 @@ def source_schema(options: Mapping[str, str]) -> StructType:
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Return the reader of a bounded read; it reads the options, and finds errors in them, when it is used."""
+    """Return the reader of a bounded read; it reads the options, and finds errors in them, when it is used.
+
+    Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
+    """
     del schema
     return BatchReader(_own_options(options))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of a stream; it reads the options, and finds errors in them, when it is used."""
+    """Return the reader of a stream; it reads the options, and finds errors in them, when it is used.
+
+    Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
+    """
     del schema
     return StreamReader(_own_options(options))
 

@@ -177,9 +177,10 @@ class Worker:
         with self._changed:
             run = self._runs.setdefault(run_id, _Run())
             run.wanted = {partition: max(at, run.done.get(partition, at)) for partition, at in positions.items()}
+            run.tried = run.settled
             if run.settled:
+                self._changed.notify_all()
                 return
-            run.tried = False
             run.due = max(time.monotonic(), self._last + self._interval)
             self._wake()
 
@@ -292,7 +293,7 @@ class Worker:
             run.warned = True
             run.due = 0.0 if run.ended else self._last + run.pause
             run.pause = min(2 * run.pause, _LONGEST_PAUSE)
-        run.tried = run.wanted == wanted
+        run.tried = run.settled or run.wanted == wanted
 
 
 _counts: dict[str, CommitCounts] = {}

@@ -198,7 +198,7 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
         else:
             limits = np.iinfo(arrow_type(to).to_pandas_dtype())
             minimum, maximum = int(limits.min), int(limits.max)
-        numbers = array.to_numpy(zero_copy_only=False)
+        numbers = array.fill_null(0).to_numpy(zero_copy_only=False)  # integers also with NULLs; 0 fits every type
         rows = np.flatnonzero((numbers < minimum) | (numbers > maximum))
         reason = f"{int(numbers[rows[0]])} does not fit {to.spelling}, whose values are {minimum} to {maximum}"
         raise BadMetadataError(tuple(rows.tolist()), reason) from None

@@ -102,6 +102,24 @@ class TestCluster:
 
         assert message == "settings: the entry 'kafka' of 'bootstrap.servers' has no port"
 
+    @pytest.mark.parametrize(
+        ("properties", "expected"),
+        [
+            (
+                {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/missing/ca.pem"},
+                "/missing/ca.pem is not a file",
+            ),
+            ({"ssl.engine.factory.class": "com.example.Factory"}, "'ssl.engine.factory.class'"),
+        ],
+    )
+    def test_settings_that_librdkafka_cannot_have_are_findings(self, properties: dict[str, str], expected: str) -> None:
+        (message,) = messages_of(
+            list(examine(Cluster("127.0.0.1:1", properties={"security.protocol": "SSL", **properties}))), "error"
+        )
+
+        assert message.startswith("settings: ")
+        assert expected in message
+
     def test_tls_is_asked_for_and_not_spoken(self, cluster: Cluster) -> None:
         (message,) = messages_of(list(examine(cluster.with_properties({"security.protocol": "SSL"}))), "error")
 

@@ -108,6 +108,6 @@ def test_a_staged_batch_is_sent_if_parts_of_it_were_sent_and_staged_again_otherw
     text = (STORED / "staged-marker").read_text(encoding="utf-8")
     spec = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000, 1, "digest")
 
-    assert read_marker(text, spec, 1) == "1"
-    assert read_marker(text, spec, None) is None
+    assert read_marker(text, spec, 1, "7.complete") == "1"
+    assert read_marker(text, spec, None, "7.complete") is None
     assert "of an earlier version, which did not record which batch it is, and none of them is written" in caplog.text

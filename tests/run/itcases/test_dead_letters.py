@@ -700,6 +700,17 @@ class TestReplay:
         sent = Counter(dict(message.headers() or [])[names.ID] for message in kdsl_kafka.read(target))
         assert sent == {id_.encode(): 2 if id_ in ids[2:4] else 1 for id_ in ids}
 
+    def test_replays_to_the_same_topic_of_two_clusters_skip_nothing_of_each_other(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        letters, target = kdsl_topic("dead"), kdsl_topic()
+        kdsl_kafka.produce(letters, Record("a", headers=[(names.ID, b"t-0-0")]))
+        other = Cluster(cluster.bootstrap_servers, properties={"client.id": "other"})
+
+        results = [replay(cluster, letters, target, target=one).sent for one in (None, other, other)]
+
+        assert results == [1, 1, 0]
+
     def test_letters_are_listed_counted_and_shown(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:

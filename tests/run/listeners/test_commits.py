@@ -254,6 +254,38 @@ class TestWorker:
 
         assert offsets.taken == [{P: 5}, {P: 5, ("t", 1): 1}]
 
+    @pytest.mark.parametrize("refuses", [False, True])
+    def test_a_run_without_the_partition_whose_commit_is_pending_is_not_waited_for(
+        self, worker: Worker, offsets: Offsets, refuses: bool
+    ) -> None:
+        worker.put("run", {P: 5})
+        self.settle(worker)
+        offsets.asked, offsets.refuses = False, refuses
+        offsets.open.clear()
+        worker.put("run", {P: 5, ("t", 1): 1})
+        until(lambda: offsets.asked)
+
+        worker.put("run", {P: 5})
+
+        assert worker.wait(time.monotonic())
+        offsets.open.set()
+        until(lambda: counts_of(worker.read.id).failed == 1 if refuses else len(offsets.taken) == 2)
+        self.settle(worker)
+
+    @pytest.mark.parametrize(
+        "worker", [{"enable.auto.commit": "true", "auto.commit.interval.ms": "3600000"}], indirect=True
+    )
+    def test_a_run_whose_pending_partition_is_gone_is_not_waited_for(self, worker: Worker, offsets: Offsets) -> None:
+        worker.put("run", {P: 5})
+        self.settle(worker)
+        worker.put("run", {P: 5, ("t", 1): 1})
+        assert not worker.wait(time.monotonic())  # it is due in an hour
+
+        worker.put("run", {P: 5})
+
+        assert worker.wait(time.monotonic())
+        assert offsets.taken == [{P: 5}]
+
     def test_another_run_may_go_back(self, worker: Worker, offsets: Offsets) -> None:
         worker.put("run", {P: 5})
         self.settle(worker)

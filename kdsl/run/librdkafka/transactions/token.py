@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
 import attrs
-from cattrs import Converter
+from cattrs import ClassValidationError, Converter, transform_error
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from kdsl.errors import ExactlyOnceError
@@ -115,7 +115,7 @@ def read_token(text: str, number: int) -> Token | None:
         number: The token's `Token.number`: the offset with which it was committed.
 
     Raises:
-        ExactlyOnceError: The token was written by a newer version of kdsl.
+        ExactlyOnceError: The token was written by a newer version of kdsl, or is malformed.
     """
     document = _document(text)
     if document is None:
@@ -125,7 +125,14 @@ def read_token(text: str, number: int) -> Token | None:
         raise ExactlyOnceError(
             f"a token has version {version}, but this kdsl reads only up to version {VERSION}; use the newer kdsl"
         )
-    return _CONVERTER.structure({**document, "number": number}, Token)
+    try:
+        return _CONVERTER.structure({**document, "number": number}, Token)
+    except ClassValidationError as e:
+        raise ExactlyOnceError(
+            f"the token {text} is malformed ({'; '.join(transform_error(e))}), so it is unknown which batches are "
+            "written; something other than kdsl has committed it: find out what, delete the consumer group of the "
+            "transactional id, and start with adopt=True if nothing of the last batch is missing"
+        ) from None
 
 
 def _document(text: str) -> dict[str, Any] | None:

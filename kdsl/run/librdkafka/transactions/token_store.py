@@ -40,7 +40,7 @@ class TokenAdmin(LibrdkafkaAdmin):
 
         Raises:
             KafkaReadError: The token cannot be read, as when the transaction does not end within a minute.
-            ExactlyOnceError: The token was written by a newer version of kdsl.
+            ExactlyOnceError: The token was written by a newer version of kdsl, or is malformed.
         """
         code, offsets = retry(
             lambda timeout: self._offsets_of.read(id_, min(10.0, max(1.0, timeout)), stable=stable),

@@ -77,6 +77,19 @@ class TestToken:
     def test_a_string_of_other_software_is_not_a_token(self, text: str) -> None:
         assert read_token(text, 1) is None
 
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ('{"version":2,"writer":{"query":"q1"}}', r"required field missing @ \$\.batch"),
+            ('{"version":2,"writer":{"query":"q1"},"batch":"x"}', r"\$\.batch"),
+            ('{"version":2,"writer":[],"batch":7}', r"\$\.writer"),
+            ('{"version":1,"writer":{"query":"q1","kind":"other"},"batch":7}', r"\$\.writer\.kind"),
+        ],
+    )
+    def test_a_malformed_token_is_reported(self, text: str, reason: str) -> None:
+        with pytest.raises(ExactlyOnceError, match=rf"is malformed \(.*{reason}.*delete the consumer group"):
+            read_token(text, 1)
+
     def test_a_token_of_a_newer_kdsl_is_reported(self) -> None:
         with pytest.raises(ExactlyOnceError, match=r"has version 99, but this kdsl reads only up to version 2"):
             read_token('{"version": 99, "writer": {}}', 1)
