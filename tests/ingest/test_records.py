@@ -235,7 +235,7 @@ class TestDeclaredColumns:
     def test_members_with_the_names_of_other_declared_columns_are_not_read(self, known: bool) -> None:
         ddl = self.DDL if known else "CREATE TABLE t (`offset` INT METADATA, c AS UPPER(n))"
         source = feed(initial_schemas=ddl, key=Json() if known else None, prefetch=0)
-        tables = initial_tables(source.initial_tables)
+        tables: Known = initial_tables(source.initial_tables)
         assert bool(tables) is known
         batch = records({"n": "a", "offset": "x", "c": {"d": 1}}, {"offset": 1, "c": 1})
         tables = learn_from(source, batch, tables)
