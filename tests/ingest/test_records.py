@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.cluster import Cluster
-from kdsl.errors import RecordError
 from kdsl.formats import TableId
 from kdsl.ingest import KafkaFeed
 from kdsl.ingest.evolution import UpstreamTable, learn
@@ -236,7 +235,7 @@ class TestDeclaredColumns:
     def test_members_with_the_names_of_other_declared_columns_are_not_read(self, known: bool) -> None:
         ddl = self.DDL if known else "CREATE TABLE t (`offset` INT METADATA, c AS UPPER(n))"
         source = feed(initial_schemas=ddl, key=Json() if known else None, prefetch=0)
-        tables: Mapping[TableId, UpstreamTable] = initial_tables(source.initial_tables)
+        tables: Known = initial_tables(source.initial_tables)
         assert bool(tables) is known
         batch = records({"n": "a", "offset": "x", "c": {"d": 1}}, {"offset": 1, "c": 1})
         tables = learn_from(source, batch, tables)
@@ -299,7 +298,7 @@ def test_what_is_accepted_is_read_and_a_repeated_batch_shows_nothing_new(
     source = feed(key=Json(), **prefixes)
     raw = list(map(to_raw, batches))
     known: Known = {}
-    for batch in [*raw, *raw]:  # records that came before their table had a column are only counted
+    for batch in raw:
         known = learn_from(source, batch, known)
 
     assert [p.delta for p in split(source, raw[-1], known).packets if p.delta is not None] == []
@@ -330,58 +329,6 @@ def test_a_first_batch_that_is_mostly_of_another_format_has_a_hint() -> None:
     assert first.hint.startswith("topic t: 2 of 2 messages cannot be read as debezium-json")
     assert first.hint.endswith("they look like canal-json")
     assert splitter.split(records(canal), {("d", "t"): UpstreamTable(TableSchema(()))}).hint is None
-
-
-STATEMENTS: list[tuple[Any, dict[str, Any] | None]] = [
-    (DebeziumJson(), None),
-    (DebeziumJson(), {"ts_ms": 1}),
-    (DebeziumJson(), {"status": "BEGIN", "id": "571:53195829", "event_count": None, "data_collections": None}),
-    (DebeziumJson(), {"op": "m", "source": {"db": "d", "table": ""}, "message": {"prefix": "x", "content": "eA=="}}),
-    (DebeziumJson(truncate="skip"), {"op": "t", "source": {"db": "d", "table": "t"}}),
-    (CanalJson(), {"data": None, "type": "ALTER", "isDdl": True, "database": "d", "table": "t", "sql": "ALTER"}),
-    (CanalJson(), {"data": None, "type": "TRUNCATE", "isDdl": True, "database": "d", "table": "t"}),
-    (CanalJson(), {"data": None, "type": "QUERY", "isDdl": False, "database": "d", "table": "t", "sql": "x"}),
-]
-
-
-@pytest.mark.parametrize(("value", "message"), STATEMENTS)
-@pytest.mark.parametrize("repeat", [1, 100])
-def test_messages_without_rows_are_left_out(value: Any, message: dict[str, Any] | None, repeat: int) -> None:
-    done = split(feed(value=value), records(*[message] * repeat))
-
-    assert (done.packets, done.rejections) == ((), ())
-
-
-def test_a_truncate_is_rejected_unless_it_is_skipped() -> None:
-    done = split(feed(value=DebeziumJson()), records({"op": "t", "source": {"db": "d", "table": "t"}}))
-
-    assert "set truncate='skip' (in SQL and YAML 'debezium-json.truncate' = 'skip')" in done.rejections[0].reason
-
-
-UPDATES_WITHOUT_ROWS_BEFORE: list[tuple[Any, dict[str, Any]]] = [
-    (DebeziumJson(), {"op": "u", "before": None, "after": {"id": 1}, "source": {"db": "d", "table": "t"}}),
-    (CanalJson(), {"data": [{"id": "1"}], "old": None, "type": "UPDATE", "database": "d", "table": "t"}),
-]
-
-
-@pytest.mark.parametrize(("value", "message"), UPDATES_WITHOUT_ROWS_BEFORE)
-@pytest.mark.parametrize("repeat", [1, 100])
-def test_an_update_without_its_row_before_needs_a_key(value: Any, message: dict[str, Any], repeat: int) -> None:
-    source, batch = feed(value=value), records(*[message] * repeat)
-    strict = split(source, batch)
-    keyed = RecordSplitter(source, max_columns=100, keyed=True).split(batch, {})
-    (packet,) = keyed.packets
-    assert packet.delta is not None
-    known = learn({}, [packet.delta]).tables[packet.table]
-
-    assert len(strict.rejections) == repeat
-    assert keyed.rejections == ()
-    decoded = RecordDecoder(plan_table(source, packet.table, known, ("id",))).decode(packet.records)
-    assert {str(row) for row in decoded.to_pylist()} == {str({"_row_kind": "+U", "id": decoded["id"][0].as_py()})}
-    with pytest.raises(
-        RecordError, match=r"partition 0, offset 10: the value cannot be decoded: the member '(before|old)'"
-    ):
-        RecordDecoder(plan_table(source, packet.table, known)).decode(packet.records)
 
 
 EVENT = {"op": "c", "before": None, "after": {"id": 1, "n": "x"}, "source": {"db": "d", "table": "t"}}
