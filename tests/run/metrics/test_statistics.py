@@ -54,14 +54,15 @@ def test_a_consumer(mock_cluster: MockCluster) -> None:
     sample.clear()
     while not sample or not client_metrics(sample[-1])["fetch-total"]:
         consumer.poll(0.1)
+    statistics = sample[-1]
     consumer.close()
 
-    result = client_metrics(sample[-1])
+    result = client_metrics(statistics)
 
     assert len(messages) == 3
     assert result.keys() == CONSUMER.keys()
     assert result["records-consumed-total"] >= 3
-    requests = orjson.loads(sample[-1])["brokers"].values()
+    requests = orjson.loads(statistics)["brokers"].values()
     assert result["fetch-total"] == sum(broker["req"].get("Fetch", 0) for broker in requests)
     assert result["records-per-request-avg"] == pytest.approx(
         result["records-consumed-total"] / result["fetch-total"], abs=0.001
