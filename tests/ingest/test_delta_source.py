@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from kdsl.changelog.to_delta import _Delta
+from kdsl.changelog.to_delta import DeltaTarget, _Delta
 from kdsl.cluster import Cluster
 from kdsl.errors import ChangelogError, CheckpointError
 from kdsl.ingest import DeltaChanges, DeltaTables, Ingestion, JdbcTables, KafkaTopics, Memory, Route, Sink, Transform
@@ -18,6 +18,8 @@ from tests.ingest.setup import Failing, Row, Setup
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from kdsl.testing.pytest_plugin import MakeTopic
 
 KEYED = Transform("orders", primary_keys=("id",))
@@ -90,7 +92,7 @@ class TestChanges:
         orders.run(orders.ingestion(), writer)
         assert orders.setup.state().last == 1
 
-    @pytest.mark.parametrize(("start", "ids"), [(None, [1, 2, 3]), ("latest", [3]), ("2", [2, 3]), ("3", [3])])
+    @pytest.mark.parametrize(("start", "ids"), [(None, [1, 2, 3]), ("latest", [3]), ("2", [2, 3])])
     def test_where_they_start(self, orders: Orders, start: str | None, ids: list[int]) -> None:
         orders.create()
         orders.sql("INSERT INTO {} VALUES (1, 'a')", "INSERT INTO {} VALUES (2, 'b')")
@@ -124,6 +126,21 @@ class TestChanges:
               if "add.column" in changes[1] else
               ["alter.column.type orders `n` INT → BIGINT", "add.column orders `more` STRING"]),
         ]  # fmt: skip
+
+    def test_a_type_becomes_wider_while_a_batch_is_read(self, orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+        orders.create("id BIGINT, n INT", f"{FEED}, delta.enableTypeWidening = true")
+        orders.sql("INSERT INTO {} VALUES (1, 7)")
+        writer, read = MemoryWriter(), DeltaTarget.read_changes
+
+        def alter_and_read(target: DeltaTarget, *versions: Any, **options: Any) -> DataFrame:
+            if not options["narrower"]:
+                orders.sql("ALTER TABLE {} ALTER COLUMN n TYPE BIGINT")
+            return read(target, *versions, **options)
+
+        monkeypatch.setattr(DeltaTarget, "read_changes", alter_and_read)
+        orders.run(orders.ingestion(starting_version="0"), writer)
+
+        assert writer.tables["orders",].rows() == [{"id": 1, "n": 7}]
 
     @pytest.mark.parametrize("max_versions", [1, None])
     def test_a_column_that_is_renamed_is_a_new_one(self, orders: Orders, max_versions: int | None) -> None:
@@ -159,8 +176,9 @@ class TestChanges:
 
         assert writer.tables["orders",].rows() == [{"id": 1, "n": "new"}, {"id": 3, "n": "c"}]
 
-    @pytest.mark.parametrize("deletion_vectors", [True, False])
-    @pytest.mark.parametrize("point", ["before the first table", "after all tables"])
+    @pytest.mark.parametrize(
+        ("point", "deletion_vectors"), [("before the first table", True), ("after all tables", False)]
+    )
     def test_a_batch_that_is_repeated_is_written_once(self, orders: Orders, point: str, deletion_vectors: bool) -> None:
         orders.create(properties=f"{FEED}, delta.enableDeletionVectors = {str(deletion_vectors).lower()}")
         orders.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b')")
@@ -193,8 +211,7 @@ class TestChanges:
         assert rows == ["1\tz\t1.50\t2024-01-01 10:00:00+00", "3\tc\t\t"]
 
 
-@pytest.mark.parametrize("keyed", [True, False])
-@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize(("delivery", "keyed"), [("at-least-once", False), ("exactly-once", True)])
 def test_changes_are_messages_in_kafka(orders: Orders, kdsl_topic: MakeTopic, delivery: Any, keyed: bool) -> None:
     topic, setup = kdsl_topic(), orders.setup
     sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic, delivery=delivery,

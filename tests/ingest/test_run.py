@@ -128,7 +128,12 @@ def test_a_table_that_is_too_large_to_be_rewritten_is_refused_before_anything_is
     assert setup.table("lake", "t") == [{"id": 1, "n": 1}]
 
 
-POINTS = ("before the first table", "after the change of a table", "after the first table", "after all tables")
+POINTS = (
+    pytest.param("before the first table", marks=pytest.mark.reliability),
+    "after the change of a table",
+    "after the first table",
+    pytest.param("after all tables", marks=pytest.mark.reliability),
+)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -425,16 +430,15 @@ class TestPostgres:
         left = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'kdsl%' AND tablename <> 'kdsl_changelog_batches'"
         assert postgres.execute(left) == ""
 
-    @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
     @pytest.mark.parametrize("keys", [("id",), ()])
     def test_dates_and_times_do_not_depend_on_the_time_zone_of_java(
-        self, setup: Setup, postgres: Postgres, sink: JdbcTables, keys: tuple[str, ...], zone: str
+        self, setup: Setup, postgres: Postgres, sink: JdbcTables, keys: tuple[str, ...]
     ) -> None:
         table, java = f"d{setup.topic[-8:]}", jvm_of(setup.spark).java.util.TimeZone
         rules = [Transform(r"\.*", primary_keys=keys, projection="*")]
         ingestion = setup.ingestion(sink, transform=rules, route=[Route(r"\.*", f"public.{table}")])
         before = java.getDefault()
-        java.setDefault(java.getTimeZone(zone))
+        java.setDefault(java.getTimeZone("Europe/Berlin"))
         try:
             setup.produce({"id": 1, "day": "1582-10-10", "wall": "2024-03-31 02:30:00", "clock": "02:30:00"})
             setup.run(ingestion)

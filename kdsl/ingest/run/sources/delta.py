@@ -141,10 +141,20 @@ class DeltaChangeReader(_DeltaReader):
             first = end + 1
 
     def _read_range(self, spark: SparkSession, first: int, last: int) -> SourceTable:
-        """The changes of some versions, with the columns that the table has in the last of them."""
-        columns, before, now = (self._target.read_columns(spark, at) or () for at in (last, first, None))
-        narrower = _holds(now, before) and not {(f.name, f.type) for f in before} <= {(f.name, f.type) for f in now}
-        rows = self._read_changes(spark, first, last, columns, narrower=narrower)
+        """The changes of some versions, with the columns that the table has in the last of them.
+
+        Raises:
+            ChangelogError: Delta refuses to read the changes.
+        """
+        while True:
+            columns, before, now = (self._target.read_columns(spark, at) or () for at in (last, first, None))
+            narrower = _holds(now, before) and not {(f.name, f.type) for f in before} <= {(f.name, f.type) for f in now}
+            try:
+                rows = self._read_changes(spark, first, last, columns, narrower=narrower)
+                break
+            except ChangelogError:
+                if (self._target.read_columns(spark) or ()) == now:  # otherwise they changed in the meantime
+                    raise
         return SourceTable(self._source.table_id, TableSchema(columns), lambda: rows)
 
     def _read_changes(
