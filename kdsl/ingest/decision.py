@@ -200,8 +200,10 @@ def _evolve_sinks(
             continue
         if live is not None and known is None and not plan.policy.rules.stores_keys:
             live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
-        places = _find_places([work for work in tables if target in work.plan.targets], deltas)
-        sinks[target] = evolve_sink(target, live, wanted, plan.policy, places)
+        works = [work for work in tables if target in work.plan.targets]
+        names = {f.name.lower() for f in wanted.columns}
+        earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
+        sinks[target] = evolve_sink(target, live, wanted, plan.policy, _find_places(works, deltas), earlier)
     return sinks
 
 
@@ -239,6 +241,20 @@ def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> d
                 place = delta.place if computed else delta.first.get(column.name)
                 if place is not None:
                     places[column.name] = min(place, places.get(column.name, place))
+    return places
+
+
+def _find_earlier_places(state: IngestState, target: TableId, tables: Iterable[TableWork]) -> dict[str, Place]:
+    """The records since which the columns of a sink table are known, where the state says so."""
+    places = {
+        column.name: change.place
+        for _, change in reversed(state.changes)
+        if change.table == target and change.place is not None
+        for column in change.columns
+    }
+    for work in tables:
+        known = {quote_name(name): place for name, place in state.places.get(work.plan.table, {}).items()}
+        places |= {c.name: known[c.sql] for c in work.plan.transformed.columns if c.sql in known}
     return places
 
 

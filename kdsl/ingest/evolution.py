@@ -7,13 +7,13 @@ left out, and what is refused. Both are safe to repeat: with the result as input
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Literal
 
 import attrs
 
-from kdsl.errors import listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
@@ -126,11 +126,13 @@ class Learned:
         tables: What is known of them.
         changes: What changed, in the order of the records.
         refusals: What is refused; the batch then must not be written.
+        places: The first record that shows each of those new columns whose names differ only in letter case.
     """
 
     tables: Mapping[TableId, UpstreamTable]
     changes: tuple[SchemaChange, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
 
 
 def changes_between(
@@ -207,7 +209,19 @@ def learn(
             table, known[table].schema if table in known else None, tables[table].schema, places
         )
     ]
-    return Learned(tables, tuple(changes), tuple(refusals))
+    places_by_table = {table: _select_ambiguous(tables[table].schema, places) for table, places in first.items()}
+    return Learned(
+        tables,
+        tuple(changes),
+        tuple(refusals),
+        {table: places for table, places in places_by_table.items() if places},
+    )
+
+
+def _select_ambiguous(schema: TableSchema, first: Mapping[str, Place]) -> dict[str, Place]:
+    """The records of those columns whose names differ only in letter case from that of another column."""
+    counts = Counter(f.name.lower() for f in schema.columns)
+    return {name: place for name, place in first.items() if counts[name.lower()] > 1}
 
 
 def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
@@ -318,6 +332,7 @@ def evolve_sink(
     wanted: TableSchema,
     policy: Policy,
     places: Mapping[str, Place] | None = None,
+    earlier: Mapping[str, Place] | None = None,
 ) -> SinkEvolution:
     """Decide how a sink table changes.
 
@@ -327,8 +342,9 @@ def evolve_sink(
         wanted: The schema that the rows have.
         policy: What may be changed.
         places: The records that show columns first, by the names of the columns.
+        earlier: The records since which columns are known, from before the batch.
     """
-    return _SinkTable(table, live, wanted, policy, places or {}).evolve()
+    return _SinkTable(table, live, wanted, policy, places or {}, earlier or {}).evolve()
 
 
 class _SinkTable:
@@ -339,8 +355,10 @@ class _SinkTable:
         wanted: TableSchema,
         policy: Policy,
         places: Mapping[str, Place],
+        earlier: Mapping[str, Place],
     ) -> None:
-        self.table, self.live, self.wanted, self.policy, self.places = table, live, wanted, policy, places
+        self.table, self.live, self.wanted, self.policy = table, live, wanted, policy
+        self.places, self.earlier = places, earlier
         self.refusals: list[Refusal] = []
         self.changes: list[SchemaChange] = []
         self.narrowed: list[str] = []
@@ -386,8 +404,15 @@ class _SinkTable:
                             "rename the column with a projection")  # fmt: skip
         for names in by_name.values():
             if len(names) > 1:
-                self.refuse(names[1], f"{rules.title} does not tell the columns {listing(names)} apart",
-                            "rename one with a projection")  # fmt: skip
+                columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
+                reason = f"{rules.title} does not tell the columns {columns} apart"
+                self.refusals.append(Refusal(self.table, names[1], reason, "rename one with a projection"))
+
+    def describe_place(self, column: str) -> str:
+        """The record that shows a column, or since which it is known, in brackets; empty if neither is known."""
+        if column in self.places:
+            return f" (shown by the record at {self.places[column]})"
+        return f" (known since the record at {self.earlier[column]})" if column in self.earlier else ""
 
     def create(self) -> TableSchema:
         """The schema of a table that does not exist yet."""

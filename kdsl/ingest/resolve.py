@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
+from kdsl.client_settings.properties import Properties
+from kdsl.cluster import Cluster
 from kdsl.errors import Problem, Severity
 from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.syntax.errors import UntranslatableError
@@ -19,6 +21,8 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
 from kdsl.ingest.selectors import RouteRule, SelectorError, misread_dots, route_table
 from kdsl.options import Options, Spelling
+from kdsl.resolve.formats import open_secret
+from kdsl.run.dead_letters.cluster import join_letter_properties
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 MAPPING = "sink.tableId-to-topic.mapping"
@@ -142,10 +146,22 @@ class _Check:
                 name = f"{value_format.identifier}.ignore-parse-errors"
                 message = f"{name} skips records that {collector} would collect"
                 self.add("ingest-collector", f"$.source.{name}", message, "keep one of the two")
-            elif not source.valid().ignore_errors:
+            elif source.valid().ignore_errors:
+                self.letters(source, chosen)
+            else:
                 message = f"{collector} has no effect without ingestion.ignore-errors"
                 self.add("ingest-collector", f"{path}.{collector}.type", message,
                          "add ingestion.ignore-errors: true to the source", warning=True)  # fmt: skip
+
+    def letters(self, source: KafkaFeed, pipeline: Pipeline) -> None:
+        """Add the problem of each secret that the tasks that write dead letters would get in plain text."""
+        if pipeline.collector != "kafka" or not isinstance(source.cluster, Cluster):
+            return
+        own = Properties(pipeline.collector_properties)
+        for key in join_letter_properties(own, source.cluster).split_literals()[1]:
+            wrong = open_secret(key, "for the dead letters of an ingestion")
+            path = "$.pipeline.dirty-data.collector" if key in own else "$.source"
+            self.add(wrong.code, f"{path}.properties.{key}", wrong.message, wrong.fix)
 
     def transforms(self, transforms: Sequence[Transform], sink: Sink | None) -> list[TransformRule]:
         """Add the problems of the transforms, and return those that can be used."""

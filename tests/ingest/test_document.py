@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
 
+import attrs
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -330,6 +331,29 @@ class TestSecrets:
         assert all(p.severity == "warning" for p in warnings)
         shown = [repr(ingestion), str(ingestion.problems()), ingestion.explain(), repr(ingestion.plan())]
         assert not any("hunter2" in text for text in shown)
+
+    @pytest.mark.parametrize(
+        ("properties", "path"),
+        [
+            ({}, "$.source.properties.sasl.jaas.config"),
+            ({"sasl.jaas.config": "${env:JAAS}"}, None),
+            ({"bootstrap.servers": "b:1"}, None),
+            (
+                {"bootstrap.servers": "b:1", "ssl.keystore.password": "hunter2"},
+                "$.pipeline.dirty-data.collector.properties.ssl.keystore.password",
+            ),
+        ],
+    )
+    def test_one_that_the_tasks_of_dead_letters_would_get_in_plain_text_is_refused(
+        self, properties: dict[str, str], path: str | None
+    ) -> None:
+        feed = attrs.evolve(self.FEED, ignore_errors=True)  # type: ignore[misc]
+        pipeline = Pipeline(collector="kafka", collector_topic="dead", collector_properties=properties)
+
+        found = [p for p in Ingestion(feed, Memory(), pipeline=pipeline).problems() if p.severity == "error"]
+
+        assert [(p.code, p.where.path) for p in found] == ([] if path is None else [("secret-literal", path)])
+        assert "hunter2" not in str(found)
 
     def test_a_plan_can_be_pickled_and_has_no_secret(self) -> None:
         assert b"hunter2" not in pickle.dumps(Ingestion(self.FEED, self.SINK).plan().source)

@@ -456,7 +456,9 @@ class _ScriptRun:
                 self.report_end(job, query)
                 error = error_of(self.spark, query)
                 if error is not None:
-                    reason = explain_end(self.spark, query) if isinstance(job, CopyJob) else _failure_reason(error)
+                    reason = _failure_reason(error)
+                    if isinstance(job, CopyJob):
+                        reason = explain_end(self.spark, query, self.checkpoint_folder(job)) or reason
                     raise ScriptError(f"{job.name} failed: {reason}") from error
                 self.options.report_progress(f"{job.name}: done")
             if self.running:

@@ -29,6 +29,7 @@ from kdsl.ingest.run.sinks.writer import SinkWriter
 from kdsl.ingest.run.tasks import PACKETS, KnownTables, Places, Tables, split_task
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl.types.widening import TableSchema
 
@@ -74,6 +75,7 @@ class BatchRunner(ABC):
         writer: Writes to the sink.
         files: The state of the ingestion.
         checkpoint: The checkpoint of the query.
+        driver: The use of the checkpoint by this run.
         collect: Collects records that cannot be read; None if they are only counted.
         forgive: Whether those of earlier runs do not count towards the limit any more.
     """
@@ -84,11 +86,13 @@ class BatchRunner(ABC):
         writer: SinkWriter,
         files: StateFiles,
         checkpoint: Checkpoint,
+        driver: CurrentDriver,
         collect: Collector | None = None,
         *,
         forgive: bool = False,
     ) -> None:
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
+        self._driver = driver
         self._collect, self._forgive = collect, forgive
         self._query: str | None = None
         self._state: IngestState | None = None
@@ -103,12 +107,14 @@ class BatchRunner(ABC):
             number: The number of the batch.
 
         Raises:
+            CheckpointError: Another driver uses the checkpoint.
             IngestError: The batch is refused.
             KdslError: The state or a sink table cannot be read or written.
         """
         plan, spark = self._plan, records.sparkSession
         if self._state is None:
             configure_session(spark, plan.pipeline)
+            self._driver.take_over()
         state = self._files.load(number) if self._state is None else self._state
         judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
         with self._open(records, number, judged) as batch:
@@ -119,6 +125,7 @@ class BatchRunner(ABC):
             losses = count_losses(plan, batch.read, decision)
             note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
+            self._driver.require()
             self._state, self._forgive = self._files.write(note, state), False
             self._warn_of_partitions(batch.partitions, decision)
             _warn_of_dropped_columns(state, decision)
