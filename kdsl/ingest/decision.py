@@ -159,12 +159,14 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
     if not feed.ignore_errors:
         reason = f"{seen.dirty:,} records cannot be read: {first}"
         fix = "correct them, or set ingestion.ignore-errors: true"
+        sql_fix = "correct them, or set 'ingestion.ignore-errors' = 'true' in OPTIONS of the table that is copied"
     elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
         reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
         fix = "correct the producer, raise ingestion.error-tolerance.max-count, or start once with --forgive-errors"
+        sql_fix = "correct the producer, or raise 'ingestion.error-tolerance.max-count' in OPTIONS"
     else:
         return
-    yield Refusal((feed.topics,), None, reason, fix)
+    yield Refusal((feed.topics,), None, reason, fix, sql_fix=sql_fix)
 
 
 def _evolve_sinks(
@@ -189,7 +191,8 @@ def _evolve_sinks(
         try:
             wanted = merge_schemas(schemas)
         except PrimaryKeyError as e:
-            refusals.append(Refusal(target, None, str(e), "give them the same primary-keys in a transform"))
+            fix, sql_fix = "give them the same primary-keys in a transform", "copy them into different tables"
+            refusals.append(Refusal(target, None, str(e), fix, sql_fix=sql_fix))
             continue
         known = state.sinks.get(target)
         live = read_schema(target, known)
@@ -263,12 +266,15 @@ def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
     sink, table = plan.sink, work.plan.table
     for target in work.plan.targets:
         if (wrong := sink.wrong_table(target)) is not None:
-            yield Refusal(target, None, wrong, "name another sink table in a route")
+            fix, sql_fix = "name another sink table in a route", "give the table another name"
+            yield Refusal(target, None, wrong, fix, sql_fix=sql_fix)
     if not isinstance(sink, KafkaTopics):
         return
     for topic in work.plan.topics:
         if (wrong := wrong_topic(topic)) is not None:
-            yield Refusal(table, None, wrong, "name a topic for the table in sink.tableId-to-topic.mapping")
+            fix = "name a topic for the table in sink.tableId-to-topic.mapping"
+            yield Refusal(table, None, wrong, fix, sql_fix="give the table another name")
     if sink.partition_strategy == "hash-by-key" and not work.plan.transformed.primary_key:
         reason = "it has no primary key, which partition.strategy: hash-by-key needs"
-        yield Refusal(table, None, reason, "set primary-keys in a transform")
+        sql_fix = "declare PRIMARY KEY (…) NOT ENFORCED in the statement"
+        yield Refusal(table, None, reason, "set primary-keys in a transform", sql_fix=sql_fix)

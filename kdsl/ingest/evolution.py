@@ -23,6 +23,8 @@ from kdsl.types.widening import PrimaryKeyError, TableSchema, holds, join, join_
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
 _STRINGS = (t.Char, t.VarChar)
+_SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
+"""What to do in a script where a projection would help."""
 
 
 @attrs.frozen(order=True)
@@ -104,6 +106,7 @@ class Refusal:
         reason: Why, with both types.
         fix: What to do.
         place: The record that caused it, where it is known.
+        sql_fix: What to do in a script; None if that is the same.
     """
 
     table: TableId
@@ -111,11 +114,21 @@ class Refusal:
     reason: str
     fix: str
     place: Place | None = attrs.field(default=None, eq=False)
+    sql_fix: str | None = attrs.field(default=None, kw_only=True)
 
     def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self, *, in_sql: bool = False) -> str:
+        """Write what is refused, why, and what to do.
+
+        Args:
+            in_sql: Whether the ingestion is a statement of a script.
+        """
+        fix = self.sql_fix if in_sql and self.sql_fix is not None else self.fix
         name = format_id(self.table) if self.column is None else f"{format_id(self.table)}, column {self.column!r}"
         cause = "" if self.place is None else f" (shown by the record at {self.place})"
-        return f"{name}: {self.reason}{cause}; {self.fix}"
+        return f"{name}: {self.reason}{cause}; {fix}"
 
 
 @attrs.frozen
@@ -190,7 +203,8 @@ def learn(
             tables[table] = join_delta(tables.get(table), delta)
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
-            refusals.append(Refusal(table, None, str(e), fix, delta.place))
+            sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
+            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix))
             continue
         places = first.setdefault(table, {})
         for name, place in delta.first.items():
@@ -201,7 +215,8 @@ def learn(
         place, table = min((min(places.values()), one) for one, places in first.items() if one not in known)
         reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
         fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
-        refusals.append(Refusal(table, None, reason, fix, place))
+        sql_fix = "copy fewer topics, with INCLUDING TABLE or EXCLUDING TABLE"
+        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix))
     changes = [
         change
         for table, places in first.items()
@@ -364,8 +379,8 @@ class _SinkTable:
         self.narrowed: list[str] = []
         self.left_out: list[str] = []
 
-    def refuse(self, column: str | None, reason: str, fix: str) -> None:
-        self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or "")))
+    def refuse(self, column: str | None, reason: str, fix: str, sql_fix: str | None = None) -> None:
+        self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or ""), sql_fix=sql_fix))
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
@@ -383,7 +398,7 @@ class _SinkTable:
         most = self.policy.rules.max_columns
         if most is not None and len(schema.columns) > most:
             self.refuse(None, f"it would have {len(schema.columns):,} columns, and {self.policy.rules.title} allows "
-                        f"{most:,}", "leave columns out with a projection")  # fmt: skip
+                        f"{most:,}", "leave columns out with a projection", _SELECT)  # fmt: skip
         if self.refusals:
             before = TableSchema(()) if self.live is None else self.live
             return SinkEvolution(before, refusals=tuple(self.refusals))
@@ -398,15 +413,16 @@ class _SinkTable:
             size = len(field.name.encode())
             if rules.max_name_bytes is not None and size > rules.max_name_bytes:
                 self.refuse(field.name, f"the name has {size} bytes, and {rules.title} would cut it to "
-                            f"{rules.max_name_bytes}", "rename the column with a projection")  # fmt: skip
+                            f"{rules.max_name_bytes}", "rename the column with a projection", _SELECT)  # fmt: skip
             if wrong := set(field.name) & set(rules.forbidden):
                 self.refuse(field.name, f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
-                            "rename the column with a projection")  # fmt: skip
+                            "rename the column with a projection", _SELECT)  # fmt: skip
         for names in by_name.values():
             if len(names) > 1:
                 columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
                 reason = f"{rules.title} does not tell the columns {columns} apart"
-                self.refusals.append(Refusal(self.table, names[1], reason, "rename one with a projection"))
+                fix = "rename one with a projection"
+                self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT))
 
     def describe_place(self, column: str) -> str:
         """The record that shows a column, or since which it is known, in brackets; empty if neither is known."""
@@ -430,7 +446,8 @@ class _SinkTable:
         if [self.fold(n) for n in live.primary_key] != [self.fold(n) for n in self.wanted.primary_key]:
             has, wants = (f"({', '.join(key)})" for key in (live.primary_key, self.wanted.primary_key))
             self.refuse(None, f"its primary key is {has}, and that of the rows {wants}",
-                        "set primary-keys in a transform, or write to another table")  # fmt: skip
+                        "set primary-keys in a transform, or write to another table",
+                        "declare its PRIMARY KEY (…) NOT ENFORCED in the statement, or fill another table")  # fmt: skip
         columns = list(live.columns)
         index = {self.fold(f.name): i for i, f in enumerate(columns)}
         for field in self.wanted.columns:
@@ -445,7 +462,8 @@ class _SinkTable:
         for field in live.columns:
             if self.fold(field.name) not in wanted and not field.type.nullable:
                 self.refuse(field.name, f"the sink table has it as {field.type}, and the rows do not have it",
-                            "drop NOT NULL in the sink table, or compute it in a projection")  # fmt: skip
+                            "drop NOT NULL in the sink table, or compute it in a projection",
+                            "drop NOT NULL in the sink table, or compute it with ADD COLUMN")  # fmt: skip
         return TableSchema(tuple(columns), live.primary_key)
 
     def add_column(self, columns: list[t.Field], field: t.Field) -> None:
@@ -466,7 +484,7 @@ class _SinkTable:
         in_key = self.fold(live.name) in map(self.fold, self.wanted.primary_key)
         if in_key and isinstance(kind, _STRINGS) and not isinstance(live.type, _STRINGS):
             self.refuse(live.name, f"it is a column of the primary key, and would change from {live.type} to {kind}",
-                        "CAST it in a projection")  # fmt: skip
+                        "CAST it in a projection", "write INSERT INTO … SELECT with a CAST for it")  # fmt: skip
         new = attrs.evolve(live, type=kind)
         change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.places.get(field.name))
         if self.allows(change, live.name, can=self.policy.rules.alters_types):
@@ -481,7 +499,8 @@ class _SinkTable:
             self.narrowed.append(live.name)
             return
         self.refuse(live.name, f"it is {live.type} in the sink table, and may be NULL in the rows",
-                    "drop NOT NULL there or in the initial schema, or use COALESCE in a projection")  # fmt: skip
+                    "drop NOT NULL there or in the initial schema, or use COALESCE in a projection",
+                    "drop NOT NULL there or in the table that is copied")  # fmt: skip
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
         """Whether a change is made; if not, it is left out or refused."""
@@ -495,5 +514,6 @@ class _SinkTable:
             return False
         if not can and behavior != "TRY_EVOLVE":
             self.refuse(column, f"{self.policy.rules.title} cannot make the change {shown}",
-                        "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE")  # fmt: skip
+                        "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE",
+                        "drop the table, and set 'sink.type-normalize-strategy' = 'BROADEN' in WITH")  # fmt: skip
         return can

@@ -90,6 +90,7 @@ class _Check:
 
     def __init__(self, locations: Locations) -> None:
         self.locations = locations
+        self.in_sql = locations.spelling is Spelling.DDL
         self.problems: list[Problem] = []
 
     def add(self, code: str, path: str, message: str, fix: str, *, warning: bool = False) -> None:
@@ -151,7 +152,7 @@ class _Check:
             else:
                 message = f"{collector} has no effect without ingestion.ignore-errors"
                 self.add("ingest-collector", f"{path}.{collector}.type", message,
-                         "add ingestion.ignore-errors: true to the source", warning=True)  # fmt: skip
+                         "set ingestion.ignore-errors of the source to true", warning=True)  # fmt: skip
 
     def letters(self, source: KafkaFeed, pipeline: Pipeline) -> None:
         """Add the problem of each secret that the tasks that write dead letters would get in plain text."""
@@ -254,7 +255,8 @@ class _Check:
             keyless = [format_id(view.table) for view in views if not view.primary_key]
             if keyless and isinstance(sink, KafkaTopics) and sink.valid().partition_strategy == "hash-by-key":
                 message = f"the table {keyless[0]!r} has no primary key, which partition.strategy: hash-by-key needs"
-                self.add("ingest-keys", "$.sink.partition.strategy", message, "set primary-keys in 'transform'")
+                fix = "declare PRIMARY KEY (…) NOT ENFORCED" if self.in_sql else "set primary-keys in 'transform'"
+                self.add("ingest-keys", "$.sink.partition.strategy", message, fix)
 
     def sink_table(self, table: TableId, views: Sequence[TransformedTable], policy: Policy) -> None:
         """Add what prevents that a sink table is created for the upstream tables that go into it."""
@@ -266,7 +268,8 @@ class _Check:
             return
         for refusal in evolve_sink(table, None, schema, policy).refusals:
             message = f"the sink table {format_id(table)!r}: {refusal.reason}"
-            self.add("ingest-sink", "$.sink", message, refusal.fix)
+            fix = refusal.sql_fix if self.in_sql and refusal.sql_fix is not None else refusal.fix
+            self.add("ingest-sink", "$.sink", message, fix)
 
     def topic(self, sink: KafkaTopics, table: tuple[str, ...], path: str) -> None:
         """Add the problem of a table whose id cannot be the name of its topic."""
@@ -275,4 +278,5 @@ class _Check:
         except SelectorError:
             return  # a problem of the mapping
         if wrong is not None:
-            self.add("ingest-topic", path, wrong, f"name a topic for the table in {MAPPING}")
+            fix = "give the table another name" if self.in_sql else f"name a topic for the table in {MAPPING}"
+            self.add("ingest-topic", path, wrong, fix)

@@ -135,6 +135,7 @@ def test_from_kafka_into_kafka(setup: Setup) -> None:
     """The example does not say where to start: at the offsets of its group, or else where the option says."""
     table = f"t{setup.topic[-8:]}"
     text = text_of("syntax").replace("  topic:", "  scan.startup.mode: earliest-offset\n  topic:")
+    setup.kafka.create_topic(f"shop.{table}")
     setup.produce(change("c", None, {"id": 1}, table))
     setup.run(read(local(setup, text), {"kafka.topic": setup.topic}))
 
@@ -156,9 +157,12 @@ def test_from_mysql(setup: Setup, mariadb: MariaDb, monkeypatch: pytest.MonkeyPa
     text = corrected(name).replace("sink-table: mytable1", f"sink-table: {setup.topic}-out")
     text = text.replace(":mytable", f":{setup.topic}-out").replace("mydb", database)
     variables = {"mysql.port": str(mariadb.port), "kafka.bootstraps.server": setup.kafka.bootstrap_servers}
+    topics = [f"{database}.mytable1", f"{database}.mytable2"] if name == "no-mapping" else [f"{setup.topic}-out"]
+    for topic in topics:
+        setup.kafka.create_topic(topic)
+
     assert read(text, variables).copy(setup.spark, setup.checkpoint)
 
-    topics = [f"{database}.mytable1", f"{database}.mytable2"] if name == "no-mapping" else [f"{setup.topic}-out"]
     rows: list[dict[str, Any]] = [
         json.loads(record.value() or b"")["after"] for topic in topics for record in setup.kafka.read(topic)
     ]

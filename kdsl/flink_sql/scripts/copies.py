@@ -70,6 +70,7 @@ class Copy:
         source: The name of the table that is copied; of a database with its catalog.
         ingestion: How it is filled.
         new_table: The table that must not exist before the first run; None without one, and for a database.
+        new_database: The same for a database: the names before that of a table.
         where: The location of the statement.
     """
 
@@ -77,6 +78,7 @@ class Copy:
     source: str
     ingestion: Ingestion
     new_table: TableId | None = None
+    new_database: tuple[str, ...] | None = None
     where: Where = attrs.field(factory=Where, eq=False, repr=False)
 
     @property
@@ -333,7 +335,10 @@ class CopyBuilder:
             feed = self._with_hints(feed, statement.source_options)
         places = _locate(statement, target)
         ingestion = self._finish(feed, target, [catalog_transform(catalog)], places, None)
-        return None if ingestion is None else Copy(target.name, source, ingestion, None, statement.where)
+        if ingestion is None:
+            return None
+        new = None if statement.if_not_exists else target.database or None
+        return Copy(target.name, source, ingestion, new_database=new, where=statement.where)
 
     def copy_unknown_table(
         self, statement: CreateTable, target: Target, table: str, catalog: ScriptCatalog, topic: str

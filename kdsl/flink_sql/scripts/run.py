@@ -203,7 +203,8 @@ class _ScriptRun:
         for copy in job.copies:
             pipeline = attrs.evolve(copy.ingestion.pipeline, name=name)  # type: ignore[misc]
             ingestion = attrs.evolve(copy.ingestion, pipeline=pipeline)
-            parts.append(SharedIngestion(ingestion, copy.name if len(job.copies) > 1 else "", copy.new_table))
+            own_name = copy.name if len(job.copies) > 1 else ""
+            parts.append(SharedIngestion(ingestion, own_name, copy.new_table, copy.new_database))
         return start_ingestions(
             self.spark, parts, self.checkpoint_folder(job), once=self.options.once, start_at=starts[0]
         )

@@ -121,7 +121,7 @@ class BatchRunner(ABC):
             decision = batch.decision
             refusals = decision.refusals or self._refuse_changes(spark, decision)
             if refusals:
-                raise refusal_error(f"batch {number}", refusals)
+                raise refusal_error(f"batch {number}", refusals, plan)
             losses = count_losses(plan, batch.read, decision)
             note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
@@ -136,7 +136,11 @@ class BatchRunner(ABC):
             pairs = self._writer.pairs_updates
             own = batch.packets if pairs else None
             tables = build_sink_tables(plan, batch.read, decision, with_filtered=pairs, packets=own)
-            self._writer.write(list(tables), self._batch(number))
+            try:
+                self._writer.write(list(tables), self._batch(number))
+            except Exception as e:
+                self._driver.require(e)
+                raise
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
 
     @abstractmethod
@@ -249,9 +253,9 @@ def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
         spark.conf.set("spark.sql.session.timeZone", pipeline.time_zone)
 
 
-def refusal_error(what: str, refusals: Sequence[Refusal]) -> IngestError:
+def refusal_error(what: str, refusals: Sequence[Refusal], plan: IngestPlan) -> IngestError:
     """The error of a batch that is refused."""
-    lines = "\n".join(f"  {refusal}" for refusal in refusals)
+    lines = "\n".join(f"  {refusal.describe(in_sql=plan.in_sql)}" for refusal in refusals)
     return IngestError(f"{what} is refused, and nothing of it was written:\n{lines}")
 
 

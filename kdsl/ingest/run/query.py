@@ -52,12 +52,14 @@ class SharedIngestion:
         ingestion: The ingestion, with its secrets.
         name: Its name among the others; empty if it is alone.
         new_table: A sink table that must not exist before the first run.
+        new_database: A database of the sink that must not exist before the first run, if the sink can tell.
         writer: Writes to the sink; by default that of the sink.
     """
 
     ingestion: IngestionDef
     name: str = ""
     new_table: TableId | None = None
+    new_database: tuple[str, ...] | None = None
     writer: SinkWriter | None = None
 
 
@@ -195,6 +197,11 @@ def _open_state(
         raise KdslError(
             f"the table {format_id(part.new_table)} exists already; write CREATE TABLE IF NOT EXISTS to fill it, or "
             "drop it before"
+        )
+    if part.new_database is not None and writer.has_database(spark, part.new_database):
+        raise KdslError(
+            f"the database {format_id(part.new_database)} exists already; write CREATE DATABASE IF NOT EXISTS to fill "
+            "it, or drop it before"
         )
     source = part.ingestion.source
     learned = sample_tables(plan, source) if isinstance(source, KafkaFeed) else Learned({})

@@ -111,7 +111,7 @@ def _copy(
     changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
     refusals = decision.refusals or sink_writer.refuse(session, changes)
     if refusals:
-        raise refusal_error("the copy", refusals)
+        raise refusal_error("the copy", refusals, plan)
     read = row_reader(batch)
     decision = with_losses(decision, count_losses(plan, read, decision))
     note = attrs.evolve(decision.note, declared=write_declaration(plan))

@@ -45,8 +45,11 @@ class CurrentDriver:
         document = {"id": self._id, "host": socket.gethostname(), "process": os.getpid(), "started": now}
         self._folder.write(FILE, json.dumps(document) + "\n")
 
-    def require(self) -> None:
+    def require(self, failure: Exception | None = None) -> None:
         """Check that no other driver has taken over since.
+
+        Args:
+            failure: An error that is then explained.
 
         Raises:
             CheckpointError: Another driver has, or the checkpoint cannot be read.
@@ -57,7 +60,7 @@ class CurrentDriver:
             raise CheckpointError(
                 f"{explain_other_driver(self._folder.location)}; the other one runs on {other['host']}, process "
                 f"{other['process']}, and took over at {other['started']}"
-            )
+            ) from failure
 
 
 def explain_other_driver(location: str) -> str:
