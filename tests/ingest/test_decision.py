@@ -67,7 +67,7 @@ class Run:
         return {f.name: str(f.type) for f in self.state.sinks[table or TABLE].columns}
 
 
-def prefetched(*deltas: TableDelta) -> Note:
+def note_prefetched(*deltas: TableDelta) -> Note:
     learned = learn({}, deltas)
     return Note(START, learned.tables, places=learned.places)
 
@@ -187,7 +187,7 @@ class TestRefusals:
                 ("known since", "shown by"),
             ),
             (
-                IngestState().add(prefetched(delta(3, id="BIGINT"), delta(5, ID="BIGINT"))),
+                IngestState().add(note_prefetched(delta(3, id="BIGINT"), delta(5, ID="BIGINT"))),
                 [],
                 ("known since", "known since"),
             ),

@@ -350,10 +350,10 @@ class TestSecrets:
         feed = attrs.evolve(self.FEED, ignore_errors=True)  # type: ignore[misc]
         pipeline = Pipeline(collector="kafka", collector_topic="dead", collector_properties=properties)
 
-        found = [p for p in Ingestion(feed, Memory(), pipeline=pipeline).problems() if p.severity == "error"]
+        errors = [p for p in Ingestion(feed, Memory(), pipeline=pipeline).problems() if p.severity == "error"]
 
-        assert [(p.code, p.where.path) for p in found] == ([] if path is None else [("secret-literal", path)])
-        assert "hunter2" not in str(found)
+        assert [(p.code, p.where.path) for p in errors] == ([] if path is None else [("secret-literal", path)])
+        assert "hunter2" not in str(errors)
 
     def test_a_plan_can_be_pickled_and_has_no_secret(self) -> None:
         assert b"hunter2" not in pickle.dumps(Ingestion(self.FEED, self.SINK).plan().source)

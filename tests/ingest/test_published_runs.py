@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FROM_MYSQL = ("from-mysql", "no-mapping", "route-indented", "mapping-one-topic", "mapping-two-entries")
 
 
-def corrected(name: str) -> str:
+def correct_example(name: str) -> str:
     """An example that can be planned: what kdsl says of binlogs and of the indentation is followed."""
     text = text_of(name).replace("\n route:", "\nroute:") if name == INDENTED else text_of(name)
     return text.replace("  server-id:", "  scan.startup.mode: snapshot\n  server-id:") if name in FROM_MYSQL else text
@@ -39,7 +39,7 @@ def read(text: str, variables: Mapping[str, str]) -> Ingestion:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_text_of_a_plan(name: str) -> None:
-    actual = read(corrected(name), VARIABLES).explain()
+    actual = read(correct_example(name), VARIABLES).explain()
 
     assert actual == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
 
@@ -154,7 +154,7 @@ def test_from_mysql(setup: Setup, mariadb: MariaDb, monkeypatch: pytest.MonkeyPa
     for key, value in {"hostname": "127.0.0.1", "username": USER, "password": MARIADB_PASSWORD}.items():
         (tmp_path / f"mysql.{key}").write_text(value, encoding="utf-8")
     monkeypatch.setenv(DIRECTORY, str(tmp_path))
-    text = corrected(name).replace("sink-table: mytable1", f"sink-table: {setup.topic}-out")
+    text = correct_example(name).replace("sink-table: mytable1", f"sink-table: {setup.topic}-out")
     text = text.replace(":mytable", f":{setup.topic}-out").replace("mydb", database)
     variables = {"mysql.port": str(mariadb.port), "kafka.bootstraps.server": setup.kafka.bootstrap_servers}
     topics = [f"{database}.mytable1", f"{database}.mytable2"] if name == "no-mapping" else [f"{setup.topic}-out"]
