@@ -191,6 +191,9 @@ class _Check:
                 self.add("ingest-transform", f"{path}.table-options", str(e), "write 'key=value,key=value'")
                 continue
             rules.append(rule)
+            for key, names in (("primary-keys", transform.primary_keys), ("partition-keys", transform.partition_keys)):
+                for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+                    self.add("ingest-transform", f"{path}.{key}", f"{key} names {name!r} twice", "remove one")
             if (meant := misread_dots(transform.source_table)) is not None:
                 message = f"'{transform.source_table}' fits only ids of one name, such as a topic's"
                 self.add("ingest-selector", f"{path}.source-table", message,
