@@ -161,8 +161,8 @@ WRONG = [
 ]  # fmt: skip
 
 
-def test_there_are_40_wrong_documents() -> None:
-    assert len(WRONG) == 40
+def test_there_are_at_least_40_wrong_documents() -> None:
+    assert len(WRONG) >= 40
 
 
 @pytest.mark.parametrize(("text", "expected"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
