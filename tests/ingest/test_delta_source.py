@@ -281,7 +281,7 @@ def test_a_string_that_postgres_does_not_store_is_an_error_until_it_is_replaced(
     fix = r"REPLACE\(`n`, U&'\\0000', ''\)"
     with pytest.raises((StreamingQueryException, ChangelogError), match=rf"'n' \(2 rows\); nothing of .*{fix}"):
         run(ingestion)
-    assert postgres.execute(f"SELECT count(*) FROM {table}").strip() == "0"
+    assert postgres.execute(f"SELECT to_regclass('{table}') IS NULL").strip() == "t"
     replaced = Transform("orders", projection=r"*, REPLACE(n, U&'\0000', '') AS n", primary_keys=("id",))
     run(attrs.evolve(ingestion, transform=[replaced]))
 
