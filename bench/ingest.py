@@ -52,6 +52,7 @@ from kdsl_formats.json import Json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 RESULTS = Path(__file__).parent / "results"
 PARTITIONS, TABLES, COLUMNS, ROUNDS = 4, 1000, 100, 30
@@ -256,10 +257,7 @@ class Cases:
     def tables(self) -> Iterator[Figure]:
         """A thousand tables of one topic into Kafka: their creation, and batches that touch all or some of them."""
         topic, checkpoint = "tables", self.new_folder()
-        self.kafka.create_topic(topic)
-        self.kafka.create_topic("tables-out")
-        feed = self.feed(topic, Json(table_id_fields="t"), prefetch=0)
-        ingestion = Ingestion(feed, KafkaTopics(self.cluster, topic="tables-out"))
+        ingestion = self._ingest_tables(topic)
         batches = Batches()
         self._touch(topic, range(TABLES))
         start = time.perf_counter()
@@ -271,29 +269,50 @@ class Cases:
                 f"{TABLES:,} tables of a topic are created", f"{seconds:.1f} s", "60 s", seconds <= 60,
                 values={"seconds": seconds},
             )  # fmt: skip
-            milliseconds: dict[int, list[float]] = {1: [], 3: [], TABLES: []}
-            for number in range(ROUNDS):
-                for touched in (1, 3) if number % 2 == 0 else (3, 1):
-                    self._touch(topic, range(touched))
-                    milliseconds[touched].append(batches.wait(query, touched))
+            yield self._touch_some(query, batches, topic)
+            milliseconds = []
             for _ in range(3):
                 self._touch(topic, range(TABLES))
-                milliseconds[TABLES].append(batches.wait(query, TABLES))
+                milliseconds.append(batches.wait(query, TABLES))
         finally:
             query.stop()
-        each = statistics.median(milliseconds[TABLES]) / TABLES
+        each = statistics.median(milliseconds) / TABLES
         yield Figure(
             f"a batch of {TABLES:,} tables, for each", f"{each:.2f} ms", "20 ms", each <= 20,
-            values={"milliseconds": milliseconds[TABLES]},
-        )  # fmt: skip
-        one, three = (statistics.median(milliseconds[n]) for n in (1, 3))
-        more = statistics.median(b - a for a, b in zip(milliseconds[1], milliseconds[3], strict=True))
-        yield Figure(
-            f"three of {TABLES:,} tables, more than one", f"{more:.0f} ms", "50 ms", more <= 50,
-            f"one: {one:.0f} ms, three: {three:.0f} ms", {"milliseconds": {n: milliseconds[n] for n in (1, 3)}},
+            values={"milliseconds": milliseconds},
         )  # fmt: skip
         yield from self._restart(ingestion, checkpoint, topic)
         yield measure_state(Path(self.new_folder()))
+
+    def _ingest_tables(self, topic: str) -> Ingestion:
+        """An ingestion of a new topic, whose messages name their table, into another new topic."""
+        self.kafka.create_topic(topic)
+        feed = self.feed(topic, Json(table_id_fields="t"), prefetch=0)
+        return Ingestion(feed, KafkaTopics(self.cluster, topic=self.kafka.create_topic(f"{topic}-out")))
+
+    def _touch_some(self, query: StreamingQuery, batches: Batches, topic: str) -> Figure:
+        """Batches of three of many tables, in turn with those of an ingestion that has only one table."""
+        other, alone = self._ingest_tables("table"), Batches()
+        self._touch("table", range(1))
+        single = other.run(self.spark, self.new_folder())
+        sides = ((single, alone, "table", 1), (query, batches, topic, 1), (query, batches, topic, 3))
+        milliseconds: list[list[float]] = [[], [], []]
+        try:
+            alone.wait(single, 1)
+            for number in range(ROUNDS):
+                for i in range(len(sides)) if number % 2 == 0 else range(len(sides))[::-1]:
+                    running, own, name, touched = sides[i]
+                    self._touch(name, range(touched))
+                    milliseconds[i].append(own.wait(running, touched))
+        finally:
+            single.stop()
+        only, one, three = map(statistics.median, milliseconds)
+        more = statistics.median(b - a for a, b in zip(milliseconds[0], milliseconds[2], strict=True))
+        return Figure(
+            f"three of {TABLES:,} tables, more than the only one", f"{more:.0f} ms", "50 ms", more <= 50,
+            f"the only one: {only:.0f} ms; one of {TABLES:,}: {one:.0f} ms, three: {three:.0f} ms",
+            {"milliseconds": dict(zip(("only", "one", "three"), milliseconds, strict=True))},
+        )  # fmt: skip
 
     def _touch(self, topic: str, tables: Iterable[int]) -> None:
         """Write one record with 20 columns for each of some tables."""
