@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from kdsl import Col, DeadLetters, Json, KafkaTable, Raw, col, expect
+from kdsl import CanalJson, Col, DeadLetters, Json, KafkaTable, Raw, col, expect
 
 
 class Messages(KafkaTable, topic="orders", value=Raw(), startup="earliest"):
@@ -40,6 +40,15 @@ class Orders(Fields, topic="orders", value=Json(), startup="earliest"):
 
 class DirtyOrders(Fields, topic="dirty-orders", value=Json(ignore_parse_errors=True), startup="earliest"):
     """Orders with one invalid JSON message in a hundred, which is skipped."""
+
+
+class CanalOrders(KafkaTable, topic="canal", value=CanalJson(), startup="earliest"):
+    """Orders as Canal writes their changes."""
+
+    id: Col[int | None]
+    user_id: Col[int | None]
+    amount: Col[Decimal | None] = col(type="DECIMAL(38, 18)")
+    note: Col[str | None]
 
 
 class OrdersOut(Fields, topic="out", value=Json(), startup="earliest"):

@@ -45,3 +45,11 @@ def test_importing_kdsl_is_cheap() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+def test_commands_start_without_pandas() -> None:
+    """It takes a third of a second to import, and Arrow imports it for arrays that are made from Python's lists."""
+    code = "import sys, kdsl.cli.app; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"

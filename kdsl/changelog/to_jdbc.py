@@ -335,8 +335,9 @@ class JdbcTarget:
         """
         columns = ", ".join(f"{name!r} ({count:,} rows)" for name, count in counts.items())
         return (
-            f"{self!r}: strings have the character U+0000, which Postgres cannot store: {columns}; remove it where the "
-            "rows are made"
+            f"{self!r}: strings have the character U+0000, which Postgres cannot store: {columns}; nothing of the "
+            "batch was written to the table; remove the character where the rows are made, or in an ingestion with a "
+            rf"projection: REPLACE({quote_name(next(iter(counts)))}, U&'\0000', '')"
         )
 
     def _match_columns(self, existing: Sequence[str], changes: DataFrame) -> dict[str, str]:

@@ -155,7 +155,7 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
         from kdsl.ingest.run.prefetch import sample_tables
 
         with progress(f"reading {source.topics}"):
-            tables = sample_tables(plan, source)
+            tables = sample_tables(plan, source).tables
         plan = attrs.evolve(plan, initial_schemas={name: one.schema for name, one in tables.items()})
     out.print(show_plan(plan).rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
 
@@ -187,7 +187,7 @@ def _run(
             if query.isActive:
                 query.stop()
                 print_status("stopped")
-            elif (error := explain_end(spark, query)) is not None:
+            elif (error := explain_end(spark, query, checkpoint)) is not None:
                 raise KdslError(error)
         finally:
             spark.stop()

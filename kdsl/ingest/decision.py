@@ -159,12 +159,14 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
     if not feed.ignore_errors:
         reason = f"{seen.dirty:,} records cannot be read: {first}"
         fix = "correct them, or set ingestion.ignore-errors: true"
+        sql_fix = "correct them, or set 'ingestion.ignore-errors' = 'true' in OPTIONS of the table that is copied"
     elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
         reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
         fix = "correct the producer, raise ingestion.error-tolerance.max-count, or start once with --forgive-errors"
+        sql_fix = "correct the producer, or raise 'ingestion.error-tolerance.max-count' in OPTIONS"
     else:
         return
-    yield Refusal((feed.topics,), None, reason, fix)
+    yield Refusal((feed.topics,), None, reason, fix, sql_fix=sql_fix)
 
 
 def _evolve_sinks(
@@ -189,7 +191,8 @@ def _evolve_sinks(
         try:
             wanted = merge_schemas(schemas)
         except PrimaryKeyError as e:
-            refusals.append(Refusal(target, None, str(e), "give them the same primary-keys in a transform"))
+            fix, sql_fix = "give them the same primary-keys in a transform", "copy them into different tables"
+            refusals.append(Refusal(target, None, str(e), fix, sql_fix=sql_fix))
             continue
         known = state.sinks.get(target)
         live = read_schema(target, known)
@@ -200,8 +203,10 @@ def _evolve_sinks(
             continue
         if live is not None and known is None and not plan.policy.rules.stores_keys:
             live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
-        places = _find_places([work for work in tables if target in work.plan.targets], deltas)
-        sinks[target] = evolve_sink(target, live, wanted, plan.policy, places)
+        works = [work for work in tables if target in work.plan.targets]
+        names = {f.name.lower() for f in wanted.columns}
+        earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
+        sinks[target] = evolve_sink(target, live, wanted, plan.policy, _find_places(works, deltas), earlier)
     return sinks
 
 
@@ -242,17 +247,34 @@ def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> d
     return places
 
 
+def _find_earlier_places(state: IngestState, target: TableId, tables: Iterable[TableWork]) -> dict[str, Place]:
+    """The records since which the columns of a sink table are known, where the state says so."""
+    places = {
+        column.name: change.place
+        for _, change in reversed(state.changes)
+        if change.table == target and change.place is not None
+        for column in change.columns
+    }
+    for work in tables:
+        known = {quote_name(name): place for name, place in state.places.get(work.plan.table, {}).items()}
+        places |= {c.name: known[c.sql] for c in work.plan.transformed.columns if c.sql in known}
+    return places
+
+
 def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
     """Refuse a table that the sink cannot have, or whose topic or message key cannot be written to Kafka."""
     sink, table = plan.sink, work.plan.table
     for target in work.plan.targets:
         if (wrong := sink.wrong_table(target)) is not None:
-            yield Refusal(target, None, wrong, "name another sink table in a route")
+            fix, sql_fix = "name another sink table in a route", "give the table another name"
+            yield Refusal(target, None, wrong, fix, sql_fix=sql_fix)
     if not isinstance(sink, KafkaTopics):
         return
     for topic in work.plan.topics:
         if (wrong := wrong_topic(topic)) is not None:
-            yield Refusal(table, None, wrong, "name a topic for the table in sink.tableId-to-topic.mapping")
+            fix = "name a topic for the table in sink.tableId-to-topic.mapping"
+            yield Refusal(table, None, wrong, fix, sql_fix="give the table another name")
     if sink.partition_strategy == "hash-by-key" and not work.plan.transformed.primary_key:
         reason = "it has no primary key, which partition.strategy: hash-by-key needs"
-        yield Refusal(table, None, reason, "set primary-keys in a transform")
+        sql_fix = "declare PRIMARY KEY (…) NOT ENFORCED in the statement"
+        yield Refusal(table, None, reason, "set primary-keys in a transform", sql_fix=sql_fix)

@@ -7,13 +7,13 @@ left out, and what is refused. Both are safe to repeat: with the result as input
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Literal
 
 import attrs
 
-from kdsl.errors import listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
@@ -23,6 +23,8 @@ from kdsl.types.widening import PrimaryKeyError, TableSchema, holds, join, join_
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
 _STRINGS = (t.Char, t.VarChar)
+_SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
+"""What to do in a script where a projection would help."""
 
 
 @attrs.frozen(order=True)
@@ -104,6 +106,7 @@ class Refusal:
         reason: Why, with both types.
         fix: What to do.
         place: The record that caused it, where it is known.
+        sql_fix: What to do in a script; None if that is the same.
     """
 
     table: TableId
@@ -111,11 +114,21 @@ class Refusal:
     reason: str
     fix: str
     place: Place | None = attrs.field(default=None, eq=False)
+    sql_fix: str | None = attrs.field(default=None, kw_only=True)
 
     def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self, *, in_sql: bool = False) -> str:
+        """Write what is refused, why, and what to do.
+
+        Args:
+            in_sql: Whether the ingestion is a statement of a script.
+        """
+        fix = self.sql_fix if in_sql and self.sql_fix is not None else self.fix
         name = format_id(self.table) if self.column is None else f"{format_id(self.table)}, column {self.column!r}"
         cause = "" if self.place is None else f" (shown by the record at {self.place})"
-        return f"{name}: {self.reason}{cause}; {self.fix}"
+        return f"{name}: {self.reason}{cause}; {fix}"
 
 
 @attrs.frozen
@@ -126,11 +139,13 @@ class Learned:
         tables: What is known of them.
         changes: What changed, in the order of the records.
         refusals: What is refused; the batch then must not be written.
+        places: The first record that shows each of those new columns whose names differ only in letter case.
     """
 
     tables: Mapping[TableId, UpstreamTable]
     changes: tuple[SchemaChange, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
 
 
 def changes_between(
@@ -188,7 +203,8 @@ def learn(
             tables[table] = join_delta(tables.get(table), delta)
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
-            refusals.append(Refusal(table, None, str(e), fix, delta.place))
+            sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
+            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix))
             continue
         places = first.setdefault(table, {})
         for name, place in delta.first.items():
@@ -199,7 +215,8 @@ def learn(
         place, table = min((min(places.values()), one) for one, places in first.items() if one not in known)
         reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
         fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
-        refusals.append(Refusal(table, None, reason, fix, place))
+        sql_fix = "copy fewer topics, with INCLUDING TABLE or EXCLUDING TABLE"
+        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix))
     changes = [
         change
         for table, places in first.items()
@@ -207,7 +224,19 @@ def learn(
             table, known[table].schema if table in known else None, tables[table].schema, places
         )
     ]
-    return Learned(tables, tuple(changes), tuple(refusals))
+    places_by_table = {table: _select_ambiguous(tables[table].schema, places) for table, places in first.items()}
+    return Learned(
+        tables,
+        tuple(changes),
+        tuple(refusals),
+        {table: places for table, places in places_by_table.items() if places},
+    )
+
+
+def _select_ambiguous(schema: TableSchema, first: Mapping[str, Place]) -> dict[str, Place]:
+    """The records of those columns whose names differ only in letter case from that of another column."""
+    counts = Counter(f.name.lower() for f in schema.columns)
+    return {name: place for name, place in first.items() if counts[name.lower()] > 1}
 
 
 def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
@@ -318,6 +347,7 @@ def evolve_sink(
     wanted: TableSchema,
     policy: Policy,
     places: Mapping[str, Place] | None = None,
+    earlier: Mapping[str, Place] | None = None,
 ) -> SinkEvolution:
     """Decide how a sink table changes.
 
@@ -327,8 +357,9 @@ def evolve_sink(
         wanted: The schema that the rows have.
         policy: What may be changed.
         places: The records that show columns first, by the names of the columns.
+        earlier: The records since which columns are known, from before the batch.
     """
-    return _SinkTable(table, live, wanted, policy, places or {}).evolve()
+    return _SinkTable(table, live, wanted, policy, places or {}, earlier or {}).evolve()
 
 
 class _SinkTable:
@@ -339,15 +370,17 @@ class _SinkTable:
         wanted: TableSchema,
         policy: Policy,
         places: Mapping[str, Place],
+        earlier: Mapping[str, Place],
     ) -> None:
-        self.table, self.live, self.wanted, self.policy, self.places = table, live, wanted, policy, places
+        self.table, self.live, self.wanted, self.policy = table, live, wanted, policy
+        self.places, self.earlier = places, earlier
         self.refusals: list[Refusal] = []
         self.changes: list[SchemaChange] = []
         self.narrowed: list[str] = []
         self.left_out: list[str] = []
 
-    def refuse(self, column: str | None, reason: str, fix: str) -> None:
-        self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or "")))
+    def refuse(self, column: str | None, reason: str, fix: str, sql_fix: str | None = None) -> None:
+        self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or ""), sql_fix=sql_fix))
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
@@ -365,7 +398,7 @@ class _SinkTable:
         most = self.policy.rules.max_columns
         if most is not None and len(schema.columns) > most:
             self.refuse(None, f"it would have {len(schema.columns):,} columns, and {self.policy.rules.title} allows "
-                        f"{most:,}", "leave columns out with a projection")  # fmt: skip
+                        f"{most:,}", "leave columns out with a projection", _SELECT)  # fmt: skip
         if self.refusals:
             before = TableSchema(()) if self.live is None else self.live
             return SinkEvolution(before, refusals=tuple(self.refusals))
@@ -380,14 +413,22 @@ class _SinkTable:
             size = len(field.name.encode())
             if rules.max_name_bytes is not None and size > rules.max_name_bytes:
                 self.refuse(field.name, f"the name has {size} bytes, and {rules.title} would cut it to "
-                            f"{rules.max_name_bytes}", "rename the column with a projection")  # fmt: skip
+                            f"{rules.max_name_bytes}", "rename the column with a projection", _SELECT)  # fmt: skip
             if wrong := set(field.name) & set(rules.forbidden):
                 self.refuse(field.name, f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
-                            "rename the column with a projection")  # fmt: skip
+                            "rename the column with a projection", _SELECT)  # fmt: skip
         for names in by_name.values():
             if len(names) > 1:
-                self.refuse(names[1], f"{rules.title} does not tell the columns {listing(names)} apart",
-                            "rename one with a projection")  # fmt: skip
+                columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
+                reason = f"{rules.title} does not tell the columns {columns} apart"
+                fix = "rename one with a projection"
+                self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT))
+
+    def describe_place(self, column: str) -> str:
+        """The record that shows a column, or since which it is known, in brackets; empty if neither is known."""
+        if column in self.places:
+            return f" (shown by the record at {self.places[column]})"
+        return f" (known since the record at {self.earlier[column]})" if column in self.earlier else ""
 
     def create(self) -> TableSchema:
         """The schema of a table that does not exist yet."""
@@ -405,7 +446,8 @@ class _SinkTable:
         if [self.fold(n) for n in live.primary_key] != [self.fold(n) for n in self.wanted.primary_key]:
             has, wants = (f"({', '.join(key)})" for key in (live.primary_key, self.wanted.primary_key))
             self.refuse(None, f"its primary key is {has}, and that of the rows {wants}",
-                        "set primary-keys in a transform, or write to another table")  # fmt: skip
+                        "set primary-keys in a transform, or write to another table",
+                        "declare its PRIMARY KEY (…) NOT ENFORCED in the statement, or fill another table")  # fmt: skip
         columns = list(live.columns)
         index = {self.fold(f.name): i for i, f in enumerate(columns)}
         for field in self.wanted.columns:
@@ -420,7 +462,8 @@ class _SinkTable:
         for field in live.columns:
             if self.fold(field.name) not in wanted and not field.type.nullable:
                 self.refuse(field.name, f"the sink table has it as {field.type}, and the rows do not have it",
-                            "drop NOT NULL in the sink table, or compute it in a projection")  # fmt: skip
+                            "drop NOT NULL in the sink table, or compute it in a projection",
+                            "drop NOT NULL in the sink table, or compute it with ADD COLUMN")  # fmt: skip
         return TableSchema(tuple(columns), live.primary_key)
 
     def add_column(self, columns: list[t.Field], field: t.Field) -> None:
@@ -441,7 +484,7 @@ class _SinkTable:
         in_key = self.fold(live.name) in map(self.fold, self.wanted.primary_key)
         if in_key and isinstance(kind, _STRINGS) and not isinstance(live.type, _STRINGS):
             self.refuse(live.name, f"it is a column of the primary key, and would change from {live.type} to {kind}",
-                        "CAST it in a projection")  # fmt: skip
+                        "CAST it in a projection", "write INSERT INTO … SELECT with a CAST for it")  # fmt: skip
         new = attrs.evolve(live, type=kind)
         change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.places.get(field.name))
         if self.allows(change, live.name, can=self.policy.rules.alters_types):
@@ -456,7 +499,8 @@ class _SinkTable:
             self.narrowed.append(live.name)
             return
         self.refuse(live.name, f"it is {live.type} in the sink table, and may be NULL in the rows",
-                    "drop NOT NULL there or in the initial schema, or use COALESCE in a projection")  # fmt: skip
+                    "drop NOT NULL there or in the initial schema, or use COALESCE in a projection",
+                    "drop NOT NULL there or in the table that is copied")  # fmt: skip
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
         """Whether a change is made; if not, it is left out or refused."""
@@ -470,5 +514,6 @@ class _SinkTable:
             return False
         if not can and behavior != "TRY_EVOLVE":
             self.refuse(column, f"{self.policy.rules.title} cannot make the change {shown}",
-                        "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE")  # fmt: skip
+                        "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE",
+                        "drop the table, and set 'sink.type-normalize-strategy' = 'BROADEN' in WITH")  # fmt: skip
         return can

@@ -15,6 +15,7 @@ from kdsl.ingest.evolution import Policy
 from kdsl.ingest.projection import TransformedTable, TransformRule
 from kdsl.ingest.resolve import find_problems, transform_source_table
 from kdsl.ingest.selectors import RouteRule, route_table
+from kdsl.options import Spelling
 from kdsl.types.widening import TableSchema
 
 
@@ -50,6 +51,7 @@ class IngestPlan:
         policy: What may be changed in the sink.
         initial_schemas: The schemas of tables that are known before any record, by upstream table.
         notices: What a reader should know: warnings, and options without effect.
+        in_sql: Whether the ingestion is a statement of a script, in whose words errors say what to do.
     """
 
     source: Source
@@ -62,6 +64,7 @@ class IngestPlan:
     policy: Policy
     initial_schemas: Mapping[TableId, TableSchema]
     notices: tuple[str, ...] = ()
+    in_sql: bool = attrs.field(default=False, eq=False)
 
     def targets(self, table: TableId) -> tuple[TableId, ...]:
         """The sink tables of an upstream table.
@@ -120,4 +123,5 @@ def plan_ingestion(ingestion: IngestionDef) -> IngestPlan:
         Policy.of(sink, pipeline),
         schemas,
         tuple(f"{p.message}; {p.fix}" for p in warnings),
+        ingestion.locations.spelling is Spelling.DDL,
     )

@@ -250,7 +250,7 @@ class _Work:
         for column in self.listed:
             if column.name in upstream:
                 self.add("", f"the messages have a column {column.name!r}, and metadata.list has, too",
-                         "set value.fields-prefix, or remove it from metadata.list")  # fmt: skip
+                         "set value.fields-prefix, or leave one of the two out")  # fmt: skip
         every = self._source_columns(names)
         names |= {c.name: TypedSql(c.sql, c.type) for c in every if c.name not in upstream}
         columns = self._add_columns(self._columns(every, names), names)

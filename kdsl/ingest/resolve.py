@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
+from kdsl.client_settings.properties import Properties
+from kdsl.cluster import Cluster
 from kdsl.errors import Problem, Severity
 from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.syntax.errors import UntranslatableError
@@ -19,6 +21,8 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
 from kdsl.ingest.selectors import RouteRule, SelectorError, misread_dots, route_table
 from kdsl.options import Options, Spelling
+from kdsl.resolve.formats import open_secret
+from kdsl.run.dead_letters.cluster import join_letter_properties
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 MAPPING = "sink.tableId-to-topic.mapping"
@@ -86,6 +90,7 @@ class _Check:
 
     def __init__(self, locations: Locations) -> None:
         self.locations = locations
+        self.in_sql = locations.spelling is Spelling.DDL
         self.problems: list[Problem] = []
 
     def add(self, code: str, path: str, message: str, fix: str, *, warning: bool = False) -> None:
@@ -142,10 +147,22 @@ class _Check:
                 name = f"{value_format.identifier}.ignore-parse-errors"
                 message = f"{name} skips records that {collector} would collect"
                 self.add("ingest-collector", f"$.source.{name}", message, "keep one of the two")
-            elif not source.valid().ignore_errors:
+            elif source.valid().ignore_errors:
+                self.letters(source, chosen)
+            else:
                 message = f"{collector} has no effect without ingestion.ignore-errors"
                 self.add("ingest-collector", f"{path}.{collector}.type", message,
-                         "add ingestion.ignore-errors: true to the source", warning=True)  # fmt: skip
+                         "set ingestion.ignore-errors of the source to true", warning=True)  # fmt: skip
+
+    def letters(self, source: KafkaFeed, pipeline: Pipeline) -> None:
+        """Add the problem of each secret that the tasks that write dead letters would get in plain text."""
+        if pipeline.collector != "kafka" or not isinstance(source.cluster, Cluster):
+            return
+        own = Properties(pipeline.collector_properties)
+        for key in join_letter_properties(own, source.cluster).split_literals()[1]:
+            wrong = open_secret(key, "for the dead letters of an ingestion")
+            path = "$.pipeline.dirty-data.collector" if key in own else "$.source"
+            self.add(wrong.code, f"{path}.properties.{key}", wrong.message, wrong.fix)
 
     def transforms(self, transforms: Sequence[Transform], sink: Sink | None) -> list[TransformRule]:
         """Add the problems of the transforms, and return those that can be used."""
@@ -174,6 +191,9 @@ class _Check:
                 self.add("ingest-transform", f"{path}.table-options", str(e), "write 'key=value,key=value'")
                 continue
             rules.append(rule)
+            for key, names in (("primary-keys", transform.primary_keys), ("partition-keys", transform.partition_keys)):
+                for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+                    self.add("ingest-transform", f"{path}.{key}", f"{key} names {name!r} twice", "remove one")
             if (meant := misread_dots(transform.source_table)) is not None:
                 message = f"'{transform.source_table}' fits only ids of one name, such as a topic's"
                 self.add("ingest-selector", f"{path}.source-table", message,
@@ -238,7 +258,8 @@ class _Check:
             keyless = [format_id(view.table) for view in views if not view.primary_key]
             if keyless and isinstance(sink, KafkaTopics) and sink.valid().partition_strategy == "hash-by-key":
                 message = f"the table {keyless[0]!r} has no primary key, which partition.strategy: hash-by-key needs"
-                self.add("ingest-keys", "$.sink.partition.strategy", message, "set primary-keys in 'transform'")
+                fix = "declare PRIMARY KEY (…) NOT ENFORCED" if self.in_sql else "set primary-keys in 'transform'"
+                self.add("ingest-keys", "$.sink.partition.strategy", message, fix)
 
     def sink_table(self, table: TableId, views: Sequence[TransformedTable], policy: Policy) -> None:
         """Add what prevents that a sink table is created for the upstream tables that go into it."""
@@ -250,7 +271,8 @@ class _Check:
             return
         for refusal in evolve_sink(table, None, schema, policy).refusals:
             message = f"the sink table {format_id(table)!r}: {refusal.reason}"
-            self.add("ingest-sink", "$.sink", message, refusal.fix)
+            fix = refusal.sql_fix if self.in_sql and refusal.sql_fix is not None else refusal.fix
+            self.add("ingest-sink", "$.sink", message, fix)
 
     def topic(self, sink: KafkaTopics, table: tuple[str, ...], path: str) -> None:
         """Add the problem of a table whose id cannot be the name of its topic."""
@@ -259,4 +281,5 @@ class _Check:
         except SelectorError:
             return  # a problem of the mapping
         if wrong is not None:
-            self.add("ingest-topic", path, wrong, f"name a topic for the table in {MAPPING}")
+            fix = "give the table another name" if self.in_sql else f"name a topic for the table in {MAPPING}"
+            self.add("ingest-topic", path, wrong, fix)

@@ -18,7 +18,7 @@ import attrs
 
 from kdsl.formats import TableId
 from kdsl.ingest.ids import MAX_PARTS, parse_id, quote_part
-from kdsl.resolve.patterns import PatternError, python_pattern
+from kdsl.resolve.patterns import TOPIC_FIX, PatternError, python_pattern
 
 RouteMode = Literal["ALL_MATCH", "FIRST_MATCH"]
 _GROUP = re.compile(r"\$(\d+)")
@@ -49,7 +49,8 @@ def _compile(pattern: str, written: str, flags: int = 0) -> re.Pattern[str]:
     try:
         return re.compile(python_pattern(pattern), flags)
     except PatternError as e:
-        raise SelectorError(f"the part '{written}' {e}", e.fix) from None
+        fix = r"write one that a whole name must match, such as 'orders_\d+'" if e.fix == TOPIC_FIX else e.fix
+        raise SelectorError(f"the part '{written}' {e}", fix) from None
     except re.error as e:
         raise SelectorError(f"the part '{written}' is not a regular expression: {e.msg}", "correct it") from None
 

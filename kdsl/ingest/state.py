@@ -47,6 +47,8 @@ class Note:
         declared: What the sections of the declaration were, by section, as digests.
         records: How many records of each upstream table the batch read.
         progress: How far a source that is not Kafka is read.
+        places: The first record that shows each of those columns whose names differ only in letter case, by upstream
+            table; only of what is learned before the first batch.
     """
 
     batch: int
@@ -57,6 +59,7 @@ class Note:
     declared: Mapping[str, str] = attrs.field(factory=dict)
     records: Mapping[TableId, int] = attrs.field(factory=dict)
     progress: Mapping[str, str] = attrs.field(factory=dict)
+    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -77,6 +80,7 @@ class IngestState:
         last: The number of the last batch with a file; None if there is none.
         records: How many records of each upstream table all batches read.
         progress: How far a source that is not Kafka is read.
+        places: As in a note.
     """
 
     upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
@@ -87,6 +91,7 @@ class IngestState:
     last: int | None = None
     records: Mapping[TableId, int] = attrs.field(factory=dict)
     progress: Mapping[str, str] = attrs.field(factory=dict)
+    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
 
     def add(self, note: Note) -> Self:
         """The state after a batch.
@@ -104,6 +109,7 @@ class IngestState:
             last=note.batch,
             records=dict(Counter(self.records) + Counter(note.records)),
             progress={**self.progress, **note.progress},
+            places={**self.places, **note.places},
         )
 
 
@@ -297,6 +303,10 @@ def _document(note: Note) -> dict[str, Any]:
         "declared": dict(note.declared),
         "records": {format_id(table): count for table, count in note.records.items()},
         "progress": dict(note.progress),
+        "places": {
+            format_id(table): {name: _place_document(place) for name, place in places.items()}
+            for table, places in note.places.items()
+        },
     }
     return {"batch": note.batch, **{key: part for key, part in parts.items() if part}}
 
@@ -310,7 +320,7 @@ def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
         yield _document(Note(batch, changes=tuple(changes)))
     if state.last is not None:
         rest = (state.upstream, state.sinks, state.counts, (), state.declared, state.records, state.progress)
-        yield _document(Note(state.last, *rest))
+        yield _document(Note(state.last, *rest, state.places))
 
 
 def _change_document(change: SchemaChange) -> dict[str, Any]:
@@ -320,8 +330,12 @@ def _change_document(change: SchemaChange) -> dict[str, Any]:
         "table": format_id(change.table),
         "columns": _schema_document(TableSchema(change.columns))["columns"],
         **({} if change.before is None else {"before": str(change.before)}),
-        **({} if place is None else {"place": [place.topic, place.partition, place.offset]}),
+        **({} if place is None else {"place": _place_document(place)}),
     }
+
+
+def _place_document(place: Place) -> list[str | int]:
+    return [place.topic, place.partition, place.offset]
 
 
 def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
@@ -350,4 +364,8 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
             dict(one.get("declared", {})),
             {parse_id(name): int(count) for name, count in one.get("records", {}).items()},
             dict(one.get("progress", {})),
+            {
+                parse_id(name): {column: Place(*place) for column, place in places.items()}
+                for name, places in one.get("places", {}).items()
+            },
         )

@@ -60,6 +60,10 @@ _BACK = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
 _CODE = re.compile(r"\\(?:x\{([0-9a-fA-F]+)\}|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2}))")
 
 
+TOPIC_FIX = "write a pattern that the whole topic name must match, such as 'orders-.*'"
+"""What to write instead of a pattern, where nothing else is known."""
+
+
 class PatternError(Exception):
     """A pattern that cannot be used.
 
@@ -68,9 +72,7 @@ class PatternError(Exception):
         fix: What to write instead.
     """
 
-    def __init__(
-        self, message: str, fix: str = "write a pattern that the whole topic name must match, such as 'orders-.*'"
-    ) -> None:
+    def __init__(self, message: str, fix: str = TOPIC_FIX) -> None:
         super().__init__(message)
         self.fix = fix
 

@@ -13,9 +13,9 @@ from kdsl.cluster import Cluster
 from kdsl.formats import TableId
 from kdsl.ingest import Blackhole, DeltaTables, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Route, Sink, Transform
 from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
-from kdsl.ingest.evolution import Place, TableDelta
+from kdsl.ingest.evolution import Place, TableDelta, learn
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.state import IngestState, Note, StateFiles
+from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
@@ -59,8 +59,17 @@ class Run:
             self.state = self.state.add(decision.note)
         return decision
 
+    def after(self, seen: Seen) -> IngestState:
+        self.batch(seen)
+        return self.state
+
     def sink(self, *table: str) -> dict[str, str]:
         return {f.name: str(f.type) for f in self.state.sinks[table or TABLE].columns}
+
+
+def note_prefetched(*deltas: TableDelta) -> Note:
+    learned = learn({}, deltas)
+    return Note(START, learned.tables, places=learned.places)
 
 
 def test_columns_are_added_and_become_wider() -> None:
@@ -167,6 +176,32 @@ class TestRefusals:
 
         assert reason in "\n".join(map(str, decision.refusals))
         assert (decision.note.is_empty, decision.sinks, run.state) == (True, {}, state)
+
+    @pytest.mark.parametrize(
+        ("state", "seen", "how"),
+        [
+            (IngestState(), [delta(3, id="BIGINT"), delta(5, ID="BIGINT")], ("shown by", "shown by")),
+            (
+                Run(plan(DeltaTables("/lake"))).after(show(delta(3, id="BIGINT"))),
+                [delta(5, ID="BIGINT")],
+                ("known since", "shown by"),
+            ),
+            (
+                IngestState().add(note_prefetched(delta(3, id="BIGINT"), delta(5, ID="BIGINT"))),
+                [],
+                ("known since", "known since"),
+            ),
+        ],
+        ids=["in one batch", "in two batches", "before the first batch"],
+    )
+    def test_both_records_of_columns_that_differ_in_letter_case_are_named(
+        self, state: IngestState, seen: list[TableDelta], how: tuple[str, str]
+    ) -> None:
+        decision = decide_batch(plan(DeltaTables("/lake")), state, 1, show(*seen, t=1))
+
+        ids = f"'id' ({how[0]} the record at topic t, partition 0, offset 3)"
+        others = f"'ID' ({how[1]} the record at topic t, partition 0, offset 5)"
+        assert f"does not tell the columns {ids} and {others} apart" in str(decision.refusals[0])
 
     def test_a_table_without_a_key_is_not_distributed_by_it(self) -> None:
         decision = Run(plan(KafkaTopics(CLUSTER, partition_strategy="hash-by-key"))).batch(show(delta(0, id="INT")))

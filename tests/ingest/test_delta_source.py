@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -274,3 +275,31 @@ def test_the_id_of_a_table() -> None:
     assert DeltaChanges("s3a://x/y", table="db.`a.b`").table_id == ("db", "a.b")
     problems = Ingestion(DeltaChanges("/x", table="a.b.c.d", max_versions=1), Memory()).problems()
     assert [(p.code, p.severity) for p in problems] == [("ingest-delta", "error"), ("ingest-delta", "warning")]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("change_feed", [True, False])
+def test_a_string_that_postgres_does_not_store_is_an_error_until_it_is_replaced(
+    orders: Orders, postgres: Postgres, change_feed: bool
+) -> None:
+    """Rows have no place in a topic, so that they cannot be left out as records that cannot be read."""
+    table = f"u{orders.setup.topic[-8:]}"
+    sink, route = JdbcTables(postgres.url, username="kdsl", password=PASSWORD), [Route(r"\.*", f"public.{table}")]
+    orders.create()
+    orders.sql(r"INSERT INTO {} VALUES (1, 'a'), (2, 'b\u0000'), (3, '\u0000')")
+    ingestion = attrs.evolve(orders.ingestion(sink, change_feed=change_feed), route=route)
+
+    def run(one: Ingestion) -> None:
+        if change_feed:
+            orders.run(one)
+        else:
+            assert one.copy(orders.setup.spark, orders.setup.checkpoint)
+
+    fix = r"REPLACE\(`n`, U&'\\0000', ''\)"
+    with pytest.raises((StreamingQueryException, ChangelogError), match=rf"'n' \(2 rows\); nothing of .*{fix}"):
+        run(ingestion)
+    assert postgres.execute(f"SELECT to_regclass('{table}') IS NULL").strip() == "t"
+    replaced = Transform("orders", projection=r"*, REPLACE(n, U&'\0000', '') AS n", primary_keys=("id",))
+    run(attrs.evolve(ingestion, transform=[replaced]))
+
+    assert postgres.execute(f"SELECT id, n FROM {table} ORDER BY id").splitlines() == ["1\ta", "2\tb", "3\t"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
@@ -370,6 +371,9 @@ def test_a_change_of_constraints_or_names_is_refused(
     assert done.changes == ()
     assert len(done.refusals) == 1
     assert reason in str(done.refusals[0])
+    in_sql = done.refusals[0].describe(in_sql=True)
+    assert reason in in_sql
+    assert not re.search(r"projection|transform|[\w-]: \w", in_sql.partition("; ")[2]), "words of YAML"
 
 
 def test_a_key_column_may_become_a_wider_number() -> None:

@@ -210,6 +210,19 @@ class TestSinks:
             setup.run(ingestion)
         assert [row["id"] for row in setup.table("lake", "t")] == [1, 2]
 
+    @pytest.mark.parametrize("prefetch", [0, 50])
+    def test_columns_that_differ_in_letter_case_are_refused_with_the_records_of_both(
+        self, setup: Setup, prefetch: int
+    ) -> None:
+        needs_delta()
+        ingestion = setup.ingestion(DeltaTables(setup.lake), setup.feed(prefetch=prefetch), route=[INTO_T])
+        setup.produce({"id": 1}, {"n": 1}, {"ID": 2})
+
+        places = [rf"\([\w ]+ the record at topic {setup.topic}, partition 0, offset {offset}\)" for offset in (0, 2)]
+        with pytest.raises(StreamingQueryException, match=rf"the columns 'id' {places[0]} and 'ID' {places[1]} apart"):
+            setup.run(ingestion)
+        assert setup.state().sinks == {}
+
     def test_a_delta_table_that_has_disappeared_is_not_created_again(self, setup: Setup) -> None:
         needs_delta()
         ingestion = setup.ingestion(DeltaTables(setup.lake), transform=[KEYED], route=[INTO_T])

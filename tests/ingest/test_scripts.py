@@ -105,6 +105,29 @@ def test_a_table_that_exists_is_only_filled_with_if_not_exists(script: Script, t
     assert [row["id"] for row in script.table("web", "orders")] == [1]  # the place of a record is the primary key
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize("kind", ["delta", "jdbc"])
+def test_a_database_that_exists_is_only_filled_with_if_not_exists(
+    script: Script, postgres: Postgres, tmp_path: Path, kind: str
+) -> None:
+    if kind == "delta":
+        needs_delta()
+    database = f"d{script.topic[-8:]}"
+    text = f"""{script.catalogs()}
+        CREATE CATALOG pg WITH ('type' = 'jdbc', 'url' = '{postgres.url}', 'username' = 'kdsl',
+          'password' = '{PASSWORD}');
+        CREATE DATABASE {"lake" if kind == "delta" else "pg"}.{database} AS DATABASE shop.kafka
+          INCLUDING TABLE '{script.topic}';"""
+    script.produce({"id": 1})
+    script.run_script(text)
+    script.run_script(text)  # CREATE DATABASE without IF NOT EXISTS: the database is its own
+    script.checkpoint = str(tmp_path / "another")
+
+    with pytest.raises(KdslError, match=f"the database {database} exists already; write CREATE DATABASE IF NOT EXISTS"):
+        script.run_script(text)
+    script.run_script(text.replace("CREATE DATABASE", "CREATE DATABASE IF NOT EXISTS"))
+
+
 def test_statements_of_a_set_read_their_topics_together(script: Script, kdsl_topic: MakeTopic) -> None:
     needs_delta()
     other = f"{script.topic}-other"
@@ -270,8 +293,12 @@ class TestPostgres:
         assert postgres.execute(columns.format("more")).split() == [*declared, "n"]
 
         script.kafka.produce(script.topic, Record('{"note": "b"}', key='{"k": "x"}'))
-        with pytest.raises(ScriptError, match="1 records cannot be read"):
+        with pytest.raises(
+            ScriptError, match=r"1 records cannot be read.*'ingestion\.ignore-errors' = 'true' in OPTIONS"
+        ):
             script.run_script(text)
+        hint = "/*+ OPTIONS('ingestion.ignore-errors' = 'true') */"
+        script.run_script(text.replace("AS TABLE orders;", f"AS TABLE orders {hint};"))
 
 
 class TestPublishedExamples:

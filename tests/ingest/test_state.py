@@ -54,7 +54,8 @@ def run(files: StateFiles, note: Note) -> IngestState:
 
 
 def test_what_is_written_is_read_again(files: StateFiles) -> None:
-    run(files, Note(START, {ORDERS: UpstreamTable(ONE), ODD: WITH_KEY}, declared={"route": "abc"}))
+    places = {ODD: {"x": Place("x", 1, 2)}}
+    run(files, Note(START, {ORDERS: UpstreamTable(ONE), ODD: WITH_KEY}, declared={"route": "abc"}, places=places))
     after = run(files, change(3))
 
     assert files.load() == after

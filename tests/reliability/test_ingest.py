@@ -64,7 +64,7 @@ def messages(seed: int) -> tuple[list[list[Row]], dict[str, list[Row]]]:
     rows: dict[str, dict[int, Row]] = {name: {} for name in columns}
     batches: list[list[Row]] = []
     for number in range(BATCHES):
-        batch = []
+        batch: list[Row] = []
         for i, name in enumerate(columns):
             if number * TABLES + i in evolve_at:
                 numbers = [column for column in columns[name] if column not in texts[name]]

@@ -62,6 +62,7 @@ def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) ->
                 "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "KDSL_TEST_SECRET": PASSWORD,
+                "KDSL_TEST_JAAS": login(PASSWORD),
             },
             capture_output=True,
             text=True,
@@ -77,17 +78,17 @@ def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) ->
             "ingestion.ignore-errors": "true",
         }  # fmt: skip
         rules = [{"source-table": r"\.*", "primary-keys": "id"}]
-        collector = {"type": "kafka", "topic": "dead", **cluster(secure_kafka, "${dead.jaas}")}
+        collector = {"type": "kafka", "topic": "dead", **cluster(secure_kafka, "${env:KDSL_TEST_JAAS}")}
         documents: dict[str, dict[str, Any]] = {
             "into-postgres": {
-                "source": {**source, **cluster(secure_kafka, login(PASSWORD))},
+                "source": {**source, **cluster(secure_kafka, login(f"${{file:{values}/password}}"))},
                 "sink": {"type": "jdbc", "url": f"{postgres.url}?password={DATABASE_PASSWORD}", "username": "kdsl"},
                 "transform": rules,
                 "route": [{"source-table": r"\.*", "sink-table": "public.ingested"}],
                 "pipeline": {"dirty-data.collector": collector},
             },
             "into-kafka": {
-                "source": {**source, **cluster(secure_kafka, login(f"${{file:{values}/password}}"))},
+                "source": {**source, **cluster(secure_kafka, "${own.jaas}")},
                 "sink": {
                     "type": "kafka", "topic": "copied", **cluster(secure_kafka, login("${env:KDSL_TEST_SECRET}")),
                 },
@@ -104,7 +105,7 @@ def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) ->
         for name, document in documents.items():
             file, checkpoint = str(values / f"{name}.yaml"), ("--checkpoint", str(out / name))
             Path(file).write_text(yaml.safe_dump(document), encoding="utf-8")
-            variables = ("--var", f"dead.jaas={login(PASSWORD)}") if name == "into-postgres" else ()
+            variables = ("--var", f"own.jaas={login(PASSWORD)}") if name == "into-kafka" else ()
             kdsl("check", file, *variables)
             kdsl("plan", file, *variables)
             kdsl("ingest", file, "--dry-run", "--sample", *variables)
@@ -112,6 +113,11 @@ def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) ->
             if name != "fails":
                 kdsl("ingest", file, "--status", *checkpoint, *variables)
                 kdsl("ingest", file, "--schemas", "--history", *checkpoint, *variables)
+        written_out = documents["into-postgres"]
+        written_out["pipeline"]["dirty-data.collector"] |= cluster(secure_kafka, login(PASSWORD))
+        file = str(values / "written-out.yaml")
+        Path(file).write_text(yaml.safe_dump(written_out), encoding="utf-8")
+        kdsl("check", file, code=1)
         assert postgres.execute("SELECT id FROM ingested ORDER BY id").split() == ["1", "2"]
 
     letters, copies = plaintext.read("dead"), plaintext.read("copied")

@@ -17,7 +17,7 @@ from kdsl.types.arrow import arrow_type
 
 Values = Any  # an Arrow array or scalar
 BOOLEAN = t.Boolean()
-_NULL = pa.scalar(None, pa.bool_())
+_NULL = pa.nulls(1, pa.bool_())[0]  # pa.scalar would import pandas
 
 
 # comparison

@@ -13,52 +13,35 @@ from typing import Any
 import attrs
 
 from kdsl.catalog.declared import leaves_columns_out
-from kdsl.catalog.options import REGISTRY_FORMATS
 from kdsl.cluster import SERVERS, Cluster
-from kdsl.declare.connector import KafkaOptions
-from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, Where, listing
-from kdsl.flink_sql.ddl.statements import AddedColumn, CreateDatabase, CreateTable, Name, Option
+from kdsl.flink_sql.ddl.statements import AddedColumn, CreateDatabase, CreateTable, Option
 from kdsl.flink_sql.scripts.catalogs import ScriptCatalog, SinkCatalog, read_sink
+from kdsl.flink_sql.scripts.copied_sources import (
+    ALL_TABLES,
+    HINTS,
+    KEYS_OF_TABLES,
+    apply_hints,
+    catalog_feed,
+    catalog_transform,
+    check_copied_catalog,
+    check_copied_table,
+    find_primary_key,
+    table_feed,
+)
 from kdsl.flink_sql.scripts.settings import Settings
 from kdsl.formats import TableId
 from kdsl.ingest import HologresTables, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Sink, Transform
 from kdsl.ingest.definition import Locations
 from kdsl.ingest.ends.kafka import ANY_TOPIC
 from kdsl.ingest.ids import format_id, parse_id, quote_part
-from kdsl.ingest.initial_schemas import write_initial_table
 from kdsl.ingest.resolve import check_parts
 from kdsl.options import Spelling
-from kdsl.resolve.keys import except_key
 from kdsl.resolve.patterns import PatternError, python_pattern
-from kdsl.types import model as t
 from kdsl.types.sql import quote_name
-from kdsl_formats.json import Json
-from kdsl_formats.raw import Raw
 
-ALL_TABLES = r"\.*.\.*.\.*"
 _PROPERTIES = "properties."
-_POSITION = ("partition", "offset", "timestamp")
-_PRIMARY_KEY = ("partition", "offset")
-_OF_READS = {
-    "bounded": "a copy has no end; run it with --once, or in the runtime mode batch",
-    "scan_not_null_enforcer": "remove it",
-    "cdc_events_duplicate": "remove it: a copy keeps the last row of each key",
-    "changelog": "remove it",
-    "latency": "remove it",
-}
-"""Options of tables that a copy does not have, and what to do instead."""
-_OF_FEED = (
-    *("startup", "startup_timestamp", "startup_offsets", "header_filter", "check_group", "discovery"),
-    *("max_records_per_trigger", "max_records_per_partition", "transport", "inference", "prefetch"),
-    *("ignore_errors", "max_errors"),
-)
-"""The options of a source of ingestions that a table, or a hint of a copy, may set."""
-_HINTS: Mapping[str, str] = {a.metadata["key"]: a.name for a in KafkaFeed.declarations() if a.name in _OF_FEED}
-_OF_TABLES = {a.name for a in KafkaOptions.declarations()}
-_KEYS_OF_TABLES = {a.metadata["key"] for a in KafkaOptions.declarations()}
-ONLY_HINTS = frozenset(key for key, name in _HINTS.items() if name not in _OF_TABLES)
-"""Options that only the hint of a copy may set, and no table."""
 
 
 @attrs.frozen
@@ -70,6 +53,7 @@ class Copy:
         source: The name of the table that is copied; of a database with its catalog.
         ingestion: How it is filled.
         new_table: The table that must not exist before the first run; None without one, and for a database.
+        new_database: The same for a database: the names before that of a table.
         where: The location of the statement.
     """
 
@@ -77,6 +61,7 @@ class Copy:
     source: str
     ingestion: Ingestion
     new_table: TableId | None = None
+    new_database: tuple[str, ...] | None = None
     where: Where = attrs.field(factory=Where, eq=False, repr=False)
 
     @property
@@ -202,16 +187,16 @@ class CopyBuilder:
         assert statement.copy is not None
         source = statement.copy
         self._check_statement(statement)
-        self._check_definition(definition, source.where)
+        self.problems += check_copied_table(definition, source.where)
         name = self._name_table(target, table, statement.name.where)
         if name is None:
             return None
         inferred = definition.inferred is not None or leaves_columns_out(definition, options)
         feed = None
         if cluster is not None and readable and not self._has_errors(source.where):
-            feed = self._make_feed(definition, cluster, name, inferred=inferred)
-            feed = self._with_hints(feed, hints)
-        primary = statement.primary_key.columns if statement.primary_key else _primary_key(definition)
+            feed = table_feed(definition, cluster, name, inferred=inferred)
+            feed = self._apply_hints(feed, hints)
+        primary = statement.primary_key.columns if statement.primary_key else find_primary_key(definition)
         transform = Transform(
             ALL_TABLES,
             primary_keys=primary,
@@ -253,64 +238,6 @@ class CopyBuilder:
             message = "the COMMENT of a copy has no effect: tables of sinks have no comment"
             self.problems.append(Problem("no-effect", message, "remove it", statement.where, "warning"))
 
-    def _check_definition(self, definition: TableDef, where: Where) -> None:
-        """Record why a table cannot be copied."""
-        instead = "write INSERT INTO … SELECT into a table of 'kafka' or 'upsert-kafka'"
-        formats = KafkaFeed.formats
-        if definition.upserts is not None:
-            message = f"{definition.name} is an upsert table, and a copy cannot delete the rows of its tombstones"
-            fix = "declare it with the connector 'kafka'; in a catalog set "
-            fix += "'infer-schema.compacted-topic-as-upsert-table' = 'false'"
-            self._add("copy-source", message, f"{fix}; or {instead}", where)
-        chosen = definition.value_format
-        if chosen is not None and chosen.identifier not in formats["value"]:
-            message = f"{definition.name} has the format {chosen.identifier!r}, and copies are made of "
-            self._add("copy-source", f"{message}{listing(formats['value'])}", instead, where)
-        key = definition.key_format
-        if key is not None and except_key(definition) and not isinstance(key, (Raw, Json)):
-            message = f"the message keys of {definition.name} have the format {key.identifier!r}, and those of tables "
-            self._add("copy-source", f"{message}that are copied have json or raw", instead, where)
-        options = definition.options.valid()
-        defaults = type(options)()
-        for name, fix in _OF_READS.items():
-            if getattr(options, name) != getattr(defaults, name) and definition.upserts is None:
-                key_name = attrs.fields_dict(type(options))[name].metadata["key"]
-                location = definition.option_locations.get(key_name, where)
-                self._add("copy-option", f"{key_name!r} has no effect in a copy", fix, location)
-        if definition.rules:
-            message = f"{definition.name} has row rules, which a copy does not apply"
-            self._add("copy-option", message, instead, where)
-
-    def _make_feed(self, definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
-        """The source of a declared table."""
-        options = definition.options.valid()
-        chosen = definition.value_format
-        assert chosen is not None
-        columns, key = _columns_of_feed(definition)
-        first = [c for c in columns if c.role == "physical"]
-        declared = bool(first) or any(c.role != "physical" for c in columns)
-        own: dict[str, Any] = {a.name: getattr(options, a.name) for a in KafkaFeed.declarations()
-                               if a.name in _OF_FEED and hasattr(options, a.name)}  # fmt: skip
-        if not inferred:
-            own["inference"] = "static"
-        if first:
-            own["prefetch"] = 0
-        if options.dead_letter_topic is not None:
-            own |= {"ignore_errors": True, "max_errors": options.dead_letter_max_count}
-        return KafkaFeed(
-            cluster,
-            name=definition.name,
-            topic=options.topic,
-            topic_pattern=options.topic_pattern,
-            value=chosen,
-            key=definition.key_format if key else None,
-            key_prefix=options.key_prefix if key else "",
-            value_prefix=options.value_prefix,
-            table=format_id(name),
-            initial_schemas=write_initial_table(name, columns, key) if declared else None,
-            **own,
-        )
-
     # databases
 
     def copy_database(self, statement: CreateDatabase, target: Target, catalog: ScriptCatalog) -> Copy | None:
@@ -321,7 +248,7 @@ class CopyBuilder:
             target: Where the copies go.
             catalog: The catalog whose database is copied.
         """
-        self._check_format(catalog, statement.source)
+        self.problems += check_copied_catalog(catalog, statement.source)
         patterns = [self._read_pattern(one) for one in (statement.including, statement.excluding)]
         including, excluding = patterns[0] or ".*", patterns[1]
         pattern = f"(?!(?:{excluding})$)(?:{including})" if excluding else including
@@ -330,10 +257,13 @@ class CopyBuilder:
         feed = None
         if catalog.cluster is not None and not self._has_errors(statement.source.where):
             feed = catalog_feed(catalog, table, topic_pattern=pattern)
-            feed = self._with_hints(feed, statement.source_options)
+            feed = self._apply_hints(feed, statement.source_options)
         places = _locate(statement, target)
         ingestion = self._finish(feed, target, [catalog_transform(catalog)], places, None)
-        return None if ingestion is None else Copy(target.name, source, ingestion, None, statement.where)
+        if ingestion is None:
+            return None
+        new = None if statement.if_not_exists else target.database or None
+        return Copy(target.name, source, ingestion, new_database=new, where=statement.where)
 
     def copy_unknown_table(
         self, statement: CreateTable, target: Target, table: str, catalog: ScriptCatalog, topic: str
@@ -349,7 +279,7 @@ class CopyBuilder:
         """
         assert statement.copy is not None
         self._check_statement(statement)
-        self._check_format(catalog, statement.copy.table)
+        self.problems += check_copied_catalog(catalog, statement.copy.table)
         id_ = self._name_table(target, table, statement.name.where)
         if id_ is None:
             return None
@@ -357,7 +287,7 @@ class CopyBuilder:
         if catalog.cluster is not None and not self._has_errors(statement.copy.table.where):
             feed = catalog_feed(catalog, name, topic=(topic,))
             hints = statement.copy.options
-            feed = self._with_hints(feed, [h for h in hints if h.key in _HINTS or h.key not in _KEYS_OF_TABLES])
+            feed = self._apply_hints(feed, [h for h in hints if h.key in HINTS or h.key not in KEYS_OF_TABLES])
         transform = catalog_transform(catalog)
         primary = statement.primary_key.columns if statement.primary_key else transform.primary_keys
         added = _write_added(statement.copy.added)
@@ -369,14 +299,6 @@ class CopyBuilder:
             if ingestion is None
             else Copy(target.name, str(statement.copy.table), ingestion, None, statement.where)
         )
-
-    def _check_format(self, catalog: ScriptCatalog, name: Name) -> None:
-        """Record a catalog whose tables have a format that cannot be copied."""
-        chosen = catalog.options.valid().format
-        if chosen in REGISTRY_FORMATS:
-            message = f"the catalog {name.parts[0]!r} has the format {chosen!r}, and copies are made of "
-            message += listing(KafkaFeed.formats["value"])
-            self._add("copy-source", message, "write INSERT INTO … SELECT for each table", name.where)
 
     def _read_pattern(self, option: Option | None) -> str | None:
         """The regular expression of an option; None without one, and if it is wrong, which is recorded."""
@@ -391,20 +313,11 @@ class CopyBuilder:
 
     # both
 
-    def _with_hints(self, feed: KafkaFeed, hints: Sequence[Option]) -> KafkaFeed:
-        """The source with the options of a hint; those that it does not have are recorded as problems."""
-        for hint in (hint for hint in hints if hint.key not in _HINTS):
-            message = f"the copy of a table has no option {hint.key!r}"
-            self._add("option-unknown", message, f"use one of {listing(sorted(_HINTS))}", hint.where)
-        texts = {hint.key: hint.value for hint in hints if hint.key in _HINTS}
-        if not texts:
-            return feed
-        read = KafkaFeed.from_strings(texts, cluster=feed.cluster)
-        for problem in read.problems(lambda _name, key: repr(key)):
-            where = next((h.where for h in hints if _HINTS.get(h.key) == problem.option), hints[0].where)
-            self.problems.append(problem.at(where))
-        valid = read.valid()
-        return attrs.evolve(feed, **{_HINTS[key]: getattr(valid, _HINTS[key]) for key in texts})  # type: ignore[misc]
+    def _apply_hints(self, feed: KafkaFeed, hints: Sequence[Option]) -> KafkaFeed:
+        """The source with the options of a hint, whose problems are recorded."""
+        changed, problems = apply_hints(feed, hints)
+        self.problems += problems
+        return changed
 
     def _finish(
         self,
@@ -463,64 +376,6 @@ class CopyBuilder:
     def _has_errors(self, where: Where) -> bool:
         """Whether errors are recorded at a location."""
         return any(p.severity == "error" and p.where == where for p in self.problems)
-
-
-def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed:
-    """The source of topics as the tables of a catalog, whose columns are inferred as messages come.
-
-    Args:
-        catalog: The catalog.
-        table: The option ``table`` of the source.
-        **topics: ``topic`` or ``topic_pattern``.
-    """
-    options = catalog.options.valid()
-    assert catalog.cluster is not None
-    return KafkaFeed(
-        catalog.cluster,
-        name=catalog.statement.name.last,
-        key=options.format_of_records(Json.identifier),
-        value=options.format_of_records(),
-        key_prefix=options.key_prefix,
-        value_prefix=options.value_prefix,
-        metadata=_POSITION,
-        startup=options.startup,
-        table=table,
-        **topics,
-    )
-
-
-def catalog_transform(catalog: ScriptCatalog) -> Transform:
-    """The columns of the tables of a catalog, its position first; change data has the primary key of its messages."""
-    position = ", ".join(map(quote_name, _POSITION))
-    changes = not catalog.options.format_of_records().insert_only
-    return Transform(ALL_TABLES, projection=f"{position}, *", primary_keys=() if changes else _PRIMARY_KEY)
-
-
-def _primary_key(definition: TableDef) -> tuple[str, ...]:
-    """The primary key of a copy: that of the table; of change data not the place of its records."""
-    metadata = {c.name for c in definition.columns if c.role == "metadata"}
-    changes = definition.value_format is not None and not definition.value_format.insert_only
-    return () if changes and set(definition.primary_key) <= metadata else definition.primary_key
-
-
-def _columns_of_feed(definition: TableDef) -> tuple[tuple[ColumnDef, ...], tuple[str, ...]]:
-    """The columns of a table with which its copy begins, and the names of those in the message key.
-
-    The bytes of keys are metadata. The inferred columns of change data are left out: its messages say the primary key,
-    as long as their table is not known.
-    """
-    chosen = definition.value_format
-    keys = definition.message_key if except_key(definition) else ()
-    in_bytes = keys if isinstance(definition.key_format, Raw) else ()
-    left_out = set(definition.inferred.columns) if definition.inferred and chosen and not chosen.insert_only else set()
-    columns = tuple(
-        attrs.evolve(c, role="metadata", metadata_key="__raw_key__", type=t.BYTES, virtual=True)
-        if c.name in in_bytes
-        else c
-        for c in definition.columns
-        if c.name not in left_out
-    )
-    return columns, tuple(name for name in keys if name not in in_bytes and name not in left_out)
 
 
 def _write_added(columns: Iterable[AddedColumn]) -> str | None:

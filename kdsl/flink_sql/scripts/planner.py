@@ -43,7 +43,8 @@ from kdsl.flink_sql.queries.facts import Hint
 from kdsl.flink_sql.queries.scopes import Changelog, Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated, translate_query
 from kdsl.flink_sql.scripts.catalogs import ScriptCatalogs, errors_besides_columns, has_unknown_columns
-from kdsl.flink_sql.scripts.copies import ONLY_HINTS, Copy, CopyBuilder, Target
+from kdsl.flink_sql.scripts.copied_sources import ONLY_HINTS
+from kdsl.flink_sql.scripts.copies import Copy, CopyBuilder, Target
 from kdsl.flink_sql.scripts.datagen import plan_generated_rows
 from kdsl.flink_sql.scripts.listings import Listing, describe_row, describe_table, show_names
 from kdsl.flink_sql.scripts.options import script_options

@@ -203,7 +203,8 @@ class _ScriptRun:
         for copy in job.copies:
             pipeline = attrs.evolve(copy.ingestion.pipeline, name=name)  # type: ignore[misc]
             ingestion = attrs.evolve(copy.ingestion, pipeline=pipeline)
-            parts.append(SharedIngestion(ingestion, copy.name if len(job.copies) > 1 else "", copy.new_table))
+            own_name = copy.name if len(job.copies) > 1 else ""
+            parts.append(SharedIngestion(ingestion, own_name, copy.new_table, copy.new_database))
         return start_ingestions(
             self.spark, parts, self.checkpoint_folder(job), once=self.options.once, start_at=starts[0]
         )
@@ -456,7 +457,9 @@ class _ScriptRun:
                 self.report_end(job, query)
                 error = error_of(self.spark, query)
                 if error is not None:
-                    reason = explain_end(self.spark, query) if isinstance(job, CopyJob) else _failure_reason(error)
+                    reason = _failure_reason(error)
+                    if isinstance(job, CopyJob):
+                        reason = explain_end(self.spark, query, self.checkpoint_folder(job)) or reason
                     raise ScriptError(f"{job.name} failed: {reason}") from error
                 self.options.report_progress(f"{job.name}: done")
             if self.running:

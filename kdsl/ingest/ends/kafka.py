@@ -279,7 +279,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
                               "warning")  # fmt: skip
         if chosen.max_errors != -1 and not chosen.ignore_errors:
             message = "ingestion.error-tolerance.max-count has no effect without ingestion.ignore-errors"
-            fix = "add ingestion.ignore-errors: true, or remove it"
+            fix = "set ingestion.ignore-errors to true, or remove it"
             yield WrongOption("ingest-errors", "ingestion.error-tolerance.max-count", message, fix, "warning")
         if getattr(chosen.value, "ignore_parse_errors", False) and chosen.ignore_errors:
             name = f"{chosen.value.identifier}.ignore-parse-errors"

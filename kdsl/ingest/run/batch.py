@@ -29,6 +29,7 @@ from kdsl.ingest.run.sinks.writer import SinkWriter
 from kdsl.ingest.run.tasks import PACKETS, KnownTables, Places, Tables, split_task
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl.types.widening import TableSchema
 
@@ -74,6 +75,7 @@ class BatchRunner(ABC):
         writer: Writes to the sink.
         files: The state of the ingestion.
         checkpoint: The checkpoint of the query.
+        driver: The use of the checkpoint by this run.
         collect: Collects records that cannot be read; None if they are only counted.
         forgive: Whether those of earlier runs do not count towards the limit any more.
     """
@@ -84,11 +86,13 @@ class BatchRunner(ABC):
         writer: SinkWriter,
         files: StateFiles,
         checkpoint: Checkpoint,
+        driver: CurrentDriver,
         collect: Collector | None = None,
         *,
         forgive: bool = False,
     ) -> None:
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
+        self._driver = driver
         self._collect, self._forgive = collect, forgive
         self._query: str | None = None
         self._state: IngestState | None = None
@@ -103,22 +107,25 @@ class BatchRunner(ABC):
             number: The number of the batch.
 
         Raises:
+            CheckpointError: Another driver uses the checkpoint.
             IngestError: The batch is refused.
             KdslError: The state or a sink table cannot be read or written.
         """
         plan, spark = self._plan, records.sparkSession
         if self._state is None:
             configure_session(spark, plan.pipeline)
+            self._driver.take_over()
         state = self._files.load(number) if self._state is None else self._state
         judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
         with self._open(records, number, judged) as batch:
             decision = batch.decision
             refusals = decision.refusals or self._refuse_changes(spark, decision)
             if refusals:
-                raise refusal_error(f"batch {number}", refusals)
+                raise refusal_error(f"batch {number}", refusals, plan)
             losses = count_losses(plan, batch.read, decision)
             note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
+            self._driver.require()
             self._state, self._forgive = self._files.write(note, state), False
             self._warn_of_partitions(batch.partitions, decision)
             _warn_of_dropped_columns(state, decision)
@@ -129,7 +136,11 @@ class BatchRunner(ABC):
             pairs = self._writer.pairs_updates
             own = batch.packets if pairs else None
             tables = build_sink_tables(plan, batch.read, decision, with_filtered=pairs, packets=own)
-            self._writer.write(list(tables), self._batch(number))
+            try:
+                self._writer.write(list(tables), self._batch(number))
+            except Exception as e:
+                self._driver.require(e)
+                raise
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
 
     @abstractmethod
@@ -242,9 +253,9 @@ def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
         spark.conf.set("spark.sql.session.timeZone", pipeline.time_zone)
 
 
-def refusal_error(what: str, refusals: Sequence[Refusal]) -> IngestError:
+def refusal_error(what: str, refusals: Sequence[Refusal], plan: IngestPlan) -> IngestError:
     """The error of a batch that is refused."""
-    lines = "\n".join(f"  {refusal}" for refusal in refusals)
+    lines = "\n".join(f"  {refusal.describe(in_sql=plan.in_sql)}" for refusal in refusals)
     return IngestError(f"{what} is refused, and nothing of it was written:\n{lines}")
 
 

@@ -17,6 +17,7 @@ from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable, StreamReader
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.types.widening import PrimaryKeyError, TableSchema, join_schemas
 
 if TYPE_CHECKING:
@@ -32,12 +33,19 @@ class TableBatchRunner(BatchRunner):
         writer: Writes to the sink.
         files: The state of the ingestion.
         checkpoint: The checkpoint of the query.
+        driver: The use of the checkpoint by this run.
     """
 
     def __init__(
-        self, plan: IngestPlan, reader: StreamReader, writer: SinkWriter, files: StateFiles, checkpoint: Checkpoint
+        self,
+        plan: IngestPlan,
+        reader: StreamReader,
+        writer: SinkWriter,
+        files: StateFiles,
+        checkpoint: Checkpoint,
+        driver: CurrentDriver,
     ) -> None:
-        super().__init__(plan, writer, files, checkpoint)
+        super().__init__(plan, writer, files, checkpoint, driver)
         self._reader = reader
 
     @contextmanager

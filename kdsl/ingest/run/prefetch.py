@@ -11,7 +11,7 @@ from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import TableDelta, UpstreamTable, learn
+from kdsl.ingest.evolution import Learned, TableDelta, UpstreamTable, learn
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import RecordSplitter, initial_tables
 from kdsl.ingest.run.raw import raw_table
@@ -20,7 +20,7 @@ TIMEOUT = 60.0
 """How long it may take, in seconds."""
 
 
-def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> dict[TableId, UpstreamTable]:
+def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> Learned:
     """The tables that are known before the first batch: the initial schemas, joined with what newest records show.
 
     Args:
@@ -33,11 +33,11 @@ def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> dict[TableId, UpstreamTa
     """
     known = initial_tables(feed.initial_tables)
     if not feed.prefetch:
-        return known
+        return Learned(known)
     learned = learn(known, prefetch_deltas(feed, plan.pipeline.max_columns, known), max_tables=plan.pipeline.max_tables)
     if learned.refusals:
         raise KdslError("the newest records are refused: " + "; ".join(map(str, learned.refusals)))
-    return dict(learned.tables)
+    return learned
 
 
 def prefetch_deltas(

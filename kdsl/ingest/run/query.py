@@ -14,6 +14,7 @@ from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.evolution import Learned
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
@@ -26,6 +27,7 @@ from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.driver import CurrentDriver, explain_other_driver
 from kdsl.run.listeners.start import start_query
 from kdsl.run.listeners.watch import error_of
 from kdsl.spark_internals.session import is_connect
@@ -38,6 +40,8 @@ _LOOK = "1 second"
 """How often a source other than Kafka is asked for changes, unless the pipeline says it."""
 _OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
 """An error of kdsl in the message of a query's error, up to Java's stack trace."""
+_TWO_DRIVERS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
+"""What Spark's errors say if another query has written an entry of a log, or the id of a query, of its checkpoint."""
 
 
 @attrs.frozen
@@ -48,12 +52,14 @@ class SharedIngestion:
         ingestion: The ingestion, with its secrets.
         name: Its name among the others; empty if it is alone.
         new_table: A sink table that must not exist before the first run.
+        new_database: A database of the sink that must not exist before the first run, if the sink can tell.
         writer: Writes to the sink; by default that of the sink.
     """
 
     ingestion: IngestionDef
     name: str = ""
     new_table: TableId | None = None
+    new_database: tuple[str, ...] | None = None
     writer: SinkWriter | None = None
 
 
@@ -149,16 +155,17 @@ def start_ingestions(
         assert isinstance(opened_reader, StreamReader)
         reader, records = opened_reader, opened_reader.open_stream(spark)
     opened = Checkpoint.open(spark, location)
+    driver = CurrentDriver(opened.folder)
     runners: list[BatchRunner] = []
     for part, plan, sink_writer in zip(parts, plans, writers, strict=True):
         files = _open_state(spark, part, plan, opened, sink_writer, allow, rebuild_schemas=rebuild_schemas)
         if reader is not None:
-            runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened))
+            runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened, driver))
             continue
         feed = part.ingestion.source
         assert isinstance(feed, KafkaFeed)
         collector = open_collector(spark, feed, part.ingestion.pipeline.valid()) if feed.valid().ignore_errors else None
-        runners.append(KafkaBatchRunner(plan, sink_writer, files, opened, collector, forgive=forgive_errors))
+        runners.append(KafkaBatchRunner(plan, sink_writer, files, opened, driver, collector, forgive=forgive_errors))
     shared = partial(_run_all, list(zip(map(topic_regex, feeds), runners, strict=False)))
     stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else shared)
     return start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
@@ -191,9 +198,15 @@ def _open_state(
             f"the table {format_id(part.new_table)} exists already; write CREATE TABLE IF NOT EXISTS to fill it, or "
             "drop it before"
         )
+    if part.new_database is not None and writer.has_database(spark, part.new_database):
+        raise KdslError(
+            f"the database {format_id(part.new_database)} exists already; write CREATE DATABASE IF NOT EXISTS to fill "
+            "it, or drop it before"
+        )
     source = part.ingestion.source
-    tables = sample_tables(plan, source) if isinstance(source, KafkaFeed) else {}
-    files.write(Note(START, tables, declared=write_declaration(plan)), IngestState())
+    learned = sample_tables(plan, source) if isinstance(source, KafkaFeed) else Learned({})
+    note = Note(START, learned.tables, declared=write_declaration(plan), places=learned.places)
+    files.write(note, IngestState())
     return files
 
 
@@ -218,10 +231,18 @@ def _trigger(plan: IngestPlan, *, once: bool) -> dict[str, Any]:
     return {"processingTime": f"{round(plan.pipeline.trigger.total_seconds() * 1000)} milliseconds"}
 
 
-def explain_end(spark: SparkSession, query: StreamingQuery) -> str | None:
-    """Why a query failed; None if it did not. Of an error of kdsl only its message remains."""
+def explain_end(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> str | None:
+    """Why a query failed; None if it did not. Of an error of kdsl only its message remains.
+
+    Args:
+        spark: The session.
+        query: The query, which has ended.
+        checkpoint: The folder of its checkpoint, for messages.
+    """
     error = error_of(spark, query)
     if error is None:
         return None
+    if any(words in str(error) for words in _TWO_DRIVERS):
+        return explain_other_driver(checkpoint)
     own = _OWN_ERROR.search(str(error))
     return str(error) if own is None else own[1].strip()

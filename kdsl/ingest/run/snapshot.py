@@ -22,6 +22,7 @@ from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
+from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.spark_internals.session import active_session, clone_session, is_connect, java_session, jvm_of
 
@@ -51,6 +52,7 @@ def copy_snapshot(
 
     Raises:
         ResolveError: The ingestion has mistakes.
+        CheckpointError: Another driver uses the checkpoint.
         IngestError: A table is refused; nothing was written.
         KdslError: There is no checkpoint, kdsl cannot read the source, or the source or the sink cannot be reached.
     """
@@ -64,6 +66,8 @@ def copy_snapshot(
     if not source.copied_once:
         raise KdslError(f"the source {source.type!r} is not copied once: it is a stream of changes; run it")
     folder = Checkpoint.open(spark, location).folder
+    driver = CurrentDriver(folder)
+    driver.take_over()
     text = folder.read(FILE)
     document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False} if text is None else json.loads(text)
     if document["done"]:
@@ -72,7 +76,7 @@ def copy_snapshot(
     session = clone_session(spark)
     configure_session(session, plan.pipeline)
     with active_session(jvm_of(session), java_session(session)):
-        _copy(session, ingestion, plan, folder, document, writer)
+        _copy(session, ingestion, plan, folder, document, writer, driver)
     folder.write(FILE, json.dumps({**document, "done": True}))
     return True
 
@@ -84,6 +88,7 @@ def _copy(
     folder: Folder,
     document: dict[str, Any],
     writer: SinkWriter | None,
+    driver: CurrentDriver,
 ) -> None:
     """Judge, note and write the tables.
 
@@ -94,6 +99,7 @@ def _copy(
         folder: The folder of the checkpoint.
         document: What identifies the copy; it gets its progress.
         writer: Writes to the sink; None for that of the sink.
+        driver: The use of the checkpoint by this copy.
     """
     reader = open_reader(ingestion.source)
     assert isinstance(reader, SnapshotReader)
@@ -105,10 +111,11 @@ def _copy(
     changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
     refusals = decision.refusals or sink_writer.refuse(session, changes)
     if refusals:
-        raise refusal_error("the copy", refusals)
+        raise refusal_error("the copy", refusals, plan)
     read = row_reader(batch)
     decision = with_losses(decision, count_losses(plan, read, decision))
     note = attrs.evolve(decision.note, declared=write_declaration(plan))
+    driver.require()
     StateFiles(folder).write(note, IngestState())
     tables = build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates)
     sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))

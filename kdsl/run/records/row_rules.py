@@ -34,7 +34,6 @@ from kdsl.types.arrow import arrow_type, cast_array
 MOST_LOCATIONS = 5
 """How many rows an error locates."""
 _INSERT, _BEFORE, _AFTER, _DELETE = (ROW_KINDS.index(kind) for kind in ("+I", "-U", "+U", "-D"))
-_KINDS = pa.array(ROW_KINDS)
 
 
 @attrs.frozen(eq=False)
@@ -167,7 +166,7 @@ class RowRules:
         """The row kinds as indices into `ROW_KINDS`, unknown ones as ``+U``; None if the rows are not changes."""
         if not self._changes or ROW_KIND not in rows.schema.names:
             return None
-        kinds = pc.index_in(rows.column(ROW_KIND), value_set=_KINDS)
+        kinds = pc.index_in(rows.column(ROW_KIND), value_set=pa.array(ROW_KINDS))
         indices: Indices = pc.fill_null(kinds, _AFTER).to_numpy(zero_copy_only=False)  # the encoder reports other kinds
         return indices
 
@@ -204,7 +203,7 @@ class RowRules:
             return None
         adjusted = kinds.copy()
         adjusted[deleted], adjusted[inserted] = _DELETE, _INSERT
-        return _KINDS.take(pa.array(adjusted))
+        return pa.array(ROW_KINDS).take(pa.array(adjusted))
 
 
 def select_rows(rows: pa.RecordBatch, remaining: Remaining) -> pa.RecordBatch:

@@ -41,8 +41,6 @@ CHANGED_BUCKETS = s.StructType(
 """The columns of the operator's result: a bucket, the number of keys and bytes of its state, the number of values that
 became NULL because they are unavailable, and a batch of its changes. Each bucket has at least one row."""
 
-_KINDS = pa.array(ROW_KINDS)
-
 
 @attrs.frozen
 class UnavailableRule:
@@ -216,7 +214,7 @@ def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.Recor
         rows: The rows.
         kinds: The kind of each row, as an index into `kdsl.formats.ROW_KINDS`.
     """
-    named = _KINDS.take(pa.array(kinds))
+    named = pa.array(ROW_KINDS).take(pa.array(kinds))
     return pa.RecordBatch.from_arrays([named, *rows.columns], schema=add_row_kind_field(rows.schema))
 
 

@@ -20,8 +20,6 @@ from kdsl.run.upsert.keys import mark_last_rows, number_keys
 from kdsl.types.arrays import Integers
 from kdsl.types.arrow import cast_array
 
-_KINDS = pa.array(ROW_KINDS)
-
 
 def convert_to_upserts(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task that are written: upserts (``+I`` or ``+U``) and deletes (``-D``).
@@ -72,8 +70,9 @@ def _kind_indices(rows: pa.RecordBatch) -> Integers:
     """Return the row kinds as indices into `ROW_KINDS`: -1 for NULL or an unknown kind; ``+I`` without the column."""
     if ROW_KIND not in rows.schema.names:
         return np.full(rows.num_rows, INSERT, dtype=np.int64)
-    indices: Integers = pc.fill_null(pc.index_in(rows.column(ROW_KIND), _KINDS), -1).to_numpy(zero_copy_only=False)
-    return indices.astype(np.int64)
+    indices = pc.index_in(rows.column(ROW_KIND), pa.array(ROW_KINDS))
+    filled: Integers = pc.fill_null(indices, -1).to_numpy(zero_copy_only=False)
+    return filled.astype(np.int64)
 
 
 def _key_numbers(rows: pa.RecordBatch, upserts: UpsertWrite) -> Integers:
@@ -109,4 +108,4 @@ def _with_kinds(rows: pa.RecordBatch, codes: Integers) -> pa.RecordBatch:
         return rows
     index = rows.schema.get_field_index(ROW_KIND)
     field = rows.schema.field(index)
-    return rows.set_column(index, field, cast_array(_KINDS.take(pa.array(codes)), field.type))
+    return rows.set_column(index, field, cast_array(pa.array(ROW_KINDS).take(pa.array(codes)), field.type))

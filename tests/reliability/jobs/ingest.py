@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from kdsl.ingest import Ingestion
+from kdsl.ingest.run.query import explain_end
 from tests.reliability.jobs.stream import main
 
 
@@ -26,7 +27,7 @@ def run(spark: SparkSession, arguments: dict[str, Any]) -> int:
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
-        print(error, file=sys.stderr)
+        print(error, explain_end(spark, query, arguments["checkpoint"]), sep="\n", file=sys.stderr)
         return 1
     return 0
 

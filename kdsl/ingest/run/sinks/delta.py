@@ -11,6 +11,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.ends import DeltaTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.run.checkpoint.folder import open_folder
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema
@@ -50,6 +51,14 @@ class DeltaWriter(TableWriter):
         columns = self.target(table).read_columns(spark)
         return None if columns is None else TableSchema(columns, () if known is None else known.primary_key)
 
+    def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
+        """Whether the catalog has a database, or its folder has tables."""
+        if self._sink.path is None:
+            names = [*filter(None, [self._sink.catalog]), *database]
+            return spark.catalog.databaseExists(".".join(map(quote_name, names)))
+        folder = open_folder(spark, self._sink.path.rstrip("/"))
+        return bool(folder.names("/".join(database)))
+
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
         """Refuse changes of types that would rewrite a table that is too large."""
         altered = [change for change in changes if change.tag == "alter.column.type"]
@@ -61,12 +70,10 @@ class DeltaWriter(TableWriter):
             return []
         change = altered[0]
         reason = f"the change of {change.before} to {change.columns[0].type} would rewrite {size:,} bytes"
-        fix = (
-            f"raise sink.rewrite.max-bytes, which is {self._sink.rewrite_max_bytes:,}; or ALTER TABLE … SET "
-            "TBLPROPERTIES ('delta.enableTypeWidening' = 'true') if the type is only a wider number; or set "
-            "schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
-        )
-        return [Refusal(table, change.columns[0].name, reason, fix, change.place)]
+        raised = f"sink.rewrite.max-bytes, which is {self._sink.rewrite_max_bytes:,}; or ALTER TABLE … SET "
+        raised += "TBLPROPERTIES ('delta.enableTypeWidening' = 'true') if the type is only a wider number"
+        fix = f"raise {raised}; or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
+        return [Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}")]
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Create or change a table, and merge or append its rows; see `TableWriter.write_table`."""

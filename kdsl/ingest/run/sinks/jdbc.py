@@ -27,6 +27,8 @@ from kdsl.types.widening import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SCHEMAS = "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = ?"
+
 
 class JdbcWriter(TableWriter):
     """Writes the tables of a Postgres: one transaction for each batch and table, which also changes its columns.
@@ -57,13 +59,24 @@ class JdbcWriter(TableWriter):
         del known
         return self.target(table).read_schema(spark)
 
+    def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
+        """Whether a schema exists in the database of the address.
+
+        Raises:
+            ChangelogError: The database cannot be reached.
+        """
+        (schema,) = database
+        return bool(self.target((schema, "")).query(spark, _SCHEMAS, schema))
+
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
         """Refuse columns of nested types; see `SinkWriter.refuse`."""
         del spark
         nested = [(change, f) for change in changes for f in change.columns if postgres_type(f.type) is None]
         fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
+        sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
         return [
-            Refusal(table, f.name, f"a database has no type for {f.type}", fix, change.place) for change, f in nested
+            Refusal(table, f.name, f"a database has no type for {f.type}", fix, change.place, sql_fix=sql_fix)
+            for change, f in nested
         ]
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:

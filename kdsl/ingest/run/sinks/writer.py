@@ -88,7 +88,8 @@ class SinkTable:
 
         reason = F.concat(
             F.lit(f"{format_id(self.table)}: a change "), F.col(ROW_KIND),
-            F.lit(" needs a primary key; set primary-keys in a transform, or converter-after-transform: SOFT_DELETE"),
+            F.lit(" needs a primary key; set primary-keys in a transform, in a script PRIMARY KEY (…) NOT ENFORCED; or "
+                  "converter-after-transform: SOFT_DELETE"),
         )  # fmt: skip
         is_insert = F.col(ROW_KIND) == "+I"
         return self.rows.drop(*ORDER).where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
@@ -142,6 +143,16 @@ class SinkWriter(Protocol):
             known: What the checkpoint says of it. The result of sinks that cannot tell.
         """
         ...
+
+    def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool | None:
+        """Whether a database exists in the sink; None, the result by default, if the sink cannot tell.
+
+        Args:
+            spark: The session.
+            database: The names before that of a table in its id.
+        """
+        del spark, database
+        return None
 
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
         """The changes that the sink cannot make to its tables; nothing of the batch is written then.

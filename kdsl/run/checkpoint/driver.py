@@ -1,0 +1,75 @@
+"""The driver that uses a checkpoint: of several, the one that started last.
+
+A supervisor that takes a slow driver for dead starts another one, and both then run the same query. As with the epochs
+of Kafka's transactional ids, the new one takes over, and the earlier one ends as soon as it notices. Nothing has to
+expire after a driver was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from datetime import UTC, datetime
+
+from kdsl.errors import CheckpointError
+from kdsl.run.checkpoint.checkpoint import FOLDER
+from kdsl.run.checkpoint.folder import Folder
+
+FILE = f"{FOLDER}/driver.json"
+"""The file of a checkpoint that names the driver that uses it."""
+
+
+class CurrentDriver:
+    """The use of a checkpoint by this driver, for one run of a query.
+
+    Args:
+        folder: The folder of the checkpoint.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._id: str | None = None
+
+    def take_over(self) -> None:
+        """Let this driver be the one that uses the checkpoint; only the first call has an effect.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be written.
+        """
+        if self._id is not None:
+            return
+        self._id = str(uuid.uuid4())
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        document = {"id": self._id, "host": socket.gethostname(), "process": os.getpid(), "started": now}
+        self._folder.write(FILE, json.dumps(document) + "\n")
+
+    def require(self, failure: Exception | None = None) -> None:
+        """Check that no other driver has taken over since.
+
+        Args:
+            failure: An error that is then explained.
+
+        Raises:
+            CheckpointError: Another driver has, or the checkpoint cannot be read.
+        """
+        text = self._folder.read(FILE)
+        other = None if text is None else json.loads(text)
+        if other is not None and other["id"] != self._id:
+            raise CheckpointError(
+                f"{explain_other_driver(self._folder.location)}; the other one runs on {other['host']}, process "
+                f"{other['process']}, and took over at {other['started']}"
+            ) from failure
+
+
+def explain_other_driver(location: str) -> str:
+    """Write what is wrong, and what to do, if two drivers use a checkpoint.
+
+    Args:
+        location: The folder of the checkpoint.
+    """
+    return (
+        f"another driver runs with the checkpoint {location} and continues it, and this one ends, so that nothing is "
+        "written twice: a checkpoint serves one driver at a time; run only one, or give each a checkpoint of its own"
+    )
