@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.errors import CheckpointError
+from kdsl.formats import TableId
 from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable, changes_between
 from kdsl.ingest.state import SCHEMAS, START, WHOLE_EVERY, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
@@ -54,7 +55,7 @@ def run(files: StateFiles, note: Note) -> IngestState:
 
 
 def test_what_is_written_is_read_again(files: StateFiles) -> None:
-    places = {ODD: {"x": Place("x", 1, 2)}}
+    places: dict[TableId, dict[str, Place]] = {ODD: {"x": Place("x", 1, 2)}}
     run(files, Note(START, {ORDERS: UpstreamTable(ONE), ODD: WITH_KEY}, declared={"route": "abc"}, places=places))
     after = run(files, change(3))
 

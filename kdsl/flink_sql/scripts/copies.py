@@ -208,7 +208,7 @@ class CopyBuilder:
         if ingestion is None:
             return None
         new = None if statement.if_not_exists else name
-        return Copy(target.name, definition.name, ingestion, new, statement.where)
+        return Copy(target.name, definition.name, ingestion, new, where=statement.where)
 
     def _name_table(self, target: Target, table: str, where: Where) -> TableId | None:
         """The id of a table in the sink; None if it cannot have that name, which is recorded."""
@@ -294,11 +294,9 @@ class CopyBuilder:
         transform = attrs.evolve(transform, primary_keys=primary, add_columns=added)  # type: ignore[misc]
         places = _locate(statement, target)
         ingestion = self._finish(feed, target, [transform], places, None)
-        return (
-            None
-            if ingestion is None
-            else Copy(target.name, str(statement.copy.table), ingestion, None, statement.where)
-        )
+        if ingestion is None:
+            return None
+        return Copy(target.name, str(statement.copy.table), ingestion, where=statement.where)
 
     def _read_pattern(self, option: Option | None) -> str | None:
         """The regular expression of an option; None without one, and if it is wrong, which is recorded."""
