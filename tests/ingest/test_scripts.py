@@ -107,9 +107,7 @@ def test_a_table_that_exists_is_only_filled_with_if_not_exists(script: Script, t
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("kind", ["delta", "jdbc"])
-def test_a_database_that_exists_is_only_filled_with_if_not_exists(
-    script: Script, postgres: Postgres, tmp_path: Path, kind: str
-) -> None:
+def test_an_existing_database_is_refused(script: Script, postgres: Postgres, tmp_path: Path, kind: str) -> None:
     if kind == "delta":
         needs_delta()
     database = f"d{script.topic[-8:]}"
@@ -298,7 +296,8 @@ class TestPostgres:
         ):
             script.run_script(text)
         hint = "/*+ OPTIONS('ingestion.ignore-errors' = 'true') */"
-        script.run_script(text.replace("AS TABLE orders;", f"AS TABLE orders {hint};"))
+        forgiving = text.replace("AS TABLE orders;", f"AS TABLE orders {hint};")
+        script.run_script(forgiving.replace("'5')", "'5', 'ingestion.ignore-errors' = 'true')"))
 
 
 class TestPublishedExamples:
