@@ -6,7 +6,7 @@ The messages are those of Flink CDC's Kafka sink. Needs neither Spark nor Kafka.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -35,6 +35,8 @@ PASSES = "__kdsl_passes"
 """The column that says whether a row meets the filter of its table; by default all rows do."""
 TABLE_ID = "TableId"
 _INSERT, _BEFORE, _AFTER, _DELETE = range(len(ROW_KINDS))
+Reporter: TypeAlias = Callable[[RecordDecoder, str, pa.RecordBatch], None]
+"""Called with a decoder, the table, and the records that it has decoded."""
 _Ints: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
@@ -238,6 +240,7 @@ class PlainTable:
         schema: The columns that are written, and the primary key.
         topic: The topic.
         headers: The headers of its messages.
+        report: Sends the counts of values that change while its records are read.
     """
 
     plan: ReadPlan
@@ -245,6 +248,7 @@ class PlainTable:
     schema: TableSchema
     topic: str
     headers: tuple[tuple[str, str], ...] = ()
+    report: Reporter | None = None
 
 
 def encode_packets(
@@ -280,7 +284,10 @@ def encode_packets(
                 decoders[name] = RecordDecoder(one.plan, zone)
             if (name, one.table) not in encoders:
                 encoders[name, one.table] = MessageEncoder(sink, one.table, one.schema)
-            messages = encoders[name, one.table].encode_all(_with_kinds(decoders[name].decode(records)))
+            rows = decoders[name].decode(records)
+            if one.report is not None:
+                one.report(decoders[name], name, records)
+            messages = encoders[name, one.table].encode_all(_with_kinds(rows))
             if messages is not None:
                 yield _add_columns(messages, one, partition)
 

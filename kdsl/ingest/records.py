@@ -32,6 +32,7 @@ from kdsl.types import model as t
 from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema
 from kdsl_formats.cdc_json import DebeziumJson
+from kdsl_formats.json import Json
 from kdsl_formats.suggest import explain_bad_batch
 
 ORDER = ("__kdsl_time", "__kdsl_partition", "__kdsl_offset")
@@ -111,6 +112,10 @@ class RecordSplitter:
         self._feed = chosen
         self._declared = chosen.initial_tables
         self._value: Observer = feed.observer(max_columns, keyed=keyed)
+        self._keyed = keyed
+        value = chosen.value.valid()
+        stops = isinstance(value, DebeziumJson | Json) and value.unavailable == "error"
+        self._placeholders = value if stops and isinstance(value, DebeziumJson | Json) else None
         self._key = None if chosen.key is None else chosen.key.observer(Use(side="key"), max_columns=max_columns)
         self._known: Mapping[TableId, UpstreamTable] | None = None
         self._named: dict[str, tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]] = {}
@@ -156,6 +161,7 @@ class RecordSplitter:
         rejections = [Rejection(bad.index, bad.reason) for bad in observed.bad]
         deltas = {delta.table: delta for delta in observed.deltas}
         codes = pc.fill_null(observed.tables, -1).to_numpy(zero_copy_only=False)
+        lacking = self._placeholders is not None and self._placeholders.may_hold_placeholders(raw.column("value"))
         packets = []
         for code, table in enumerate(observed.ids):
             name = of_topic or table or (topic,)
@@ -171,6 +177,11 @@ class RecordSplitter:
             if value is not None and table not in by_id:
                 value = self._with_message_key(value, raw.column("key"), readable)
             delta = self._delta(raw, topic, name, by_id.get(table), value, keys)
+            shown = by_id.get(table) if delta is None else UpstreamTable(delta.schema, delta.key)
+            if lacking and shown is not None:
+                bad = self._find_lacking(raw, readable, name, shown)
+                rejections += bad
+                readable = _remove(readable, bad)
             if len(readable):
                 records = raw.take(pa.array(readable)) if len(readable) < raw.num_rows else raw
                 packets.append(Packet(name, records, delta))
@@ -212,10 +223,11 @@ class RecordSplitter:
     def _find_unfitting(
         self, raw: pa.RecordBatch, indices: Indices, table: TableId, known: UpstreamTable
     ) -> list[Rejection]:
-        """The records among some that cannot be read with the columns of a table, which stay as they are."""
+        """The records among some that cannot be read with some columns of their table."""
         schema, decoder = self._decoders.get(table, (None, None))
         if decoder is None or schema != known:
-            decoder = RecordDecoder(plan_table(self._feed, table, known))
+            key = known.schema.primary_key if self._keyed else ()
+            decoder = RecordDecoder(plan_table(self._feed, table, known, key))
             self._decoders[table] = known, decoder
         bad: list[Rejection] = []
 
@@ -226,6 +238,17 @@ class RecordSplitter:
         with decoder.rejecting(reject):
             decoder.decode(raw.take(pa.array(indices)))
         return [attrs.evolve(one, index=int(indices[one.index])) for one in bad]
+
+    def _find_lacking(
+        self, raw: pa.RecordBatch, indices: Indices, table: TableId, shown: UpstreamTable
+    ) -> list[Rejection]:
+        """The records among some that lack a value, because the change did not touch it."""
+        fix = (
+            f"set {self._feed.value.identifier}.unavailable to keep, by which the sink table keeps its value, or to "
+            "null; or the table's REPLICA IDENTITY to FULL"
+        )
+        bad = self._find_unfitting(raw, indices, table, shown)
+        return [attrs.evolve(one, reason=f"{one.reason}; {fix}") if one.column is not None else one for one in bad]
 
     def _value_schema(self, table: UpstreamTable, declared: InitialTable | None) -> TableSchema:
         """The columns of a table that are in the value, as they are named in messages.

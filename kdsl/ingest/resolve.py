@@ -11,7 +11,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import Problem, Severity
 from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.formats import TableId
+from kdsl.formats import TableId, keeps_unavailable
 from kdsl.ingest.definition import WITHOUT_EFFECT, IngestionDef, Locations, Pipeline, Route, Transform
 from kdsl.ingest.ends.end import End, Sink, Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
@@ -68,6 +68,7 @@ def check_parts(
     route_rules = check.routes(route)
     check.mapping(sink)
     if isinstance(source, KafkaFeed):
+        check.unavailable_values(source, sink)
         check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
     return list(dict.fromkeys(check.problems))
 
@@ -163,6 +164,16 @@ class _Check:
             wrong = open_secret(key, "for the dead letters of an ingestion")
             path = "$.pipeline.dirty-data.collector" if key in own else "$.source"
             self.add(wrong.code, f"{path}.properties.{key}", wrong.message, wrong.fix)
+
+    def unavailable_values(self, source: KafkaFeed, sink: Sink | None) -> None:
+        """Add the problem of a sink that cannot leave values as they are although the source says so."""
+        value = source.valid().value
+        if sink is None or sink.rules.keeps_values or not keeps_unavailable(value):
+            return
+        name = f"{value.identifier}.unavailable"
+        message = f"{name} is keep, and the sink {sink.type!r} cannot leave values of a row as they are"
+        self.add("ingest-unavailable", f"$.source.{name}", message,
+                 "set it to null, or the REPLICA IDENTITY of the tables to FULL, and leave it out")  # fmt: skip
 
     def transforms(self, transforms: Sequence[Transform], sink: Sink | None) -> list[TransformRule]:
         """Add the problems of the transforms, and return those that can be used."""

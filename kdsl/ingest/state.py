@@ -32,6 +32,10 @@ SET_ASIDE = f"{FOLDER}/schemas-before-rebuild"
 START = -1
 """The number of what is learned before the first batch."""
 WHOLE_EVERY = 100
+LOSSY_VALUES, INFINITE_VALUES, UNAVAILABLE_VALUES = "lossy-values", "infinite-values", "unavailable-values"
+"""Counts of values that lost digits, or became NULL because they are infinite, or because messages do not have them."""
+COUNTED_LATE = frozenset((LOSSY_VALUES, INFINITE_VALUES, UNAVAILABLE_VALUES))
+"""The counts that a batch adds after its rows are written. A sink may have its rows already when it is repeated."""
 
 
 @attrs.frozen
@@ -266,6 +270,7 @@ def _repeat(attempt: Note, note: Note) -> Note:
         note,
         upstream={**attempt.upstream, **note.upstream},
         sinks={**attempt.sinks, **note.sinks},
+        counts={**{name: n for name, n in attempt.counts.items() if name in COUNTED_LATE}, **note.counts},
         changes=tuple(dict.fromkeys([*attempt.changes, *note.changes])),
     )
 

@@ -15,7 +15,19 @@ from pyspark.errors import StreamingQueryException
 
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError, KdslError
-from kdsl.ingest import DeltaTables, JdbcTables, KafkaFeed, KafkaTopics, Memory, Pipeline, Route, Transform
+from kdsl.ingest import (
+    DeltaTables,
+    Ingestion,
+    JdbcTables,
+    KafkaFeed,
+    KafkaTopics,
+    Memory,
+    Pipeline,
+    Print,
+    Route,
+    Sink,
+    Transform,
+)
 from kdsl.ingest.run import query as query_module
 from kdsl.ingest.run.sinks import MemoryWriter
 from kdsl.testing import LocalKafka, Record
@@ -191,6 +203,111 @@ class TestChanges:
             StreamingQueryException, match=rf"shop\.orders: the message at partition 0, offset 0 has no {member}"
         ):
             setup.run(ingestion, MemoryWriter())
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+@pytest.mark.postgres
+class TestValuesThatMessagesDoNotHave:
+    """A change that does not touch a large value of Postgres (TOAST)."""
+
+    RULE = Transform("shop.orders", projection="*, UPPER(text) AS loud, n + 1 AS next")
+    VALUE = DebeziumJson(unavailable="keep")
+
+    def ingestion(self, setup: Setup, sink: Sink, **parts: Any) -> Ingestion:
+        defaults: dict[str, Any] = {
+            "feed": setup.feed(value=self.VALUE), "transform": [self.RULE], "route": [Route("shop.orders", "public.t")],
+        }  # fmt: skip
+        return setup.ingestion(sink, **(defaults | parts))
+
+    def produce(self, setup: Setup, *rows: Row) -> None:
+        messages = (change("u", None, row) for row in rows)
+        setup.kafka.produce(
+            setup.topic, *(Record(json.dumps(m), json.dumps({"id": m["after"]["id"]})) for m in messages)
+        )
+
+    def run_twice(self, setup: Setup, ingestion: Ingestion) -> None:
+        """In the second batch a value is missing that the table has, and one that is in the batch."""
+        self.produce(setup, {"id": 1, "n": 1, "text": "a"}, {"id": 2, "n": 1, "text": "b"})
+        setup.run(ingestion)
+        self.produce(setup, {"id": 1, "n": 2, "text": PLACEHOLDER}, {"id": 2, "n": 2, "text": "c"},
+                     {"id": 2, "n": 3, "text": PLACEHOLDER, "new": "x"})  # fmt: skip
+        setup.run(ingestion)
+
+    ROWS = (
+        {"id": 1, "n": 2, "text": "a", "loud": "A", "next": 3, "new": None},
+        {"id": 2, "n": 3, "text": "c", "loud": "C", "next": 4, "new": "x"},
+    )  # fmt: skip
+
+    def test_delta_keeps_them(self, setup: Setup) -> None:
+        needs_delta()
+        self.run_twice(setup, self.ingestion(setup, DeltaTables(setup.lake)))
+
+        assert setup.table("public", "t") == [*self.ROWS]
+
+    def test_postgres_keeps_them(self, setup: Setup, postgres: Postgres) -> None:
+        table = f"k{setup.topic[-8:]}"
+        sink = JdbcTables(postgres.url, username="kdsl", password=PASSWORD)
+        self.run_twice(setup, self.ingestion(setup, sink, route=[Route("shop.orders", f"public.{table}")]))
+
+        rows = postgres.execute(f"SELECT row_to_json(t) FROM {table} t ORDER BY id").splitlines()
+        assert [json.loads(row) for row in rows] == [*self.ROWS]
+
+    def test_they_may_become_null_which_is_counted(self, setup: Setup) -> None:
+        writer = MemoryWriter()
+        feed = setup.feed(value=DebeziumJson(unavailable="null"))
+        self.run_twice_in_memory(setup, feed, writer)
+
+        rows = writer.tables["public", "t"].rows()
+        assert [(row["n"], row["text"]) for row in rows] == [(2, None), (3, None)]
+        assert setup.state().counts == {"unavailable-values": 2}
+
+    def run_twice_in_memory(self, setup: Setup, feed: KafkaFeed, writer: MemoryWriter) -> None:
+        ingestion = self.ingestion(setup, Memory(), feed=feed)
+        self.produce(setup, {"id": 1, "n": 1, "text": "a"}, {"id": 2, "n": 1, "text": "b"})
+        setup.run(ingestion, writer)
+        self.produce(setup, {"id": 1, "n": 2, "text": PLACEHOLDER}, {"id": 2, "n": 3, "text": PLACEHOLDER})
+        setup.run(ingestion, writer)
+
+    def test_by_default_the_batch_is_refused_before_anything_is_written(self, setup: Setup) -> None:
+        writer, ignoring = MemoryWriter(), setup.feed(value=DebeziumJson(), ignore_errors=True)
+        with pytest.raises(StreamingQueryException, match=r"offset 2: column 'text' has no value.*unavailable to keep"):
+            self.run_twice_in_memory(setup, setup.feed(value=DebeziumJson()), writer)
+        assert [row["n"] for row in writer.tables["public", "t"].rows()] == [1, 1]
+        setup.run(self.ingestion(setup, Memory(), feed=ignoring), writer)
+        assert setup.state().counts == {"dirty": 2}
+
+    def test_a_filter_and_a_table_without_a_key_need_them(self, setup: Setup) -> None:
+        rule = Transform("shop.orders", filter="text <> 'x'")
+        ingestion = self.ingestion(setup, Memory(), transform=[rule])
+        row = {"id": 1, "n": 1, "text": "a"}
+        setup.produce(change("u", row, {**row, "text": PLACEHOLDER}))
+        with pytest.raises(StreamingQueryException, match=r"shop\.orders: the filter needs text, which a change"):
+            setup.run(ingestion, MemoryWriter())
+
+    def test_sinks_that_cannot_keep_them_are_a_problem(self, setup: Setup) -> None:
+        (problem,) = self.ingestion(setup, Print()).problems()
+
+        assert (problem.code, problem.where.path) == ("ingest-unavailable", "$.source.debezium-json.unavailable")
+
+
+@pytest.mark.parametrize("sink", ["memory", "kafka"])
+def test_integers_that_a_double_does_not_hold_are_counted_once(
+    setup: Setup, kdsl_topic: MakeTopic, caplog: pytest.LogCaptureFixture, sink: str
+) -> None:
+    into = Memory() if sink == "memory" else KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=kdsl_topic())
+    routes = [INTO_T, Route(r"\.*", "lake.u")]
+    ingestion = setup.ingestion(into, transform=[KEYED], route=routes)
+    setup.produce({"id": 1, "n": 1.5}, {"id": 2, "n": 2**53 + 1}, {"id": 3, "n": 2**60 + 1}, {"id": 4, "n": 2**60})
+    setup.run(ingestion, MemoryWriter() if sink == "memory" else None)
+    setup.produce({"id": 5, "n": 2**53 + 1}, {"id": 6, "n": 7})
+    setup.run(ingestion, MemoryWriter() if sink == "memory" else None)
+
+    assert setup.state().counts == {"lossy-values": 3}
+    warnings = [r.getMessage() for r in caplog.records if "lose digits" in r.getMessage()]
+    assert [line.split(":")[0] for line in warnings] == [setup.topic]
+    assert "'n'" in warnings[0]
 
 
 class TestSinks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -172,6 +173,43 @@ def test_a_value_that_cannot_be_read_is_rejected_with_its_index() -> None:
 
     assert [(r.index, r.side) for r in done.rejections] == [(1, "value"), (3, "value")]
     assert [p.table for p in done.packets] == [("t",)]
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+class TestValuesThatDebeziumDoesNotHave:
+    def update(self, **after: Any) -> dict[str, Any]:
+        return {"op": "u", "before": None, "after": {"id": 1, **after}, "source": {"db": "d", "table": "t"}}
+
+    @pytest.mark.parametrize("form", [PLACEHOLDER, base64.b64encode(PLACEHOLDER.encode()).decode()])
+    def test_records_that_lack_one_are_rejected_with_what_to_do(self, form: str) -> None:
+        source = feed(value=DebeziumJson())
+        batch = records(*(self.update(n=n, text=text) for n, text in ((1, "a"), (2, form), (3, "c"))),
+                        keys=[{"id": 1}] * 3)  # fmt: skip
+        splitter = RecordSplitter(source, max_columns=100, keyed=True)
+        known: Known = {}
+        for _ in range(2):  # when the table is new, and when it is known
+            done = splitter.split(batch, known)
+            assert [(r.index, r.column) for r in done.rejections] == [(1, "text")]
+            assert "set debezium-json.unavailable to keep" in done.rejections[0].reason
+            assert [p.records.num_rows for p in done.packets] == [2]
+            known = learn(known, [p.delta for p in done.packets if p.delta is not None]).tables
+
+    def test_they_are_not_if_the_format_says_what_to_do(self) -> None:
+        batch = records(self.update(text=PLACEHOLDER), keys=[{"id": 1}])
+        for source in (feed(value=DebeziumJson(unavailable="keep")), feed(value=DebeziumJson(unavailable="null"))):
+            assert RecordSplitter(source, max_columns=100, keyed=True).split(batch, {}).rejections == ()
+
+
+def test_a_static_table_reads_updates_without_the_row_before_if_the_sink_does_not_need_it() -> None:
+    source = feed(value=DebeziumJson(), inference="static")
+    row = {"db": "d", "table": "t"}
+    first = {"op": "c", "before": None, "after": {"id": 1, "n": 1}, "source": row}
+    known = learn_from(source, records(first, keys=[{"id": 1}]))
+    update = records({"op": "u", "before": None, "after": {"id": 1, "n": 2}, "source": row}, keys=[{"id": 1}])
+
+    assert RecordSplitter(source, max_columns=100, keyed=True).split(update, known).rejections == ()
 
 
 def test_an_initial_schema_only_becomes_wider() -> None:

@@ -38,6 +38,10 @@ class PlaceholderFormat(Format):
         side="read",
     )
 
+    def may_hold_placeholders(self, messages: pa.BinaryArray) -> bool:
+        """Whether some of the messages, which are JSON, may have a placeholder."""
+        return PlaceholderFinder(t.Row(()), self.unavailable_value_placeholder).may_hold(messages)
+
     def replace_placeholders_of(self, decoder: Decoder, row: t.Row, use: Use) -> Decoder:
         """A decoder that gives NULL for placeholders in message values, and says where they are.
 

@@ -131,6 +131,8 @@ class SinkRules:
         stores_keys: Whether its tables have primary keys, which can be read.
         stores_null_character: Whether its strings can have the character U+0000; a record with one cannot be written
             otherwise, and is treated as one that cannot be read.
+        keeps_values: Whether a change of a table with a primary key can leave the values of some columns as they are,
+            because it does not contain them (`kdsl.formats.UNAVAILABLE`).
     """
 
     title: str = "the sink"
@@ -142,6 +144,7 @@ class SinkRules:
     stores_times: bool = True
     stores_keys: bool = True
     stores_null_character: bool = True
+    keeps_values: bool = False
 
 
 class Sink(End):

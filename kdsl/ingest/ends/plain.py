@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kdsl.ingest.ends.end import Sink
+from kdsl.ingest.ends.end import Sink, SinkRules
 
 
 class Print(Sink):
@@ -17,9 +17,11 @@ class Blackhole(Sink):
     """Drops all rows; for measurements."""
 
     type: ClassVar[str] = "blackhole"
+    rules: ClassVar[SinkRules] = SinkRules(keeps_values=True)
 
 
 class Memory(Sink):
     """Keeps the tables in this process; for tests and notebooks."""
 
     type: ClassVar[str] = "memory"
+    rules: ClassVar[SinkRules] = SinkRules("memory", keeps_values=True)

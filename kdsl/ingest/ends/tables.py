@@ -41,7 +41,12 @@ class DeltaTables(Sink):
 
     type: ClassVar[str] = "delta"
     rules: ClassVar[SinkRules] = SinkRules(
-        "Delta Lake", folds_case=True, forbidden=" ,;{}()\n\t=", stores_times=False, stores_keys=False
+        "Delta Lake",
+        folds_case=True,
+        forbidden=" ,;{}()\n\t=",
+        stores_times=False,
+        stores_keys=False,
+        keeps_values=True,
     )
 
     path: str | None = option(
@@ -97,7 +102,11 @@ class JdbcTables(Sink):
 
     type: ClassVar[str] = "jdbc"
     rules: ClassVar[SinkRules] = SinkRules(
-        "the database", max_name_bytes=_POSTGRES_NAME, max_columns=_POSTGRES_COLUMNS, stores_null_character=False
+        "the database",
+        max_name_bytes=_POSTGRES_NAME,
+        max_columns=_POSTGRES_COLUMNS,
+        stores_null_character=False,
+        keeps_values=True,
     )
 
     url: str = option("url", _URL, secret="address", check=_check_url, kw_only=False)  # noqa: S106
@@ -133,7 +142,7 @@ class HologresTables(Sink):
 
     type: ClassVar[str] = "hologres"
     rules: ClassVar[SinkRules] = SinkRules(
-        "Hologres", alters_types=False, max_name_bytes=_POSTGRES_NAME, stores_null_character=False
+        "Hologres", alters_types=False, max_name_bytes=_POSTGRES_NAME, stores_null_character=False, keeps_values=True
     )
 
     endpoint: str = option("endpoint", "The host and port.")

@@ -27,9 +27,11 @@ from kdsl.ingest.run.null_characters import find_null_characters
 from kdsl.ingest.run.rows import RowReader, build_sink_tables, count_losses, read_packets
 from kdsl.ingest.run.sinks.writer import SinkWriter
 from kdsl.ingest.run.tasks import PACKETS, KnownTables, Places, Tables, split_task
+from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.records.drops import log_drops
 from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl.types.widening import TableSchema
 
@@ -58,6 +60,7 @@ class OpenBatch:
         partitions: The topic partitions that the records of each table are in.
         packets: The packets of records of Kafka; None for other sources.
         dirty: How many records cannot be read.
+        reporter: Counts values that change while records are decoded; None for other sources than Kafka.
     """
 
     decision: Decision
@@ -65,6 +68,7 @@ class OpenBatch:
     partitions: Mapping[TableId, frozenset[str]] = attrs.field(factory=dict)
     packets: DataFrame | None = None
     dirty: int = 0
+    reporter: ValueReporter | None = None
 
 
 class BatchRunner(ABC):
@@ -135,13 +139,17 @@ class BatchRunner(ABC):
                 _log.info("batch %d: %s", number, change)
             pairs = self._writer.pairs_updates
             own = batch.packets if pairs else None
-            tables = build_sink_tables(plan, batch.read, decision, with_filtered=pairs, packets=own)
+            tables = build_sink_tables(
+                plan, batch.read, decision, with_filtered=pairs, packets=own, reporter=batch.reporter
+            )
             try:
                 self._writer.write(list(tables), self._batch(number))
             except Exception as e:
                 self._driver.require(e)
                 raise
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
+            if batch.reporter is not None:
+                self._count_values(batch.reporter, note, state)
 
     @abstractmethod
     def _open(self, records: DataFrame, number: int, state: IngestState) -> AbstractContextManager[OpenBatch]:
@@ -157,6 +165,15 @@ class BatchRunner(ABC):
         """What is noted of a batch; if the declaration has changed since it was noted last, also the declaration."""
         declared = write_declaration(self._plan)
         return decision.note if state.declared == declared else attrs.evolve(decision.note, declared=declared)
+
+    def _count_values(self, reporter: ValueReporter, note: Note, before: IngestState) -> None:
+        """Add the values that changed while the records of a batch were decoded to its note; the log names columns."""
+        tables = VALUE_COUNTS.close(reporter)
+        for table, counts in tables.items():
+            log_drops(table, counts)
+        if tables:
+            self._driver.require()
+            self._state = self._files.write(attrs.evolve(note, counts={**note.counts, **sum_up(tables)}), before)
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The schema that a sink table has; the sink is asked once in a run."""
@@ -204,23 +221,25 @@ class KafkaBatchRunner(BatchRunner):
         plan, spark = self._plan, records.sparkSession
         known, keyed = self._send(spark, state), not self._writer.needs_rows_before
         rejected: Places = {}
+        reporter = VALUE_COUNTS.open(spark)
         while True:
             packets = self._split(records, known, rejected, keyed=keyed).persist()
             try:
                 seen = _collect_seen(packets)
                 decision = decide_batch(plan, state, number, seen, partial(self._schema, spark))
-                read = partial(read_packets, plan, packets, keyed=keyed)
+                read = partial(read_packets, plan, packets, keyed=keyed, reporter=reporter)
                 unstorable: Places = {}
                 if seen.has_null_characters and not decision.refusals:
                     unstorable = find_null_characters(plan, packets, decision, keyed=keyed)
                 if not unstorable:
-                    yield OpenBatch(decision, read, seen.partitions, packets, seen.dirty)
+                    yield OpenBatch(decision, read, seen.partitions, packets, seen.dirty, reporter)
                     return
                 rejected = {place: {**rejected.get(place, {}), **own} for place, own in unstorable.items()} | {
                     place: own for place, own in rejected.items() if place not in unstorable
                 }
             finally:
                 packets.unpersist()
+                VALUE_COUNTS.close(reporter)
 
     def _split(self, records: DataFrame, known: KnownTables, rejected: Places, *, keyed: bool) -> DataFrame:
         """The packets of a batch."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import SinkEvolution
@@ -16,12 +16,13 @@ from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import ORDER, PLACE, plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
+from kdsl.ingest.run.value_counts import ValueReporter
 from kdsl.types import model as t
 from kdsl.types.spark import convert_sql, spark_schema, spark_type_name
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 RowReader = Callable[[TableWork], "DataFrame"]
 """Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
@@ -35,6 +36,7 @@ def build_sink_tables(
     *,
     with_filtered: bool = False,
     packets: DataFrame | None = None,
+    reporter: ValueReporter | None = None,
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with its rows.
 
@@ -44,6 +46,7 @@ def build_sink_tables(
         decision: What the batch does.
         with_filtered: Whether rows that do not meet the filter are among them, with a column that says so.
         packets: The packets of the batch, for writers that write plain rows by themselves.
+        reporter: As for `read_packets`.
     """
     works: dict[TableId, list[TableWork]] = {}
     for work in decision.tables:
@@ -56,7 +59,7 @@ def build_sink_tables(
         if packets is not None and len(own) == 1 and _is_plain(plan, own[0], evolution):
             assert isinstance(plan.source, KafkaFeed)
             table = own[0].plan.table
-            plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream))
+            plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
         yield SinkTable(target, evolution, own, build, plain)
 
 
@@ -133,7 +136,13 @@ def _types(plan: IngestPlan, evolution: SinkEvolution) -> dict[str, tuple[str, t
 
 
 def read_packets(
-    plan: IngestPlan, packets: DataFrame, work: TableWork, *, keyed: bool = False, places: bool = False
+    plan: IngestPlan,
+    packets: DataFrame,
+    work: TableWork,
+    *,
+    keyed: bool = False,
+    places: bool = False,
+    reporter: ValueReporter | None = None,
 ) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
 
@@ -143,6 +152,7 @@ def read_packets(
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
         places: Whether rows have the columns `kdsl.ingest.records.PLACE`.
+        reporter: Sends the counts of values that change while records are decoded.
     """
     from pyspark.sql import functions as F
 
@@ -151,7 +161,7 @@ def read_packets(
     read = plan_table(plan.source, work.plan.table, work.upstream, key, places=places)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
-    rows = own.mapInArrow(decode_task(read, zone), spark_schema(read.columns))
+    rows = own.mapInArrow(decode_task(read, zone, reporter), spark_schema(read.columns))
     return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
 
 
@@ -193,7 +203,38 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
     condition = work.plan.transformed.filter
     if condition is None:
         return rows
-    return rows.withColumn(PASSES, F.expr(condition)) if with_filtered else rows.where(condition)
+    if with_filtered:
+        return rows.withColumn(PASSES, F.expr(condition))
+    if UNAVAILABLE not in rows.columns:
+        return rows.where(condition)
+    reason = F.concat(
+        F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
+        F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL"),
+    )  # fmt: skip
+    is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(condition, rows))
+    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(F.expr(condition)))
+
+
+def _find_used(sql: str, rows: DataFrame) -> Column:
+    """The names of the upstream columns that an expression uses, as an array."""
+    from pyspark.sql import functions as F
+
+    return F.array(*(F.lit(name) for name in rows.columns if quote_name(name) in sql)).cast("array<string>")
+
+
+def _find_unavailable(rows: DataFrame, columns: Mapping[str, str]) -> Column:
+    """The columns of a sink table whose values a change does not contain, or not what they are computed from.
+
+    Args:
+        rows: Upstream rows, with the columns whose values a change does not contain.
+        columns: The columns of the sink table, each with its expression.
+    """
+    from pyspark.sql import functions as F
+
+    lacking = [
+        F.when(F.arrays_overlap(UNAVAILABLE, _find_used(sql, rows)), F.lit(name)) for name, sql in columns.items()
+    ]
+    return F.array_compact(F.array(*lacking).cast("array<string>")).alias(UNAVAILABLE)
 
 
 def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: SinkEvolution) -> DataFrame:
@@ -203,11 +244,15 @@ def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: 
     transformed, types = work.plan.transformed, _types(plan, evolution)
     kind = F.col(ROW_KIND)
     columns = [(F.when(kind == "-D", F.lit("+I")).otherwise(kind) if transformed.soft_delete else kind).alias(ROW_KIND)]
+    sources: dict[str, str] = {}
     for column in transformed.columns:
         if column.name in evolution.left_out:
             continue
         name, wanted = types[_fold(plan, column.name)]
         sql = convert_sql(column.sql, column.type, wanted, lossy=name in evolution.narrowed)
         columns.append(F.expr(sql).alias(name))
+        sources[name] = column.sql
+    if UNAVAILABLE in rows.columns:
+        columns.append(_find_unavailable(rows, sources))
     columns += [F.col(name) for name in (*ORDER, *PLACE, PASSES) if name in rows.columns]
     return rows.select(*columns)

@@ -18,6 +18,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, UpstreamTable
 from kdsl.ingest.ids import format_id
+from kdsl.ingest.messages import Reporter
 from kdsl.ingest.packets import join_packets, write_records
 from kdsl.ingest.records import RecordSplitter, Split
 from kdsl.plan.model import ReadPlan
@@ -241,18 +242,22 @@ def read_rejections(packet: Mapping[str, Any]) -> tuple[pa.RecordBatch, list[Rej
     return records, pickle.loads(packet["delta"])  # noqa: S301  # of our own tasks
 
 
-def decode_task(plan: ReadPlan, zone: str) -> Callable[[Batches], Batches]:
+def decode_task(plan: ReadPlan, zone: str, report: Reporter | None = None) -> Callable[[Batches], Batches]:
     """A function for ``mapInArrow`` that decodes the packets of one table.
 
     Args:
         plan: How its records are read.
         zone: The time zone of the session.
+        report: Sends the counts of values that change while records are decoded.
     """
 
     def run(batches: Batches) -> Batches:
         decoder = RecordDecoder(plan, zone)
         packets = (("", packet.as_buffer()) for batch in batches for packet in batch.column("records"))
         for _, records in join_packets(packets):
-            yield decoder.decode(records)
+            rows = decoder.decode(records)
+            if report is not None:
+                report(decoder, plan.table, records)
+            yield rows
 
     return run

@@ -124,7 +124,7 @@ class KafkaWriter(SinkWriter):
             names = {column.name for work in table.tables for column in work.plan.transformed.columns}
             schema = TableSchema(tuple(f for f in table.schema.columns if f.name in names), table.schema.primary_key)
             topic = self._sink.topic_of(table.table)
-            one = PlainTable(rows.plan, table.table, schema, topic, tuple(self._headers(table)))
+            one = PlainTable(rows.plan, table.table, schema, topic, tuple(self._headers(table)), rows.reporter)
             entries.setdefault(rows.table, []).append(one)
         assert packets is not None
         zone = packets.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from kdsl.changelog.target import Batch
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
 from kdsl.ingest.decision import TableWork
 from kdsl.ingest.evolution import Refusal, SchemaChange, SinkEvolution
 from kdsl.ingest.ids import format_id
+from kdsl.ingest.messages import Reporter
 from kdsl.ingest.records import ORDER
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
@@ -36,11 +37,13 @@ class PlainRows:
         packets: The packets of the batch.
         table: The upstream table, as packets name it.
         plan: How its records are read.
+        reporter: Sends the counts of values that change while they are read.
     """
 
     packets: DataFrame
     table: str
     plan: ReadPlan
+    reporter: Reporter | None = None
 
 
 @attrs.frozen(eq=False)
@@ -92,7 +95,10 @@ class SinkTable:
                   "converter-after-transform: SOFT_DELETE"),
         )  # fmt: skip
         is_insert = F.col(ROW_KIND) == "+I"
-        return self.rows.drop(*ORDER).where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
+        if UNAVAILABLE in self.rows.columns:  # no row has the values
+            is_insert &= F.size(UNAVAILABLE) == 0
+        rows = self.rows.drop(*ORDER).where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
+        return rows.drop(UNAVAILABLE)
 
     @property
     def written(self) -> TableSchema:
