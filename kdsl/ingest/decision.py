@@ -31,7 +31,7 @@ from kdsl.types.sql import quote_name
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 SchemaReader = Callable[[TableId, TableSchema | None], TableSchema | None]
-DIRTY, FORGIVEN, WITHOUT_COLUMNS = "dirty", "forgiven", "without-columns"
+DIRTY, FORGIVEN, WITHOUT_COLUMNS, IGNORED = "dirty", "forgiven", "without-columns", "ignored-columns"
 _FIRST_REASONS = 5
 _MANY = 10
 """How many records that cannot be read say something about the format of all."""
@@ -82,12 +82,15 @@ class Decision:
         tables: The upstream tables whose rows are written.
         sinks: What happens with each sink table that gets rows.
         refusals: Why the batch fails; if there is one, nothing is written.
+        ignored: The first record that shows each column that a table lacks, by upstream table, if tables keep their
+            first schema.
     """
 
     note: Note
     tables: tuple[TableWork, ...] = ()
     sinks: Mapping[TableId, SinkEvolution] = attrs.field(factory=dict)
     refusals: tuple[Refusal, ...] = ()
+    ignored: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
 
 
 def decide_batch(
@@ -109,6 +112,9 @@ def decide_batch(
     learned = learn(state.upstream, seen.deltas, static=static, max_tables=plan.pipeline.max_tables)
     refusals += learned.refusals
     counts = {DIRTY: seen.dirty} if seen.dirty else {}
+    ignored = _find_ignored(state, seen.deltas) if static else {}
+    if ignored:
+        counts[IGNORED] = sum(map(len, ignored.values()))
     tables: list[TableWork] = []
     for table, rows in seen.rows.items():
         upstream = learned.tables.get(table)
@@ -136,7 +142,19 @@ def decide_batch(
         tuple(change for sink in sinks.values() for change in sink.changes),
         records=dict(seen.rows),
     )
-    return Decision(note, tuple(tables), sinks)
+    return Decision(note, tuple(tables), sinks, ignored=ignored)
+
+
+def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[TableId, dict[str, Place]]:
+    """The first record that shows each column that a known table lacks, by table."""
+    ignored: dict[TableId, dict[str, Place]] = {}
+    for delta in (delta for delta in deltas if delta.table in state.upstream):
+        known = {f.name for f in state.upstream[delta.table].schema.columns}
+        for name, place in delta.first.items():
+            if name not in known:
+                own = ignored.setdefault(delta.table, {})
+                own[name] = min(place, own.get(name, place))
+    return ignored
 
 
 def _select_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:

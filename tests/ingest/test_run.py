@@ -256,7 +256,9 @@ class TestCollectors:
             self.run(setup, "kafka", topic="no-such-topic")
 
 
-def test_static_tables_keep_their_columns_and_reject_what_does_not_fit(setup: Setup) -> None:
+def test_static_tables_keep_their_columns_and_reject_what_does_not_fit(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
     writer = MemoryWriter()
     setup.produce({"id": 1, "n": 1})
     feed = setup.feed(inference="static", prefetch=10, ignore_errors=True)
@@ -266,7 +268,10 @@ def test_static_tables_keep_their_columns_and_reject_what_does_not_fit(setup: Se
     setup.run(ingestion, writer)
 
     assert writer.appended["lake", "t"] == [{"id": 1, "n": 1}, {"id": 2, "n": 7}, {"id": 4, "n": None}]
-    assert setup.state().counts == {"dirty": 1}
+    assert setup.state().counts == {"dirty": 1, "ignored-columns": 1}
+    warnings = [r.getMessage() for r in caplog.records if "is not read" in r.getMessage()]
+    place = f"topic {setup.topic}, partition 0, offset 1"
+    assert [f"column 'new' (shown by the record at {place})" in warning for warning in warnings] == [True]
 
 
 def test_prefetched_records_show_columns_before_the_first_batch(setup: Setup) -> None:

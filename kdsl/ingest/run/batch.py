@@ -102,6 +102,7 @@ class BatchRunner(ABC):
         self._state: IngestState | None = None
         self._live: dict[TableId, TableSchema | None] = {}
         self._partitions: dict[TableId, frozenset[str]] = {}
+        self._ignored: set[tuple[TableId, str]] = set()
 
     def __call__(self, records: DataFrame, number: int) -> None:
         """Run a batch.
@@ -133,6 +134,7 @@ class BatchRunner(ABC):
             self._state, self._forgive = self._files.write(note, state), False
             self._warn_of_partitions(batch.partitions, decision)
             _warn_of_dropped_columns(state, decision)
+            self._warn_of_ignored_columns(decision)
             if self._collect is not None and batch.packets is not None and batch.dirty:
                 self._collect(batch.packets, number)
             for change in decision.note.changes:
@@ -196,6 +198,17 @@ class BatchRunner(ABC):
                     "key is not known: set %s.distributed-tables: true, which orders them by their time in the source",
                     format_id(table), " and ".join(sorted(after)[:2]), source.value.identifier,
                 )  # fmt: skip
+
+    def _warn_of_ignored_columns(self, decision: Decision) -> None:
+        """Warn, once for each column, that messages have it and that its table keeps its first schema."""
+        for table, columns in decision.ignored.items():
+            for name, place in columns.items():
+                if (table, name) not in self._ignored:
+                    self._ignored.add((table, name))
+                    _log.warning(
+                        "%s: the messages have a column %r (shown by the record at %s), which is not read, because "
+                        "schema.inference.strategy is static", format_id(table), name, place,
+                    )  # fmt: skip
 
     def _refuse_changes(self, spark: SparkSession, decision: Decision) -> list[Refusal]:
         """The changes that the sink cannot make to its tables."""
