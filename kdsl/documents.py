@@ -25,6 +25,8 @@ _ESCAPE = "a string in double quotes has a backslash that starts no escape; doub
 _INDENT = "the line is indented by another number of blanks than the lines that it belongs to; align it with them"
 _UNQUOTED = {
     "found undefined alias": "a value that begins with '*' is not the name of an anchor; put it in quotes",
+    "expected alphabetic or numeric character": "a value that begins with '*' or '&' is not the name of an anchor; put it "
+    "in quotes",
     "could not determine a constructor": _TAG,
     "found undefined tag handle": _TAG,
     "found unknown escape character": _ESCAPE,

@@ -76,7 +76,7 @@ class DeltaTables(Sink):
         """Report a sink without a place for its tables, or with two."""
         if self.path is not None and self.catalog is not None:
             yield WrongOption("ingest-delta", "catalog", "path and catalog are both set", "keep one of them")
-        if self.path is None and self.catalog is None:
+        if not self.path and not self.catalog:
             yield WrongOption(
                 "ingest-delta", "path", "the tables have no place", "add path: the folder of the tables, or catalog"
             )
