@@ -23,10 +23,10 @@ _MERGE = f"{_YAML}merge"
 _TAG = "a value begins with a tag that is not supported here; put '!…' in quotes"
 _ESCAPE = "a string in double quotes has a backslash that starts no escape; double the backslash, or use single quotes"
 _INDENT = "the line is indented by another number of blanks than the lines that it belongs to; align it with them"
+_ANCHOR = "a value that begins with '*' or '&' is not the name of an anchor; put it in quotes"
 _UNQUOTED = {
-    "found undefined alias": "a value that begins with '*' is not the name of an anchor; put it in quotes",
-    "expected alphabetic or numeric character": "a value that begins with '*' or '&' is not the name of an anchor; put it "
-    "in quotes",
+    "found undefined alias": _ANCHOR,
+    "expected alphabetic or numeric character": _ANCHOR,
     "could not determine a constructor": _TAG,
     "found undefined tag handle": _TAG,
     "found unknown escape character": _ESCAPE,
