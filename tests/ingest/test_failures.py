@@ -292,6 +292,49 @@ class TestValuesThatMessagesDoNotHave:
         assert (problem.code, problem.where.path) == ("ingest-unavailable", "$.source.debezium-json.unavailable")
 
 
+@pytest.mark.parametrize("sink", ["delta", "kafka"])
+def test_a_record_with_null_in_the_primary_key_is_one_that_cannot_be_read(
+    setup: Setup, kdsl_topic: MakeTopic, sink: str
+) -> None:
+    """It only shows when the rows are written: tables that are written then have their rows once."""
+    needs_delta()
+    into: Sink = DeltaTables(setup.lake)
+    if sink == "kafka":
+        into = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=kdsl_topic(), **exactly_once(setup))
+    rule = Transform("a", projection="*, UPPER(n) AS big", primary_keys=("id", "big"))
+    value = Json(table_id_fields="t")
+    setup.produce(
+        {"t": "a", "id": 1, "n": "x"}, {"t": "a", "id": None, "n": "x", "more": 1}, {"t": "b", "id": 1},
+        {"t": "a", "id": 2},
+    )  # fmt: skip
+
+    def run(**options: Any) -> None:
+        feed = setup.feed(value=value, **options)
+        setup.run(setup.ingestion(into, feed, transform=[rule], pipeline=Pipeline(sink_concurrency=1)))
+
+    with pytest.raises(StreamingQueryException) as error:
+        run()
+    assert f"2 records cannot be read: topic {setup.topic}, partition 0, offset 1: " in str(error.value)
+    assert "the table a, column `id`: it is NULL, and part of the primary key" in str(error.value)
+    assert "the table a, column `big`: it is NULL" in str(error.value)
+    with pytest.raises(StreamingQueryException, match="2 records could not be read, and at most 1 may"):
+        run(ignore_errors=True, max_errors=1)
+    run(ignore_errors=True)
+
+    assert setup.state().counts == {"dirty": 2}
+    if isinstance(into, KafkaTopics):
+        messages = [json.loads(record.value() or b"") for record in setup.kafka.read(str(into.topic))]
+        assert sorted(m["source"]["table"] for m in messages) == ["a", "b"]
+        return
+    assert [(row["id"], row["big"]) for row in setup.table("a")] == [(1, "X")]
+    assert [row["id"] for row in setup.table("b")] == [1]
+    assert [change.tag for _, change in setup.state().changes if change.table == ("b",)] == ["create.table"]
+
+
+def exactly_once(setup: Setup) -> dict[str, Any]:
+    return {"delivery": "exactly-once", "transactional_id_prefix": setup.topic}
+
+
 @pytest.mark.parametrize("sink", ["memory", "kafka"])
 def test_integers_that_a_double_does_not_hold_are_counted_once(
     setup: Setup, kdsl_topic: MakeTopic, caplog: pytest.LogCaptureFixture, sink: str

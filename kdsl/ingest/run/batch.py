@@ -23,10 +23,10 @@ from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
-from kdsl.ingest.run.null_characters import find_null_characters
 from kdsl.ingest.run.rows import RowReader, build_sink_tables, count_losses, read_packets
 from kdsl.ingest.run.sinks.writer import SinkWriter
 from kdsl.ingest.run.tasks import PACKETS, KnownTables, Places, Tables, split_task
+from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -116,13 +116,40 @@ class BatchRunner(ABC):
             IngestError: The batch is refused.
             KdslError: The state or a sink table cannot be read or written.
         """
-        plan, spark = self._plan, records.sparkSession
         if self._state is None:
-            configure_session(spark, plan.pipeline)
+            configure_session(records.sparkSession, self._plan.pipeline)
             self._driver.take_over()
         state = self._files.load(number) if self._state is None else self._state
         judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
-        with self._open(records, number, judged) as batch:
+        rejected: Places | None = {}
+        while rejected is not None:
+            rejected = self._run(records, number, state, judged, forgiven, rejected)
+
+    def _run(
+        self,
+        records: DataFrame,
+        number: int,
+        state: IngestState,
+        judged: IngestState,
+        forgiven: Mapping[str, int],
+        rejected: Places,
+    ) -> Places | None:
+        """Run a batch without some records.
+
+        Args:
+            records: What the query read.
+            number: The number of the batch.
+            state: The state before it.
+            judged: The state with which it is judged.
+            forgiven: The counts of records that no longer count towards the limit.
+            rejected: Records that count as ones that cannot be read.
+
+        Returns:
+            None if the batch is written. Otherwise the rejected records, and those whose rows have NULL in a primary
+            key, which only shows when rows are written: the batch is run again without them.
+        """
+        plan, spark = self._plan, records.sparkSession
+        with self._open(records, number, judged, rejected) as batch:
             decision = batch.decision
             refusals = decision.refusals or self._refuse_changes(spark, decision)
             if refusals:
@@ -148,19 +175,39 @@ class BatchRunner(ABC):
                 self._writer.write(list(tables), self._batch(number))
             except Exception as e:
                 self._driver.require(e)
-                raise
+                more = self._find_null_keys(batch)
+                if not more:
+                    raise
+                for table in decision.sinks:  # some of them may be changed
+                    self._live.pop(table, None)
+                return _join_places(rejected, more)
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
             if batch.reporter is not None:
                 self._count_values(batch.reporter, note, state)
+        return None
+
+    def _find_null_keys(self, batch: OpenBatch) -> Places:
+        """The records of Kafka with NULL in a primary key; none if that cannot be found out either."""
+        if batch.packets is None:
+            return {}
+        try:
+            keyed = not self._writer.needs_rows_before
+            return find_null_keys(self._plan, batch.packets, batch.decision, keyed=keyed)
+        except Exception:  # noqa: BLE001  # the error of the write is the one that counts
+            _log.exception("the records of the batch could not be searched for NULL in primary keys")
+            return {}
 
     @abstractmethod
-    def _open(self, records: DataFrame, number: int, state: IngestState) -> AbstractContextManager[OpenBatch]:
+    def _open(
+        self, records: DataFrame, number: int, state: IngestState, rejected: Places
+    ) -> AbstractContextManager[OpenBatch]:
         """Divide a batch by table, and decide what it does; at its end what it keeps in memory is dropped.
 
         Args:
             records: What the query read.
             number: The number of the batch.
             state: The state with which it is judged.
+            rejected: Records that count as ones that cannot be read; only of Kafka.
         """
 
     def _note(self, decision: Decision, state: IngestState) -> Note:
@@ -229,11 +276,10 @@ class KafkaBatchRunner(BatchRunner):
     _known: tuple[Tables, KnownTables] | None = None
 
     @contextmanager
-    def _open(self, records: DataFrame, number: int, state: IngestState) -> Iterator[OpenBatch]:
+    def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
         """Divide the records by table; see `BatchRunner._open`."""
         plan, spark = self._plan, records.sparkSession
         known, keyed = self._send(spark, state), not self._writer.needs_rows_before
-        rejected: Places = {}
         reporter = VALUE_COUNTS.open(spark)
         while True:
             packets = self._split(records, known, rejected, keyed=keyed).persist()
@@ -247,9 +293,7 @@ class KafkaBatchRunner(BatchRunner):
                 if not unstorable:
                     yield OpenBatch(decision, read, seen.partitions, packets, seen.dirty, reporter)
                     return
-                rejected = {place: {**rejected.get(place, {}), **own} for place, own in unstorable.items()} | {
-                    place: own for place, own in rejected.items() if place not in unstorable
-                }
+                rejected = _join_places(rejected, unstorable)
             finally:
                 packets.unpersist()
                 VALUE_COUNTS.close(reporter)
@@ -276,6 +320,11 @@ class KafkaBatchRunner(BatchRunner):
                 self._known[1].data.unpersist()
             self._known = state.upstream, KnownTables.send(spark, state.upstream)
         return self._known[1]
+
+
+def _join_places(one: Places, other: Places) -> Places:
+    """The records of both, with their reasons."""
+    return {place: {**one.get(place, {}), **other.get(place, {})} for place in {**one, **other}}
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -15,6 +15,7 @@ from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.run.batch import BatchRunner, OpenBatch
 from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable, StreamReader
+from kdsl.ingest.run.tasks import Places
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
@@ -49,8 +50,9 @@ class TableBatchRunner(BatchRunner):
         self._reader = reader
 
     @contextmanager
-    def _open(self, records: DataFrame, number: int, state: IngestState) -> Iterator[OpenBatch]:
+    def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
         """Read the rows of the batch's tables; see `BatchRunner._open`."""
+        del rejected
         spark = records.sparkSession
         batch = self._reader.read_batch(records, state.progress)
         decision = decide_tables(

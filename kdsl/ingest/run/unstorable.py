@@ -1,0 +1,99 @@
+"""Finds records that a sink cannot store: strings with U+0000, and NULL in the primary key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kdsl.formats import ROW_KIND
+from kdsl.ingest.decision import Decision, TableWork
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.records import PLACE
+from kdsl.ingest.run.rows import convert_rows, read_packets, transform_rows
+from kdsl.ingest.run.tasks import Places
+from kdsl.types.sql import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
+    """Find the records that would bring U+0000 into strings of a sink table.
+
+    Only what is written counts: a column that a projection leaves out, or a row that does not meet the filter, does
+    not; and of a row that is removed only the primary key does.
+
+    Args:
+        plan: The plan of the ingestion.
+        packets: The packets of a batch.
+        decision: What the batch does.
+        keyed: As for `read_packets`.
+    """
+    from pyspark.sql import functions as F, types as s
+
+    def wrong(rows: DataFrame, key: Sequence[str]) -> dict[str, Column]:
+        is_removed = F.col(ROW_KIND).isin("-U", "-D")
+        strings = (f.name for f in rows.schema.fields if isinstance(f.dataType, s.StringType))
+        names = [name for name in strings if name not in (ROW_KIND, *PLACE)]
+        conditions = {name: F.col(quote_name(name)).contains("\0") for name in names}
+        return {name: has if name in key else has & ~is_removed for name, has in conditions.items()}
+
+    suspect = packets.where("has_null")
+    tables = {row["table"] for row in suspect.select("table").distinct().collect()}
+    works = [work for work in decision.tables if format_id(work.plan.table) in tables]
+    reason = f"the string has the character NUL, U+0000, which {plan.policy.rules.title} cannot store"
+    return _find(plan, suspect, decision, works, wrong, reason, keyed=keyed)
+
+
+def find_null_keys(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
+    """Find the records whose rows have NULL in the primary key of a sink table; arguments as above."""
+    from pyspark.sql import functions as F
+
+    def wrong(rows: DataFrame, key: Sequence[str]) -> dict[str, Column]:
+        del rows
+        return {name: F.col(quote_name(name)).isNull() for name in key}
+
+    works = [work for work in decision.tables if work.plan.transformed.primary_key]
+    return _find(plan, packets, decision, works, wrong, "it is NULL, and part of the primary key", keyed=keyed)
+
+
+def _find(
+    plan: IngestPlan,
+    packets: DataFrame,
+    decision: Decision,
+    works: Sequence[TableWork],
+    find_wrong: Callable[[DataFrame, Sequence[str]], Mapping[str, Column]],
+    reason: str,
+    *,
+    keyed: bool,
+) -> Places:
+    """Find the records of some tables whose rows have a wrong value in a column of a sink table.
+
+    Args:
+        plan: The plan of the ingestion.
+        packets: The packets of a batch.
+        decision: What the batch does.
+        works: The tables.
+        find_wrong: Returns the columns that may be wrong, each with the condition, from rows and their primary key.
+        reason: What is wrong with the value.
+        keyed: As for `read_packets`.
+    """
+    from pyspark.sql import functions as F
+
+    places: dict[tuple[str, int], dict[int, str]] = {}
+    read = partial(read_packets, plan, packets, keyed=keyed, places=True)
+    for work in works:
+        for target in work.plan.targets:
+            evolution = decision.sinks[target]
+            rows = convert_rows(plan, transform_rows(read, work), work, evolution)
+            wrong = find_wrong(rows, evolution.schema.primary_key)
+            if not wrong:
+                continue
+            names = F.array_compact(F.array(*(F.when(bad, F.lit(name)) for name, bad in wrong.items())))
+            bad = rows.select(*PLACE, names.alias("columns")).where(F.size("columns") > 0).distinct()
+            for topic, partition, offset, columns in bad.collect():
+                text = f"the table {format_id(target)}, column {quote_name(columns[0])}: {reason}"
+                places.setdefault((topic, partition), {}).setdefault(offset, text)
+    return places
