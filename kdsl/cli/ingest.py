@@ -23,6 +23,7 @@ from kdsl.formats import TableId
 from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Source
 from kdsl.ingest.evolution import SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
+from kdsl.ingest.learned import load_state
 from kdsl.ingest.restart import AllowedChange
 from kdsl.ingest.show import show_plan
 from kdsl.ingest.state import IngestState
@@ -151,7 +152,9 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
     """Print the plan; with a sample, also of the tables that the newest records show."""
     plan = ingestion.plan()
     source = ingestion.source
-    if sample and isinstance(source, KafkaFeed):
+    if sample and not isinstance(source, KafkaFeed):
+        raise typer.BadParameter(f"it reads topics of Kafka, and the source is {source.type!r}", param_hint="--sample")
+    if sample:
         from kdsl.ingest.run.prefetch import sample_tables
 
         with progress(f"reading {source.topics}"):
@@ -193,24 +196,9 @@ def _run(
             spark.stop()
 
 
-def _state(checkpoint: str) -> IngestState:
-    """What a checkpoint on this machine has.
-
-    Raises:
-        KdslError: It has nothing of an ingestion.
-    """
-    from kdsl.ingest.state import StateFiles
-    from kdsl.run.checkpoint.folder import open_local_folder
-
-    state = StateFiles(open_local_folder(checkpoint)).load()
-    if state.last is None:
-        raise KdslError(f"{checkpoint} is not the checkpoint of an ingestion, or nothing was learned yet")
-    return state
-
-
 def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
     """Print the progress, what was counted, the last schema change, and the tables."""
-    state, plan = _state(checkpoint), ingestion.plan()
+    state, plan = load_state(checkpoint), ingestion.plan()
     lines = [f"checkpoint {checkpoint}", *_progress_lines(ingestion.source, checkpoint, state)]
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
     if state.changes:
@@ -254,7 +242,7 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
     Raises:
         BadParameter: There is no such table.
     """
-    state = _state(checkpoint)
+    state = load_state(checkpoint)
     try:
         only = None if name is None else parse_id(name)
     except ValueError as e:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from kdsl.documents import read_text
-from kdsl.errors import Problem, fail_on, file_position
+from kdsl.errors import KdslError, Problem, fail_on, file_position
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.document import read_document, write_document
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kdsl.ingest.restart import AllowedChange
     from kdsl.ingest.run.sinks import SinkWriter
+    from kdsl.table import Table
 
 
 @attrs.frozen
@@ -170,6 +171,27 @@ class Ingestion(IngestionDef):
         from kdsl.ingest.run.snapshot import copy_snapshot
 
         return copy_snapshot(spark, self, checkpoint, writer=writer)
+
+    def load_tables(self, checkpoint: str | None = None, spark: SparkSession | None = None) -> dict[str, Table]:
+        """Load the upstream tables that were learned, by their ids, as declared tables.
+
+        They can be read (`Table.read` with the cluster of the source), and `kdsl.codegen.to_python` writes the classes
+        of their definitions. Metadata columns are not among their columns.
+
+        Args:
+            checkpoint: The folder of the checkpoint; by default that of the pipeline.
+            spark: A session that reaches the folder; None for one on this machine.
+
+        Raises:
+            KdslError: There is no checkpoint, it has nothing of an ingestion, or the source is not Kafka.
+            CheckpointError: The checkpoint cannot be read.
+        """
+        from kdsl.ingest.learned import load_tables
+
+        location = checkpoint or self.pipeline.valid().checkpoint
+        if location is None:
+            raise KdslError("name the folder of the checkpoint, or set pipeline.checkpoint")
+        return load_tables(self, location, spark)
 
     def explain(self) -> str:
         """The plan as text. Nothing is started or connected.

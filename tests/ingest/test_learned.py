@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from kdsl.cli.app import app
 from kdsl.cluster import Cluster
+from kdsl.codegen import to_python
 from kdsl.ingest import DeltaTables, Ingestion
 from kdsl.testing import LocalKafka, Record
 from kdsl.types.spark import TIME_TYPE_SETTING
@@ -107,6 +108,9 @@ def test_a_learned_table_is_a_declaration_that_reads_the_same_rows(setup: Setup,
     (declared,) = [table for table in vars(load(tmp_path / "learned_table.py")).values() if is_table(table)]
     frame = declared.read(setup.spark, Cluster(setup.kafka.bootstrap_servers))
     typed = sorted((row.asDict() for row in frame.collect()), key=lambda row: row["id"])
+    loaded = ingestion.load_tables(setup.checkpoint, setup.spark)
+    assert [*loaded] == [setup.topic]
+    assert to_python(loaded[setup.topic].definition).rstrip() == result.stdout.rstrip()
     assert typed == [{**row, "clock": read_time(row["clock"])} for row in setup.table("lake", "t")]
 
 
