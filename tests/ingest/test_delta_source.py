@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kdsl.testing.pytest_plugin import MakeTopic
 
+LONG = pytest.mark.reliability
 KEYED = Transform("orders", primary_keys=("id",))
 FEED = "delta.enableChangeDataFeed = true"
 MAPPED = "delta.columnMapping.mode = 'name', delta.minReaderVersion = 2, delta.minWriterVersion = 5"
@@ -93,7 +94,9 @@ class TestChanges:
         orders.run(orders.ingestion(), writer)
         assert orders.setup.state().last == 1
 
-    @pytest.mark.parametrize(("start", "ids"), [(None, [1, 2, 3]), ("latest", [3]), ("2", [2, 3])])
+    @pytest.mark.parametrize(
+        ("start", "ids"), [pytest.param(None, [1, 2, 3], marks=LONG), ("latest", [3]), ("2", [2, 3])]
+    )
     def test_where_they_start(self, orders: Orders, start: str | None, ids: list[int]) -> None:
         orders.create()
         orders.sql("INSERT INTO {} VALUES (1, 'a')", "INSERT INTO {} VALUES (2, 'b')")
@@ -143,7 +146,7 @@ class TestChanges:
 
         assert writer.tables["orders",].rows() == [{"id": 1, "n": 7}]
 
-    @pytest.mark.parametrize("max_versions", [1, None])
+    @pytest.mark.parametrize("max_versions", [pytest.param(1, marks=LONG), None])
     def test_a_column_that_is_renamed_is_a_new_one(self, orders: Orders, max_versions: int | None) -> None:
         orders.create(properties=f"{FEED}, {MAPPED}")
         orders.sql("INSERT INTO {} VALUES (1, 'a')")
@@ -178,7 +181,8 @@ class TestChanges:
         assert writer.tables["orders",].rows() == [{"id": 1, "n": "new"}, {"id": 3, "n": "c"}]
 
     @pytest.mark.parametrize(
-        ("point", "deletion_vectors"), [("before the first table", True), ("after all tables", False)]
+        ("point", "deletion_vectors"),
+        [pytest.param("before the first table", True, marks=LONG), ("after all tables", False)],
     )
     def test_a_batch_that_is_repeated_is_written_once(self, orders: Orders, point: str, deletion_vectors: bool) -> None:
         orders.create(properties=f"{FEED}, delta.enableDeletionVectors = {str(deletion_vectors).lower()}")
@@ -195,6 +199,7 @@ class TestChanges:
         assert orders.setup.table("copy", "orders") == [{"id": 1, "n": "z"}, {"id": 3, "n": "c"}]
 
     @pytest.mark.postgres
+    @LONG
     def test_into_postgres(self, orders: Orders, postgres: Postgres) -> None:
         table = f"o{orders.setup.topic[-8:]}"
         orders.create("id BIGINT, n STRING, d DECIMAL(10, 2), at TIMESTAMP")
@@ -212,7 +217,9 @@ class TestChanges:
         assert rows == ["1\tz\t1.50\t2024-01-01 10:00:00+00", "3\tc\t\t"]
 
 
-@pytest.mark.parametrize(("delivery", "keyed"), [("at-least-once", False), ("exactly-once", True)])
+@pytest.mark.parametrize(
+    ("delivery", "keyed"), [pytest.param("at-least-once", False, marks=LONG), ("exactly-once", True)]
+)
 def test_changes_are_messages_in_kafka(orders: Orders, kdsl_topic: MakeTopic, delivery: Any, keyed: bool) -> None:
     topic, setup = kdsl_topic(), orders.setup
     sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic, delivery=delivery,
@@ -278,7 +285,7 @@ def test_the_id_of_a_table() -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("change_feed", [True, False])
+@pytest.mark.parametrize("change_feed", [True, pytest.param(False, marks=LONG)])
 def test_a_string_that_postgres_does_not_store_is_an_error_until_it_is_replaced(
     orders: Orders, postgres: Postgres, change_feed: bool
 ) -> None:

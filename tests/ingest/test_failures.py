@@ -482,7 +482,9 @@ class TestLimits:
             setup.run(setup.ingestion(Memory()), MemoryWriter())
 
 
-@pytest.fixture(params=["UTC", "Europe/Berlin", "Asia/Kolkata"])
+@pytest.fixture(
+    params=["Europe/Berlin", *(pytest.param(z, marks=pytest.mark.reliability) for z in ("UTC", "Asia/Kolkata"))]
+)
 def zones(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     """Sets the time zone of the JVM, and another one of the session."""
     classic: Any = spark

@@ -70,7 +70,9 @@ INSERT INTO t VALUES (
 
 
 @pytest.mark.mariadb
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Europe/Berlin"])
+@pytest.mark.parametrize(
+    "zone", [*(pytest.param(z, marks=pytest.mark.reliability) for z in ("UTC", "America/New_York")), "Europe/Berlin"]
+)
 def test_types_are_read_without_loss(setup: Setup, mariadb: MariaDb, zone: str, request: pytest.FixtureRequest) -> None:
     """02:30 on 31 March 2024 does not exist in Berlin; the server's time zone is +05:30."""
     name = schema_of(setup, mariadb, TYPES)
@@ -260,6 +262,7 @@ class TestACopy:
         assert sum(row["amount"] for row in rows) == 100 * self.ROWS
         assert {row["amount"] for row in rows} != {100}
 
+    @pytest.mark.reliability
     def test_one_that_was_interrupted_goes_on(self, setup: Setup, mariadb: MariaDb) -> None:
         needs_delta()
         name = schema_of(setup, mariadb, """

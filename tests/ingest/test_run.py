@@ -131,7 +131,7 @@ def test_a_table_that_is_too_large_to_be_rewritten_is_refused_before_anything_is
 POINTS = (
     pytest.param("before the first table", marks=pytest.mark.reliability),
     "after the change of a table",
-    "after the first table",
+    pytest.param("after the first table", marks=pytest.mark.reliability),
     pytest.param("after all tables", marks=pytest.mark.reliability),
 )
 
@@ -435,7 +435,7 @@ class TestPostgres:
         left = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'kdsl%' AND tablename <> 'kdsl_changelog_batches'"
         assert postgres.execute(left) == ""
 
-    @pytest.mark.parametrize("keys", [("id",), ()])
+    @pytest.mark.parametrize("keys", [("id",), pytest.param((), marks=pytest.mark.reliability)])
     def test_dates_and_times_do_not_depend_on_the_time_zone_of_java(
         self, setup: Setup, postgres: Postgres, sink: JdbcTables, keys: tuple[str, ...]
     ) -> None:
@@ -548,7 +548,7 @@ class TestKafka:
             for r in records
         ]
 
-    @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+    @pytest.mark.parametrize("delivery", [pytest.param("at-least-once", marks=pytest.mark.reliability), "exactly-once"])
     def test_tables_become_messages_of_their_topics(self, setup: Setup, kdsl_topic: MakeTopic, delivery: Any) -> None:
         out, notes = kdsl_topic(), kdsl_topic()
         sink = KafkaTopics(
@@ -571,7 +571,7 @@ class TestKafka:
         ]  # fmt: skip
         assert [v["after"] for _, v, _, _ in self.consume(setup, notes)] == [{"x": 1}, {"x": 2}]
 
-    @pytest.mark.parametrize("strategy", ["all-to-zero", "hash-by-key"])
+    @pytest.mark.parametrize("strategy", [pytest.param("all-to-zero", marks=pytest.mark.reliability), "hash-by-key"])
     def test_messages_are_the_same_with_and_without_expressions(
         self, setup: Setup, kdsl_topic: MakeTopic, strategy: Any
     ) -> None:

@@ -106,7 +106,7 @@ def test_a_table_that_exists_is_only_filled_with_if_not_exists(script: Script, t
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("kind", ["delta", "jdbc"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("jdbc", marks=pytest.mark.reliability)])
 def test_an_existing_database_is_refused(script: Script, postgres: Postgres, tmp_path: Path, kind: str) -> None:
     if kind == "delta":
         needs_delta()
@@ -165,9 +165,9 @@ def test_statements_of_a_set_read_their_topics_together(script: Script, kdsl_top
 def test_change_data_is_copied_with_the_key_of_its_messages(script: Script) -> None:
     needs_delta()
     options = "'format' = 'debezium-json', 'value.fields-prefix' = ''"
-    text = f"""{script.catalogs(options)}
+    text = f"""{script.catalogs(options)} BEGIN STATEMENT SET;
         CREATE TABLE lake.web.orders AS TABLE shop.kafka.`{script.topic}`;
-        CREATE DATABASE lake.web_all AS DATABASE shop.kafka INCLUDING TABLE '{script.topic}';"""
+        CREATE DATABASE lake.web_all AS DATABASE shop.kafka INCLUDING TABLE '{script.topic}'; END;"""
     key, row = '{"id": 1}', {"id": 1, "n": 1}
     messages = [change("c", None, row), change("u", row, {"id": 1, "n": 2}), change("c", None, {"id": 2, "n": 9})]
     keys = [key, key, '{"id": 2}']
@@ -196,6 +196,7 @@ def test_a_table_is_copied_into_another_topic(script: Script) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.reliability
 def test_a_shared_batch_that_is_repeated_changes_nothing_twice(script: Script) -> None:
     needs_delta()
     names = ("one", "two")
@@ -223,6 +224,7 @@ def test_a_shared_batch_that_is_repeated_changes_nothing_twice(script: Script) -
         assert [(number, change.tag) for number, change in changes] == [(0, "create.table"), (1, "add.column")]
 
 
+@pytest.mark.reliability
 def test_copies_into_kafka_are_exactly_once(script: Script) -> None:
     copies = [f"{script.topic}-a", f"{script.topic}-b"]
     statements = "".join(
