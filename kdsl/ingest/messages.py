@@ -152,6 +152,9 @@ class MessageEncoder:
         """The message keys: the table id and the primary key of the row after, or before a delete."""
         own = pa.array(np.where(changes.after >= 0, changes.after, changes.before))
         arrays = [pa.array([format_id(self._table)] * len(own)), *(columns[name].take(own) for name in self._key_names)]
+        wrong = [name for name, array in zip(self._key_names, arrays[1:], strict=True) if array.null_count]
+        if wrong:
+            raise self._error(f"the column {wrong[0]!r} is NULL, and part of the primary key")
         structs = pa.StructArray.from_arrays(arrays, fields=list(self._key_fields))
         return self._check(self._key.encode(structs))
 

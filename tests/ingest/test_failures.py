@@ -278,8 +278,8 @@ class TestValuesThatMessagesDoNotHave:
         setup.run(self.ingestion(setup, Memory(), feed=ignoring), writer)
         assert setup.state().counts == {"dirty": 2}
 
-    def test_a_filter_and_a_table_without_a_key_need_them(self, setup: Setup) -> None:
-        rule = Transform("shop.orders", filter="text <> 'x'")
+    def test_a_filter_needs_them(self, setup: Setup) -> None:
+        rule = Transform("shop.orders", filter="text <> 'x'", primary_keys=("id",))
         ingestion = self.ingestion(setup, Memory(), transform=[rule])
         row = {"id": 1, "n": 1, "text": "a"}
         setup.produce(change("u", row, {**row, "text": PLACEHOLDER}))

@@ -99,6 +99,11 @@ def test_keys_have_the_table_id_and_the_primary_key() -> None:
     assert json.loads(key) == {"TableId": "shop.orders"}
 
 
+def test_null_in_the_primary_key_is_an_error() -> None:
+    with pytest.raises(RecordError, match=r"shop\.orders.*the column 'id' is NULL, and part of the primary key"):
+        messages(sink(), rows(("+I", {"n": "a", "id": None})))
+
+
 def test_names_of_the_table_in_messages() -> None:
     names = {
         ("orders",): {"db": None, "table": "orders"},
