@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -295,6 +296,20 @@ def test_metadata_columns_are_the_last() -> None:
     source = feed(metadata=("topic", "partition", "offset"))
 
     assert rows(source, records({"a": 1}))["t",] == [{"a": 1, "topic": "t", "partition": 0, "offset": 10}]
+
+
+def test_every_kind_of_metadata_is_a_column() -> None:
+    names = ("topic", "partition", "offset", "timestamp", "timestamp-type", "headers", "leader-epoch", "__raw_key__",
+             "__raw_value__")  # fmt: skip
+    source = feed(metadata=names)
+    (row,) = rows(source, records({"a": 1}, keys=[b"k"]))["t",]
+
+    assert list(row) == ["a", *names]
+    assert row == {
+        "a": 1, "topic": "t", "partition": 0, "offset": 10, "timestamp": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+        "timestamp-type": "CreateTime", "headers": [], "leader-epoch": 0, "__raw_key__": b"k",
+        "__raw_value__": b'{"a": 1}',
+    }  # fmt: skip
 
 
 def test_a_delta_names_the_records() -> None:

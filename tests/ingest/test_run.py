@@ -65,6 +65,35 @@ def test_columns_are_learned_over_two_runs(setup: Setup) -> None:
     assert changes == [(0, "create.table"), (1, "add.column")]
 
 
+@pytest.mark.reliability
+def test_the_other_transport_reads_the_same(setup: Setup) -> None:
+    metadata = (
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestamp-type",
+        "headers",
+        "__raw_key__",
+        "__raw_value__",
+    )
+    setup.kafka.produce(setup.topic, Record('{"id": 1}', '{"k": "x"}', headers=[("h", b"v")]), '{"id": 2, "n": "a"}')
+    setup.produce("nonsense")
+    tables = []
+    for transport in ("librdkafka", "jvm"):
+        feed = setup.feed(metadata=metadata, transport=transport, key=Json(), prefetch=50, ignore_errors=True)
+        writer = MemoryWriter()
+        setup.checkpoint += f"-{transport}"
+        setup.run(setup.ingestion(Memory(), feed, route=[INTO_T]), writer)
+        assert setup.state().counts == {"dirty": 1}
+        tables.append(writer.appended["lake", "t"])
+
+    assert [(row["k"], row["id"], row["n"], row["__raw_key__"]) for row in tables[0]] == [
+        ("x", 1, None, b'{"k": "x"}'), (None, 2, "a", None),
+    ]  # fmt: skip
+    assert tables[0] == tables[1]
+
+
 def test_tables_of_change_data_go_into_their_own_delta_tables(setup: Setup) -> None:
     needs_delta()
     feed = setup.feed(value=DebeziumJson(), metadata=("offset",))
