@@ -19,7 +19,10 @@ PREFIX = "properties."
 
 
 def secret_property_names(options: KafkaOptions) -> tuple[str, ...]:
-    """The names of the properties whose values are keys; the option separates them by ``;`` or ``,``."""
+    """The properties in the option ``dew.csms.decrypt.fields``, whose values are names of entries in a secrets service.
+
+    The option separates them by ``;`` or ``,``. Nothing is looked up or checked; empty without the option.
+    """
     return tuple(part.strip() for part in re.split(r"[;,]", options.dew_fields or "") if part.strip())
 
 
