@@ -54,7 +54,7 @@ def _timestamp_types(messages: Messages) -> pa.Array:
 
 
 def _leader_epochs(messages: Messages) -> pa.Array:
-    """Build the column of the leader epochs with which messages were fetched; null where the client does not know it."""
+    """Build the column of the leader epochs with which messages were stored; null where the client does not know it."""
     return pa.array(list(map(Message.leader_epoch, messages)), pa.int32())
 
 
