@@ -27,10 +27,11 @@ def secret_property_names(options: KafkaOptions) -> tuple[str, ...]:
 
 
 def with_secret_references(properties: Properties, options: KafkaOptions) -> Properties:
-    """Client properties in which the values that the options name as keys of a secrets service are references to them.
+    """Client properties in which the values that name entries of a secrets service are references to these entries.
 
-    They refer to the provider ``dew``, or to ``secret_values`` if it is not installed. A value that is empty, contains
-    a reference or cannot be written as one stays. Names that do not begin with ``properties.`` are ignored.
+    They are those of the properties that the options name, and refer to the provider ``dew``, or to ``secret_values``
+    if it is not installed. A value that is empty, contains a reference or cannot be written as one stays. Names that do
+    not begin with ``properties.`` are ignored.
 
     Args:
         properties: The client properties as declared; not changed.
