@@ -176,8 +176,8 @@ class Table:
         Raises:
             ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
             KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
-                written. At the latest when the query starts: the brokers cannot be reached, a topic is missing, or a
-                start offset does not exist.
+                written. At the latest when the query starts: the brokers cannot be reached, a topic is missing, a start
+                offset does not exist, or the consumer group is in use although the table checks that.
         """
         from kdsl.run.read import read_stream
 
@@ -198,7 +198,8 @@ class Table:
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
             write_id: The name of an exactly-once write that may be repeated: a finished write is not repeated, however
                 long ago it was. Needed within ``foreachBatch``, where each write of the function has its own.
-            adopt: Take over an exactly-once prefix that another query used, or whose tokens are lost.
+            adopt: Take over an exactly-once prefix that another query used, or whose tokens are lost; a write that is
+                recorded as done is then not compared with this one.
 
         Raises:
             ResolveError: The table cannot be written, its cluster is unknown or invalid, or columns are missing,

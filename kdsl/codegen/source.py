@@ -198,7 +198,11 @@ class _Module:
 
 
 def _metadata_type(column: ColumnDef) -> list[str]:
-    """Return the argument ``type=`` of a metadata column, a string; none if the type is that of the metadata."""
+    """Return the argument ``type=`` of a metadata column as source text, in a list; empty if it can be left out.
+
+    That is so if Kafka's own metadata (`METADATA`) has the column's key and type; a key of a value format's metadata,
+    or an unknown one, always gets the argument.
+    """
     known = METADATA.get(column.shows)
     plain = known is not None and known.type == column.type
     return [] if plain else [f"type={string_literal(column.type.spelling)}"]

@@ -188,6 +188,7 @@ KafkaOffsetsInitializer = OffsetsInitializer
 
 
 def _problem(message: str, fix: str) -> tuple[Problem, ...]:
+    """Create a problem of an offsets initializer without a location, as a tuple of one."""
     return (Problem("offsets-initializer", message, fix, Where()),)
 
 

@@ -144,7 +144,8 @@ class KafkaRecordDeserializationSchema:
     def columns(self) -> tuple[ColumnDef, ...]:
         """The columns of the source's table definition: those of the value, then the virtual metadata columns.
 
-        Nothing is checked.
+        With a function for whole records these are the fields of records that it gets, not its own columns. Nothing is
+        checked.
         """
         values = self.value.fields("value") if self.value is not None else ()
         metadata = [*self.metadata, *((name, FIELDS[name]) for name in self.fields)]

@@ -201,10 +201,12 @@ def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.
 
 
 def _first_line(e: Exception) -> str:
+    """Return the first line of an error's message, which must not be empty."""
     return str(e).splitlines()[0]
 
 
 def _single_column(kind: t.DataType, column: str) -> t.Row:
+    """Return a row type with one column, which is NOT NULL itself."""
     return t.Row((t.Field(column, kind),), nullable=False)
 
 

@@ -184,7 +184,8 @@ class KafkaSink(Endpoint):
         Args:
             df: A batch DataFrame with the columns of the key's and the value's schema.
             write_id: Identifies an exactly-once write that may be repeated; required within ``foreachBatch``.
-            adopt: Take over an exactly-once prefix that another job has used.
+            adopt: Take over an exactly-once prefix that another job has used, and take a write that is recorded under
+                ``write_id`` as done without a check of its rows.
 
         Raises:
             ResolveError: Columns are missing or have other types, or an expression does not fit the DataFrame; all

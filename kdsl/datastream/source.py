@@ -534,6 +534,7 @@ class KafkaSourceBuilder(BuilderCalls):
 
 
 def _is_watermark(value: object) -> TypeGuard[tuple[str, str]]:
+    """Whether a value is a tuple of two strings; column and delay are not checked."""
     return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 

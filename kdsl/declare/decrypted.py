@@ -19,15 +19,19 @@ PREFIX = "properties."
 
 
 def secret_property_names(options: KafkaOptions) -> tuple[str, ...]:
-    """The names of the properties whose values are keys; the option separates them by ``;`` or ``,``."""
+    """The properties in the option ``dew.csms.decrypt.fields``, whose values are names of entries in a secrets service.
+
+    The option separates them by ``;`` or ``,``. Nothing is looked up or checked; empty without the option.
+    """
     return tuple(part.strip() for part in re.split(r"[;,]", options.dew_fields or "") if part.strip())
 
 
 def with_secret_references(properties: Properties, options: KafkaOptions) -> Properties:
-    """Client properties in which the values that the options name as keys of a secrets service are references to them.
+    """Client properties in which the values that name entries of a secrets service are references to these entries.
 
-    They refer to the provider ``dew``, or to ``secret_values`` if it is not installed. A value that is empty, contains
-    a reference or cannot be written as one stays. Names that do not begin with ``properties.`` are ignored.
+    They are those of the properties that the options name, and refer to the provider ``dew``, or to ``secret_values``
+    if it is not installed. A value that is empty, contains a reference or cannot be written as one stays. Names that do
+    not begin with ``properties.`` are ignored.
 
     Args:
         properties: The client properties as declared; not changed.

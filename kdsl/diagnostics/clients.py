@@ -63,6 +63,7 @@ def open_admin(cluster: Cluster, who: str) -> ClusterAdmin:
 
     Raises:
         ResolveError: The client settings have errors.
+        KdslError: As for `JavaAdmin`, where only Java's client can log in. What Spark raises as it starts is passed on.
     """
     if not needs_jvm(cluster):
         return LibrdkafkaAdmin(cluster, who)

@@ -209,8 +209,8 @@ def replay(
     """Send the records of dead letters again, each once, and append them to a topic.
 
     The records are sent with their original timestamps and headers, and with the headers ``kdsl.dlq.id`` and
-    ``kdsl.dlq.attempts``. The consumer group's offsets are committed when the records are acknowledged: an interrupted
-    replay that starts again repeats one batch at most.
+    ``kdsl.dlq.attempts``. The consumer group's offsets are committed when the records are acknowledged, also past
+    letters that are not sent: an interrupted replay that starts again repeats one batch at most.
 
     Args:
         cluster: The cluster of the letters.

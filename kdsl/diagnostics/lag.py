@@ -287,6 +287,7 @@ def checkpoint_positions(location: str) -> tuple[int, dict[TopicPartition, int]]
     Raises:
         LagError: The folder is not a checkpoint or has no finished batch, its file cannot be read, or the query reads
             no Kafka topic.
+        OffsetFormatError: The offsets were written by another version of kdsl.
     """
     parts = urlsplit(location)
     if parts.scheme not in ("", "file") and len(parts.scheme) > 1:

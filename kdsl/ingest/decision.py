@@ -136,7 +136,7 @@ def decide_batch(
         return Decision(Note(number), refusals=tuple(refusals))
     note = Note(
         number,
-        _select_changed_tables(state, learned),
+        _select_new_or_changed_tables(state, learned),
         {table: sink.schema for table, sink in sinks.items() if state.sinks.get(table) != sink.schema},
         counts,
         tuple(change for sink in sinks.values() for change in sink.changes),
@@ -157,7 +157,8 @@ def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[Tabl
     return ignored
 
 
-def _select_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
+def _select_new_or_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
+    """Select the learned tables that the state does not know yet, or knows with other columns, by id."""
     return {table: one for table, one in learned.tables.items() if state.upstream.get(table) != one}
 
 

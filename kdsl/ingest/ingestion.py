@@ -154,7 +154,10 @@ class Ingestion(IngestionDef):
         )  # fmt: skip
 
     def copy(self, spark: SparkSession, checkpoint: str | None = None, *, writer: SinkWriter | None = None) -> bool:
-        """Copy the tables of the source ``jdbc`` once; a copy that is done is not repeated.
+        """Copy the tables of a source that is copied once into the sink; a copy that is done is not repeated.
+
+        Such sources are databases, and Delta tables without the change feed. If a copy was interrupted, tables that
+        have their rows are skipped. This driver takes the checkpoint over from an earlier one.
 
         Args:
             spark: A classic session.
@@ -162,11 +165,14 @@ class Ingestion(IngestionDef):
             writer: Writes to the sink, instead of kdsl's own writer for it.
 
         Returns:
-            Whether rows were written; False if the copy was done before.
+            Whether the copy ran; False if it was done before.
 
         Raises:
             ResolveError: The ingestion has mistakes; all of them are reported.
-            KdslError: There is no checkpoint, a table is refused, or the database or the sink cannot be reached.
+            CheckpointError: Another driver has taken the checkpoint over meanwhile, or it cannot be read or written.
+            IngestError: A table is refused; nothing was written.
+            KdslError: There is no checkpoint, the session is one of Spark Connect, the source is a stream of changes
+                (use `run`), or the source or the sink cannot be reached.
         """
         from kdsl.ingest.run.snapshot import copy_snapshot
 

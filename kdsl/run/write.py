@@ -87,7 +87,8 @@ def write(
     write.
 
     This registers kdsl's data source in the session or, with the transport jvm, attaches Spark's Kafka connector.
-    Brokers create missing topics if the cluster's settings allow it.
+    Brokers create missing topics if the cluster's settings allow it. An exactly-once write has the effects of
+    `write_batch`, too.
 
     Args:
         df: A batch DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -95,7 +96,8 @@ def write(
         cluster: The cluster.
         write_id: The name of an exactly-once write that may be repeated: a write that is done is skipped, however long
             ago it was done. Needed within ``foreachBatch``, where each write of the function has its own.
-        adopt: Take over an exactly-once prefix of another query, or one whose tokens are lost.
+        adopt: Take over an exactly-once prefix of another query, or one whose tokens are lost; a write that is recorded
+            as done is then skipped without a check of its rows.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.

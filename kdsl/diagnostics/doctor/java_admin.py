@@ -99,6 +99,7 @@ class JavaInspector:
 
     @property
     def _package(self) -> Any:
+        """The Java package of the admin client, through py4j."""
         return self._jvm.org.apache.kafka.clients.admin
 
     def _settings(self, topic: str) -> dict[str, str]:

@@ -113,7 +113,13 @@ def _check_subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding
 
 
 def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Finding:
-    """Check the schema of a table against its subject in the registry; RegistryUnreachableError without an answer."""
+    """Check the schema of a table against its subject in the registry; skip it if the name of the subject is not known.
+
+    Other errors are findings.
+
+    Raises:
+        RegistryUnreachableError: The registry does not answer.
+    """
     chosen, row = use.format, use.part.row
     try:
         named = chosen.subject is None and chosen.names_subject_after("record")

@@ -153,10 +153,13 @@ class _CreateTableReader:
         r.fail(message, fix, r.token, fatal=True)
 
     def read_element(self, parts: _TableElements) -> None:
-        """Read a column, a watermark or a key into ``parts``; other constraints are recorded as problems.
+        """Append a column, a watermark or a primary key to ``parts``, also a second one; a column may bring its key.
+
+        Recorded as problems in the reader, and no errors, are UNIQUE, CHECK and FOREIGN KEY constraints, wrong types,
+        and keys that are not marked NOT ENFORCED.
 
         Raises:
-            StatementError: It has a mistake.
+            StatementError: The element cannot be read to its end.
         """
         r = self.reader
         if r.at("WATERMARK", "FOR"):

@@ -98,7 +98,10 @@ def _floor(call: Arguments) -> TypedSql:
 
 
 def _round(call: Arguments) -> TypedSql:
-    """Translate ``ROUND`` to a constant number of digits, by default 0; a DECIMAL with more digits gets that scale.
+    """Translate ``ROUND`` to a constant number of digits, by default 0, which may be negative.
+
+    The type stays, except for a DECIMAL with a greater scale: its scale becomes that number, or 0 if it is negative.
+    Other DECIMALs, and NULL without a type, stay as they are.
 
     Raises:
         UntranslatableError: The arguments are wrong, or the number of digits is not a constant.

@@ -98,7 +98,7 @@ class JavaAdmin:
         return find_topics(self._describe_topics, names, SETTLING if known else 0.0)
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic]:
-        """Describe topics, without those that do not exist."""
+        """Describe topics, without those that do not exist; other errors are those of `result`."""
         futures = self.client.describeTopics(self.java_list(names)).topicNameValues()
         topics = {}
         for name in names:
@@ -153,7 +153,7 @@ class JavaAdmin:
         return self._group_offsets(group)
 
     def _group_offsets(self, group: str, *options: Any) -> dict[TopicPartition, int]:
-        """Ask the brokers for the offsets of a group; empty if there is no such group.
+        """Ask the brokers for the offsets of a group by partition, where it has one; empty if there is no such group.
 
         Args:
             group: The group.

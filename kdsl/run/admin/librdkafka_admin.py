@@ -217,10 +217,12 @@ class LibrdkafkaAdmin:
             raise self._read_error(failed[0], f"the offsets of the group {group!r}", "commit")
 
     def groups(self) -> list[str]:
-        """The ids of all consumer groups that this user may see; a broker that stays silent for long is only logged.
+        """The ids of all consumer groups that this user may see, in alphabetical order.
+
+        The groups of a broker that does not answer within `_LISTING` seconds are left out, with a warning in the log.
 
         Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
+            KafkaReadError: The brokers refuse, or none answers in time.
         """
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
@@ -446,10 +448,11 @@ class LibrdkafkaAdmin:
     def _results(self, futures: Mapping[K, Future[Any]], timeout: float) -> dict[K, Any]:
         """Wait for the results of futures, at most a little longer than a timeout.
 
-        An error takes the place of a result.
+        An error, or that of a timeout, takes the place of a result.
 
         Raises:
-            KafkaReadError: The client reported an error after which waiting does not help, such as a refused login.
+            KafkaReadError: No broker has answered so far, and the client reported an error after which waiting does not
+                help, such as a refused login.
         """
         deadline = Deadline(timeout + 1)
         pending = set(futures.values())
@@ -467,6 +470,8 @@ class LibrdkafkaAdmin:
     ) -> V:
         """Repeat a request, with longer and longer timeouts, as long as its error is retriable, and return its result.
 
+        Errors in the result that are not retriable are returned with it.
+
         Args:
             ask: Sends the request; its argument is the seconds that it may take.
             retriable_error: The retriable error in a result.
@@ -475,7 +480,7 @@ class LibrdkafkaAdmin:
 
         Raises:
             UnreachableError: No final answer came in time, or the brokers refuse the login or the connection.
-            KafkaReadError: The brokers refuse.
+            KafkaReadError: ``ask`` raises a Kafka error that is not retriable.
         """
         most = self._timeout if timeout is None else timeout
         deadline = Deadline(most if self._answered else min(FIRST_ANSWER, most))
@@ -555,7 +560,8 @@ class LibrdkafkaAdmin:
         The client's events are handled before.
 
         Raises:
-            UnreachableError: The brokers refuse the login or the connection.
+            UnreachableError: The brokers refuse the login, or the first broker's port shows why they do not accept the
+                connection (`_examine_port`).
         """
         self._admin.poll(0)
         if self._answered:

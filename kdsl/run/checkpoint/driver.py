@@ -33,7 +33,7 @@ class CurrentDriver:
         self._id: str | None = None
 
     def take_over(self) -> None:
-        """Let this driver be the one that uses the checkpoint; only the first call has an effect.
+        """Note in the checkpoint that this driver uses it, so an earlier one ends; only the first call has an effect.
 
         Raises:
             CheckpointError: The checkpoint cannot be written.
@@ -46,10 +46,10 @@ class CurrentDriver:
         self._folder.write(FILE, json.dumps(document) + "\n")
 
     def require(self, failure: Exception | None = None) -> None:
-        """Check that no other driver has taken over since.
+        """Check that no other driver has taken over since; a checkpoint without a note of its driver passes.
 
         Args:
-            failure: An error that is then explained.
+            failure: An error that another driver may have caused; it becomes the cause of the error raised here.
 
         Raises:
             CheckpointError: Another driver has, or the checkpoint cannot be read.

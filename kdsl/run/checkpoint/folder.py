@@ -173,7 +173,7 @@ class LocalFolder:
         return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with everything in it."""
+        """Remove a file, or a folder with everything in it, if there is one."""
         path = self._root / name
         if path.is_dir():
             shutil.rmtree(path)
@@ -203,8 +203,8 @@ class ConnectFolder:
     def write(self, name: str, text: str) -> None:
         """Replace the text of a document, which is a folder with a folder for each version; the last version counts.
 
-        Therefore a complete version exists at any time; earlier ones are emptied afterwards. An equal text is not
-        written. Errors are Spark's.
+        Therefore a complete version exists at any time; earlier ones are emptied afterwards, except that of an earlier
+        kdsl. An equal text is not written. Errors are Spark's.
         """
         versions = self._versions(name)
         last = max(versions, default=-1)

@@ -122,7 +122,7 @@ def read_manifest(text: str, location: str) -> Manifest:
     """Read a manifest from its JSON (`Manifest.text`), with a new id if it has none; ``location`` is for messages.
 
     Raises:
-        CheckpointError: The document is broken, or was written by a newer kdsl.
+        CheckpointError: The document is broken, or has another version than this kdsl writes. Its plan is not read yet.
     """
     try:
         document = json.loads(text)

@@ -261,9 +261,13 @@ class LetterCounts:
         set_in_query_session(counts.session, counts.query, f"{PROPERTY}{read}", text)
 
     def _store(self, counts: _QueryCounts, number: int) -> None:
-        """Store the letters of a batch, on another thread: file systems may be slow, and Spark waits here.
+        """Store the letters of a batch in the checkpoint, on another thread: file systems may be slow, and Spark waits.
 
-        A sink of kdsl waits for it, and refuses a batch whose letters cannot be stored.
+        The files of batches before the last `_KEPT_FILES` are removed, and their letters only remembered as a sum. The
+        commit of a sink of kdsl waits for it; if the letters cannot be stored, the batch is refused.
+
+        Raises:
+            OSError: The file by which sinks wait cannot be created.
         """
         folder, name, batch = counts.folder, f"{COUNTS}/{number}.json", BatchId(counts.query, number)
         pending = ExitStack()
@@ -328,7 +332,7 @@ def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], 
 
     Raises:
         CheckpointError: The checkpoint cannot be read.
-        DeadLetterError: A file is damaged, or was written by a newer kdsl.
+        DeadLetterError: A file is damaged, or was written by another version of kdsl.
     """
     documents: dict[int, Mapping[str, Any]] = {}
     for name in folder.names(COUNTS):

@@ -60,7 +60,10 @@ class BatchId:
 
 
 def current_batch() -> BatchId | None:
-    """The batch, or the action, of the task that runs; None outside of a task, or if Spark does not say it."""
+    """The batch of the task that runs, or its action as a batch without a query; None if Spark names neither.
+
+    None outside of a task, too.
+    """
     task = TaskContext.get()
     if task is None:
         return None

@@ -75,23 +75,30 @@ _last_writes: dict[tuple[str, ...], LastWrite] = {}  # by brokers, prefix, query
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
-    """Write a batch exactly once; one that is done under its ``write_id`` is skipped with a warning.
+    """Write a batch exactly once; one that is recognized as written already is skipped.
 
-    Outside of ``foreachBatch`` the lease of the prefix is held while the batch is written.
+    Outside of ``foreachBatch`` it waits for a query of the prefix that ends, and holds the prefix's lease while it
+    writes. Only a write with a ``write_id`` is recognized: it is recorded in a topic of done writes, which is created
+    if it is missing, and skipped with a warning when it is repeated.
+
+    Within ``foreachBatch`` the tasks skip what is written already, and only they log it. The first write acquires the
+    lease; a thread then refreshes tokens, and releases the lease when the query ends. The process remembers each write
+    id's last write.
 
     Args:
         rows: The rows, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
         plan: The write plan.
         cluster: The cluster.
         write_id: The name of the write, by which a repeated write is recognized; needed within ``foreachBatch``.
-        adopt: Whether to continue although tokens are missing or belong to another query.
+        adopt: Whether to continue although tokens are missing or belong to another query, and to accept a recorded
+            write as done although it had other rows or its topic was deleted since.
 
     Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum.
+        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
         ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or the ``write_id`` was used
             for other rows or its topic was deleted since.
-        KdslError: `_check_batch` refuses it, no topic matches the plan's pattern, or within ``foreachBatch`` it has no
-            write id or runs in a thread without the properties of the query.
+        KdslError: `_check_batch` refuses it, no topic matches the plan's pattern, the brokers do not answer, or within
+            ``foreachBatch`` it has no write id or runs in a thread without the properties of the query.
         Exception: That of the Spark job, after which open transactions are aborted.
     """
     assert plan.transactions is not None
@@ -125,7 +132,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 
 
 def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str, *, adopt: bool) -> None:
-    """Write a batch under a write id, unless it is done: then log a warning.
+    """Write a batch under a write id with one task, unless it is done: then log a warning.
 
     Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too. The
     transactional id is acquired in both cases.
@@ -136,6 +143,8 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
     Raises:
         ExactlyOnceError: The id was used for other records, a topic of a done write was deleted, or an id cannot be
             acquired.
+        KdslError: As for `_create_batch_spec`, or the topic of done writes cannot be created or read.
+        Exception: As for `_save`.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -240,12 +249,12 @@ def _write_within_query(
     """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token.
 
     The ids are acquired in the first batch of a run, or after a failure. The prefix is held until the query ends. What
-    is already written is skipped by the tasks. The process remembers the write until the next one under its id.
+    is already written is skipped by the tasks. The process remembers the write until the next one under its id, or
+    forgets it if it fails.
 
     Raises:
         ExactlyOnceError: Two writes have the same ``write_id``, the prefix is held, or the tokens do not allow it.
-        ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: No topic matches the plan's pattern.
+        KdslError: As for `_create_batch_spec` and `_hold_prefix`, or the checkpoint cannot be read.
         Exception: That of the Spark job.
     """
     assert plan.transactions is not None
@@ -407,7 +416,7 @@ def _create_batch_spec(
 
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
-        KdslError: No topic matches the plan's pattern.
+        KdslError: No topic matches the plan's pattern, or the brokers do not answer.
     """
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)

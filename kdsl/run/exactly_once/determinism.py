@@ -51,18 +51,19 @@ def nondeterministic_columns(plan: PlanNode) -> dict[str, str]:
     Expressions such as ``rand()`` are not looked for: Spark's ``deterministic`` knows them.
     """
     reasons: dict[int, str] = {}
-    _collect(plan, reasons)
+    _collect_reasons(plan, reasons)
     return {column.name: reasons[column.id] for column in plan.output if column.id in reasons}
 
 
-def _collect(node: PlanNode, reasons: dict[int, str]) -> None:
-    """Add the columns of a node, and of all nodes below it, that may change to ``reasons`` by id, with the reason.
+def _collect_reasons(node: PlanNode, reasons: dict[int, str]) -> None:
+    """Add the columns whose values may differ when they are computed again to ``reasons``, by id, with the reason.
 
-    The key `_ROWS` is added if a filter may let through other rows.
+    These are columns of a node and of all nodes below it; all columns of an unknown node are if any below it is. The
+    key `_ROWS` is added if a filter may let through other rows.
     """
     children = node.children
     for child in children:
-        _collect(child, reasons)
+        _collect_reasons(child, reasons)
     match node.name:
         case "Project" | "Aggregate":
             for expression in node.expressions:

@@ -87,14 +87,15 @@ def route_rows(
 ) -> tuple[DataFrame, RowRouting]:
     """Choose a stable routing, and return the rows partitioned by it, as `apply_routing` does, and the routing.
 
-    Rows over one Kafka table of kdsl are routed by its tasks; others to one writer, or by columns.
+    Rows over one Kafka table of kdsl are routed by its tasks; others to one writer if the table declares one, else by
+    columns.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The plan of an exactly-once write.
         before: The routing of earlier batches; its number of writers stays where the table declares none.
-        packing: How the open batch is packed into tasks, which may be more than later batches have; None if no batch
-            is open, or the packing is not recorded.
+        packing: How the open batch is packed into tasks, which may be more than later batches have; None if no batch is
+            open, or the packing is not recorded.
 
     Raises:
         KdslError: Nothing shows that the rows will be routed to the same writers again.
@@ -152,7 +153,7 @@ def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -
     """Whether the rows of an open batch are routed to the same writers as before, by their indexes.
 
     A single writer before and now is the same. Otherwise the way must be, and the number of writers (of those that get
-    a task, if the packing is known), and for columns also their names and how they are computed.
+    a task, if the packing is known), and for columns also their names and how they are computed, if that was recorded.
 
     Args:
         before: The routing when the batch was first written.
@@ -227,7 +228,12 @@ def _is_exact(kind: s.DataType) -> bool:
 
 
 def trace_lineage(rows: DataFrame) -> Lineage:
-    """Find out where rows come from, and whether they stay the same when they are computed again."""
+    """Find out where rows come from, and whether they stay the same when they are computed again.
+
+    The tasks are set only if rows are computed one by one from a single stream of kdsl. Otherwise there is a risk if
+    the plan cannot be seen (Spark Connect), an operation may depend on the order of rows, something other than a stream
+    or a constant is read, or an expression is nondeterministic. Without a risk, columns that may change are set.
+    """
     plan = plan_of(rows)
     if plan is None:
         return Lineage(risk="over Spark Connect the plan of the rows cannot be seen")

@@ -88,7 +88,7 @@ class QueryWatch:
             return True
 
     def _is_busy(self) -> bool:
-        """Whether the query is in a batch; True when it has ended."""
+        """Whether the query is in a batch that has data; True if Spark does not say it, because the query has ended."""
         try:
             status = self.query.status
             return bool(status["isTriggerActive"] and status["isDataAvailable"])

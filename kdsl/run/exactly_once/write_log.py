@@ -130,10 +130,13 @@ class WriteLog:
             )
 
     def _create(self, target: str) -> bool:
-        """Create the topic, and return whether this process did; False where another process was faster.
+        """Create the topic, compacted and with one partition, and return whether this process did, which is logged.
+
+        False where another process was faster.
 
         Raises:
             ExactlyOnceError: The topic cannot be created.
+            KafkaReadError: The brokers cannot be asked for the number of replicas.
         """
         default = self._admin.settings([_REPLICAS]).get(_REPLICAS)
         replicas = replicas_of_log(self._admin.replicas(target), default)
@@ -182,7 +185,8 @@ class WriteLog:
 
         Raises:
             KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.
-            ExactlyOnceError: The record was written by a newer kdsl.
+            ExactlyOnceError: The record was written by a newer kdsl; for damaged records `read_done_write` has other
+                errors.
         """
         partitions = self._admin.topics([self.topic])[self.topic].partitions
         settings: dict[str, Any] = {
@@ -217,7 +221,8 @@ class WriteLog:
         Raises:
             StalledError: No record arrives in time.
             KafkaReadError: The topic cannot be read; NotAllowedError where this user may not read it.
-            ExactlyOnceError: A record was written by a newer kdsl.
+            ExactlyOnceError: A record was written by a newer kdsl; for damaged records `read_done_write` has other
+                errors.
         """
         done_writes = {}
         deadline = Deadline(_SECONDS)

@@ -54,18 +54,19 @@ _attached_sessions: set[str] = set()  # Connect sessions with the connector, who
 
 
 def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: bool = False) -> None:
-    """Attach Spark's Kafka connector to a session that does not have it.
+    """Attach Spark's Kafka connector to a session, unless Spark finds it there.
 
     The session's setting ``kdsl.jvm.jars``, or else the environment variable ``KDSL_JVM_JARS``, names what is attached:
     paths of jars, folders of jars and Maven coordinates, separated by commas; with ``provided``, nothing is attached
     and a session without the connector is an error. Without either, it is the connector of the session's version of
-    Spark (`connector_packages`).
+    Spark (`connector_packages`), which is downloaded if necessary.
 
     Args:
         spark: The session, classic or Connect.
         everywhere: Whether the driver's own threads must be able to load the connector's classes: Java's clients in the
             driver and real-time mode need that. Ignored on Spark Connect.
-        streams: Whether a stream is to run. On Spark Connect, its tasks do not see jars that a session has attached.
+        streams: Whether a stream is to run. On Spark Connect, its tasks do not see jars that a session has attached, so
+            the server itself must have the connector.
 
     Raises:
         ConnectorMissingError: The connector cannot be attached; says why, and what to do instead.

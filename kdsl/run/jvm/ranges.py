@@ -39,7 +39,14 @@ class RangeReader:
     """
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str, needs: Collection[str]) -> None:
-        """Attach the connector to the session, hide secrets there, set system properties, and resolve the options."""
+        """Attach the connector to the session, hide secrets there, set system properties, and resolve the options.
+
+        The declared group id is not used: a read for people must not join the job's group.
+
+        Raises:
+            KdslError: The connector cannot be attached, or a JVM of the session lacks a system property.
+            ResolveError: The client settings have errors.
+        """
         attach_connector(spark)
         hide_secrets(spark)
         set_system_properties(spark, cluster, table)
@@ -75,7 +82,7 @@ class RangeReader:
 def group_ranges(ranges: Sequence[Range], max_offsets: int = MAX_OFFSETS) -> Iterator[list[Range]]:
     """Yield groups of ranges that are read together, of at most ``max_offsets`` offsets; larger ranges are cut.
 
-    Ranges must be of different partitions.
+    Ranges must be of different partitions; empty ones are left out.
     """
     group: list[Range] = []
     left = max_offsets

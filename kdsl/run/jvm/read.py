@@ -143,7 +143,7 @@ def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def _plan_batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
-    """Plan a batch; the brokers are asked, and errors are those of `Subscription.span`.
+    """Plan the options of Spark's source for a batch; the brokers are asked. Errors are those of `Subscription.span`.
 
     It uses Spark's own modes where possible, which determine the end when an action runs, or else offsets for both
     ends.

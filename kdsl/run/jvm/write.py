@@ -260,6 +260,7 @@ def _choose_partitions(
     Raises:
         TopicMissingError: A row names a topic that does not exist.
         RecordError: A row names a partition that does not exist.
+        KdslError: The user's partitioner failed.
     """
     chosen = np.full(batch.num_rows, -1, dtype=np.int32)
     codes = topics.dictionary_encode()

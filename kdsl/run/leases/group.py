@@ -15,7 +15,7 @@ from kdsl.run.leases.lease import Lease, group_lease
 
 
 def acquire_group_lease(plan: ReadPlan, cluster: Cluster) -> Lease:
-    """Acquire the lease of a table's consumer group for a stream.
+    """Acquire the lease of a table's consumer group for a stream; if it is lost later, an error is logged.
 
     Returns:
         The lease, which must be released when the stream ends.

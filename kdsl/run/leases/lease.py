@@ -133,9 +133,10 @@ class Lease:
             time.sleep(pause)
 
     def _try_to_acquire(self, deadline: Deadline) -> tuple[Member, ...]:
-        """Join the group, and hold the lease if it has no other members; else leave it and return the other members.
+        """Join the group, and hold the lease once it has no other members; else leave it and return the other members.
 
-        An earlier loss of the lease is then forgotten. Errors are those of `acquire`.
+        It waits for others to leave until the deadline, but leaves at once if the client id of one comes before its
+        own. An earlier loss of the lease is forgotten when it is acquired. Errors are those of `acquire`.
         """
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 

@@ -38,7 +38,9 @@ class HeaderReader:
         self._messages = (ctypes.POINTER(n.Message) * _CHUNK)()
 
     def read(self, records: Sequence[RecordId], table: str, seconds: float) -> list[Headers]:
-        """Read the headers of some records, in their order; invalid bytes of names become U+FFFD.
+        """Read some records again from the brokers, and return their headers in order.
+
+        Bytes of names that are not UTF-8 become U+FFFD.
 
         Args:
             records: The records.

@@ -34,10 +34,12 @@ def collect_integers(accessor: Any, messages: Messages) -> Integers:
 
 
 def _values(messages: Messages) -> pa.Array:
+    """Build the column of the messages' values; null for a tombstone."""
     return pa.array(list(map(Message.value, messages)), pa.binary())
 
 
 def _keys(messages: Messages) -> pa.Array:
+    """Build the column of the messages' keys; null for a message without a key."""
     return pa.array(list(map(Message.key, messages)), pa.binary())
 
 
@@ -52,6 +54,7 @@ def _timestamp_types(messages: Messages) -> pa.Array:
 
 
 def _leader_epochs(messages: Messages) -> pa.Array:
+    """Build the column of the leader epochs with which messages were stored; null where the client does not know it."""
     return pa.array(list(map(Message.leader_epoch, messages)), pa.int32())
 
 

@@ -399,7 +399,8 @@ class _TaskWriter:
         """Look up a topic before its first row is sent; the brokers may create it then, if the settings allow that.
 
         Raises:
-            RecordError: The topic does not exist, or this user may not write to it.
+            RecordError: The brokers report an error, such as that the topic does not exist, or that this user may not
+                write to it.
             ProducerError: No broker answers, or the producer has failed for good.
         """
         code = self._producer.look_up(topic, self._lookup_timeout, creating=self._creating)
@@ -517,6 +518,7 @@ def merge_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Concatenate batches of the same schema, at least one; a single one is returned as it is."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

@@ -335,7 +335,8 @@ class Stream:
     def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Ask for the ends of the partitions, again for five seconds while a broker reports less than known offsets.
 
-        If `ends_held_back` is wanted, ask for the ends with open transactions as well, and store them.
+        After that, the lower ends are returned all the same. If `ends_held_back` is wanted, ask for the ends with open
+        transactions as well, and store them.
 
         Args:
             current: The present offsets.

@@ -6,7 +6,7 @@ What an observer raises is logged, and affects neither the query nor other obser
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -130,10 +130,15 @@ class Listener(JsonListener):
             except Exception:
                 log.exception("%s failed at an event of a streaming query", type(observer).__name__)
 
-    def reads(self, query: Query, sources: Any) -> Iterator[ReadProgress]:
-        """Yield the progress of those of a query's sources, as Spark's JSON reports them, that are reads of kdsl.
+    def reads(self, query: Query, sources: Sequence[Mapping[str, Any]]) -> Iterator[ReadProgress]:
+        """Yield the progress of those of a query's sources that are reads of kdsl, registered in this process.
 
-        The listener remembers which reads the sources of Spark's own are (`_find_unnamed`).
+        Left out are sources without an end offset yet, those of other reads, and those of Spark's own whose read cannot
+        be identified; which read such a source is, the listener remembers for the run (`_find_unnamed`).
+
+        Args:
+            query: The query.
+            sources: Its sources, as Spark's report lists them in JSON.
 
         Raises:
             OffsetFormatError: The offsets are those of another version of kdsl.

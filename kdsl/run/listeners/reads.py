@@ -91,7 +91,7 @@ def find(id_: str) -> Read | None:
 
 
 def find_by_topics(topics: Iterable[str]) -> tuple[Read, ...]:
-    """The reads over the transport ``jvm`` whose tables name all of some topics.
+    """The reads over the transport ``jvm`` whose tables name all of some topics, or whose patterns match all of them.
 
     If tables name exactly these topics, only their reads.
     """

@@ -174,8 +174,8 @@ class SparkSourceGuard:
     def _check(self, progress: Progress, one: ReadProgress) -> None:
         """Compare the ids of the topics that a batch has read with the former ones; count and log skipped offsets.
 
-        Topics that do not exist now are ignored, and the id of a new one is stored. Partitions that a read at its end
-        leaves unread are logged, too.
+        Topics that do not exist now are ignored, and the id of a new one is stored. Offsets are only counted if the
+        settings let Spark skip gaps. Partitions that a read at its end leaves unread are logged, too.
 
         Raises:
             TopicRecreatedError: A topic was deleted and created again.

@@ -121,7 +121,7 @@ def report_written(
 
 
 def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, int]) -> None:
-    """Report what a task of a batch read has left out, if anything, so that the driver logs it.
+    """Report what a task of a batch read or write has left out, if anything, so that the driver logs it.
 
     Args:
         accumulator: The id of the accumulator; without one (Spark Connect) the task itself logs it, on its machine.

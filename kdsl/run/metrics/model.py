@@ -61,10 +61,12 @@ def _metric(kind: Kind, name: str, unit: str, doc: str, default: Any, labels: tu
 
 
 def _counter(name: str, unit: str, doc: str, default: Any = 0, *, labels: tuple[str, ...] = ()) -> Any:
+    """Declare an attribute with a counter as its metric; one with labels is a dict, empty by default."""
     return _metric(Kind.COUNTER, name, unit, doc, default, labels)
 
 
 def _gauge(name: str, unit: str, doc: str, default: Any = None, *, by_partition: bool = False) -> Any:
+    """Declare an attribute with a gauge as its metric; one by partition is a dict, empty by default."""
     return _metric(Kind.GAUGE, name, unit, doc, default, _BY_PARTITION if by_partition else ())
 
 

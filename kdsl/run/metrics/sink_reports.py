@@ -90,7 +90,7 @@ class Spool:
         self._position = 0
 
     def read(self) -> bool:
-        """Add the complete lines that were appended to the file since the last call to `total`.
+        """Add to `total` the complete lines that were appended to the file since the last call.
 
         Returns:
             Whether there were any; False if the file cannot be read.

@@ -98,11 +98,11 @@ class Reporter:
         filtered: int = 0,
         dropped: Mapping[str, int] | None = None,
     ) -> None:
-        """Count some records.
+        """Count some records for the next report.
 
         Args:
             records: How many.
-            size: The bytes of their keys and values; None if they are not known.
+            size: The bytes of their keys and values; None if they are not known, and then no further report has a size.
             event: The timestamp of the last one, in milliseconds; None if it has none.
             fetched: When it was fetched, in seconds since 1970.
             filtered: How many of them the header filter left out.
@@ -186,7 +186,8 @@ class SourceCounts:
 def read_reports(reports: Iterable[str]) -> SourceCounts:
     """Add up reports (JSON of `Reporter.report`); of each task only the run that read the most records is counted.
 
-    The clients are those of all runs.
+    The time of the last record is that of the task furthest behind, the lags are those of the latest report. The
+    clients are those of all runs.
     """
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     client: dict[str, Mapping[str, float]] = {}

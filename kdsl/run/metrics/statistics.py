@@ -50,6 +50,7 @@ def _maximum(window: str, to_ms: float = 1000.0) -> Callable[[Mapping[str, Any]]
 
 
 def _all_brokers(stats: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the statistics of each broker; empty if there are none."""
     return list(stats.get("brokers", {}).values())
 
 

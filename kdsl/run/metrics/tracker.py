@@ -328,7 +328,7 @@ class Tracker:
             source.busy_until = max(source.busy_until or ended, ended)
 
     def _find_read(self, index: int, end: Mapping[str, Any] | None) -> NamedRead | None:
-        """Return the read that a source of a report belongs to; None if it is not a table of kdsl."""
+        """Return the read that a source of a report belongs to; None if it is not known as a table of kdsl."""
         if end is not None and isinstance(end.get("read"), str) and end["read"]:
             read = end["read"]
             return NamedRead(read, read.rpartition("-")[0] or read)

@@ -56,7 +56,9 @@ class Retriever:
         return self._admin.committed(self._group, list(partitions))
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """Ask the brokers for the offset of each partition's first record that is not older; None if all are older.
+        """Ask the brokers for the offset of each partition's first record that is not older than a time.
+
+        The times are in milliseconds since 1970. None in partitions where all records are older.
 
         Raises:
             KafkaReadError: The brokers refuse, or do not answer.

@@ -152,8 +152,8 @@ def _partitions(topic: str, partitions: list[int]) -> str:
 def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
     """Begin at declared offsets; partitions without one begin at the latest if that is the policy, else the earliest.
 
-    The latter are noted. The declared -1 stands for the latest offset, -2 for the earliest. Expired offsets are
-    replaced as in `resolve_expired`, with ``begins``.
+    Partitions without a declared offset are noted. The declared -1 stands for the latest offset, -2 for the earliest.
+    Expired offsets are replaced as in `resolve_expired`, with ``begins``.
 
     Raises:
         OffsetError: A declared partition is not read, or an offset has expired and there is no reset, or lies beyond

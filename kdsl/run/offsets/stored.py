@@ -130,7 +130,7 @@ class Offsets:
         """Read the offsets from a document.
 
         Raises:
-            OffsetFormatError: The checkpoint was written by another source, or by a newer version of kdsl.
+            OffsetFormatError: The checkpoint was written by another source, or by another version of kdsl.
         """
         version, packing = document.get("version"), document.get("packing")
         if version != VERSION or "topics" not in document:
@@ -202,7 +202,7 @@ def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | Non
     None if the document is neither, as that of a source that is not Kafka.
 
     Raises:
-        OffsetFormatError: They were written by a newer version of kdsl.
+        OffsetFormatError: They were written by another version of kdsl.
     """
     if isinstance(document.get("version"), int) and "topics" in document:
         return dict(Offsets.from_json(document).positions)

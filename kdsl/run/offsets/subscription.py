@@ -248,6 +248,8 @@ class Subscription:
     def _names(self) -> list[str]:
         """Return the topics that the plan names, or that match its pattern; for a pattern the brokers are asked.
 
+        A pattern matches internal topics only if ``exclude.internal.topics`` is false.
+
         Raises:
             KafkaReadError: They refuse, or do not answer.
         """

@@ -477,6 +477,8 @@ class RecordDecoder:
     ) -> list[pa.Array]:
         """Build the columns of the rows in the order of the plan.
 
+        A column that key and value have is that of the value, or that of the key in rows without a value.
+
         Raises:
             RecordError: A value of the metadata does not fit; _RejectedError with an output for dead letters.
             DecodeError: The format returned another type than that of the column.

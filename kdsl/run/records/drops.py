@@ -135,7 +135,7 @@ class DropLog:
     def add(self, table: str, dropped: Mapping[str, int]) -> None:
         """Add the counts of a task, and start a thread that logs all pending ones after ``pause`` seconds.
 
-        It logs nothing if other counts are added before.
+        If other counts are added before that, the pause begins again.
         """
         with self._lock:
             self._waiting.setdefault(table, Counter()).update(dropped)

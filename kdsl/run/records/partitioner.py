@@ -74,7 +74,8 @@ class PartitionChooser:
     ) -> Partitions:
         """Choose the partition of each record; `UNCHOSEN` leaves the choice to librdkafka.
 
-        Round-robin continues after the topic's previous records.
+        A row that names its partition gets that; the plan's partitioner chooses for the others. Round-robin continues
+        after the topic's previous records.
 
         Args:
             topic: Their topic.
@@ -205,4 +206,5 @@ class PartitionChooser:
 
 
 def _describe_partitions(count: int) -> str:
+    """Name the partitions of a topic with ``count`` partitions, for a message."""
     return "only the partition 0" if count == 1 else f"the partitions 0 to {count - 1}"

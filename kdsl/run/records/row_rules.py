@@ -119,6 +119,10 @@ class RowRules:
     ) -> Remaining:
         """Apply the rules to the rows of a batch.
 
+        Of changes only ``+I`` and ``+U`` count as violations, fail or become dead letters. If deletes have whole rows,
+        and changes are not applied by key, ``drop`` and ``dead_letter`` also leave out deletes and rows before a change
+        that violate the rule. Rules with other actions only count.
+
         Args:
             rows: The rows.
             messages: The record of each row; None if they correspond one to one, in order.

@@ -227,6 +227,8 @@ def _order_rows(
 ) -> tuple[KeyedRows, pa.RecordBatch, Integers, Integers]:
     """Bring upserts into the order in which they apply, with each truncate replaced by deletes.
 
+    The order stays, unless rows of a key come from several partitions: then all rows are sorted by time.
+
     Returns:
         The ordered upserts; the state with them appended; the number of each of these rows' keys; and the indices of
         these rows sorted by key.
@@ -351,7 +353,9 @@ def _previous_rows(ids: Integers, order: Integers) -> Integers:
 
 
 def _emit_changes(rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, old: int) -> tuple[Kinds, Integers]:
-    """Return the kinds of the changes, and the index in ``rows`` of each change's row; equal rows give no change.
+    """Return the kinds of the changes, and the index in ``rows`` of each change's row.
+
+    An update gives two changes, a delete has its previous row, and equal rows give no change.
 
     Args:
         rows: The state with the upserts appended.

@@ -105,6 +105,7 @@ def _hash_bytes(data: pa.Buffer | None, starts: Any, lengths: Any) -> Words:
 
 
 def _valid(array: pa.Array) -> Any:
+    """Return which values of an array are not null."""
     return array.is_valid().to_numpy(zero_copy_only=False)
 
 

@@ -104,7 +104,8 @@ class TransactionSpec:
 def records_digest(plan: WritePlan) -> str:
     """Compute a digest of the records of a plan: their topics, keys, values and metadata.
 
-    It does not depend on who writes them, how they are sent, and how a registry is reached.
+    It does not depend on who writes them, how they are sent, and how a registry is reached, nor on the table's name and
+    the defaults of its columns.
     """
     same = attrs.evolve(
         plan,

@@ -56,7 +56,9 @@ class TokenAdmin(LibrdkafkaAdmin):
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
     def ids(self, prefix: str) -> list[str]:
-        """List the transactional ids of a prefix whose groups exist; none if this user may not list groups.
+        """List the transactional ids of a prefix (``PREFIX-0`` and so on) whose groups exist.
+
+        None if this user may not list groups.
 
         Raises:
             KafkaReadError: The brokers do not answer in time.
