@@ -135,7 +135,7 @@ def dates(strings: StringSpans, *, zoned: bool) -> tuple[Integers, Mask]:
     """Read dates ``yyyy-MM-dd``, followed by ``Z`` if ``zoned``; also returns which of the strings are so.
 
     Returns:
-        The days since 1970-01-01, and a mask. Days that the mask leaves out are meaningless.
+        The days since 1970-01-01, and a mask of the dates that exist. Days that the mask leaves out are meaningless.
     """
     plain = strings.present & (strings.end - strings.start == _DATE_LENGTH + zoned)
     first, second = strings.words_at(strings.start, 2)
@@ -229,7 +229,7 @@ def _calendar() -> tuple[Integers, npt.NDArray[np.int8]]:
 def _forms_of_lengths(
     strings: StringSpans, ends: tuple[bytes, ...], *, zoned: bool, before: int
 ) -> tuple[Mask, tuple[_Form, _Form]]:
-    """Which strings have the length of one of some ends, and the forms of the two words of it.
+    """Which strings have a first part and the length of one of some ends, and the forms of the two words of that end.
 
     Args:
         strings: The strings.
