@@ -144,7 +144,7 @@ class Charset:
         return (codecs.BOM_UTF16_BE if self.name == "UTF-16" and text else b"") + self.bare(text)
 
     def bare(self, text: str) -> bytes:
-        """Encode a string without a byte order mark, even in UTF-16; in EBCDIC a line feed becomes a next-line character.
+        """Encode a string without a byte order mark, even in UTF-16; in EBCDIC a line feed becomes U+0085.
 
         Raises:
             ValueError: The charset lacks a character.

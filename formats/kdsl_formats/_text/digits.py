@@ -81,7 +81,8 @@ _LOWER, _UPPER = (  # masks of the last of sixteen characters, by their number
 def decimals(strings: StringSpans, scale: int) -> tuple[Integers, Mask]:
     """Read decimals with exactly ``scale`` digits after their point; also returns which of the strings are so.
 
-    They have up to sixteen characters after a minus sign. A scale of 0 means integers, without a point.
+    They have up to sixteen characters after a minus sign. A scale of 0 means integers, without a point; with a scale
+    above 7 none are read.
 
     Returns:
         The unscaled numbers, and a mask. Numbers that the mask leaves out are meaningless.
