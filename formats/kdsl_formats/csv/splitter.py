@@ -124,7 +124,7 @@ class Splitter:
         return fallback
 
     def _locate_values(self, data: Bytes, start: Indices, end: Indices) -> tuple[Indices, Indices, Indices, bool]:
-        """The plain rows, the start and end of each of their values inside quotes, and whether any quotes are doubled."""
+        """The plain rows, the start and end of each of their values without quotes, and whether quotes are doubled."""
         edges = np.append(start, end[-1:])
         end = _without_line_end(data, start, end)
         plain = end > start
