@@ -116,7 +116,7 @@ def cluster_from_options(
         registry_properties: Settings of the registry client, as ``key=value``.
 
     Raises:
-        ResolveError: The document has no such cluster, or is invalid.
+        ResolveError: The document has no such cluster, or it or the environment is invalid.
         typer.BadParameter: A property has another form, the document cannot be read, a cluster is named without a
             document, or there are settings without brokers or without a registry.
     """

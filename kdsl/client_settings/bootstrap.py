@@ -34,7 +34,7 @@ def parse_address(text: str) -> Address:
     """Parse ``host:port`` or ``[IPv6]:port``, optionally with a protocol in front (``SASL_SSL://host:port``).
 
     Raises:
-        AddressError: The string has another form.
+        AddressError: The string has another form, or the port is not from 1 to 65535.
     """
     entry = _ENTRY.fullmatch(text.strip())
     if entry is None or not 0 < int(entry["port"]) < 65536:
@@ -90,6 +90,7 @@ def check_servers(text: str) -> Iterator[Problem]:
 
 
 def _entries(text: str) -> list[str]:
+    """The entries of a list of servers without blanks around them; empty ones are left out."""
     return [entry for part in text.split(",") if (entry := part.strip())]
 
 

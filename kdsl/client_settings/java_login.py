@@ -61,7 +61,7 @@ def _add_kerberos_login(
 
     A keytab in the user's JAAS configuration that must be fetched is replaced by the path of a copy. For another
     mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``, the properties that
-    only librdkafka has.
+    only librdkafka has, unless the connector's settings have them.
 
     Returns:
         The system property for krb5.conf, if it is set; otherwise nothing.
@@ -135,8 +135,9 @@ def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
 def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: Machine | None) -> str:
     """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine.
 
-    A location that no machine can read, or a fetch that fails, is recorded as a problem of the property ``name``, and
-    the location is returned. ``what`` begins its message. Without a machine (while planning) nothing is fetched.
+    A location that no machine can read is recorded as a problem of the property ``name``, with ``what`` at the start of
+    its message, and a fetch that fails as a problem of no property; both return the location. Without a machine (while
+    planning) nothing is fetched.
     """
     if reason := explain_unreachable(location):
         draft.add_error(

@@ -163,4 +163,5 @@ def _der(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _utf16(text: str) -> bytes:
+    """A password as Java digests it: UTF-16, big-endian, without a byte order mark."""
     return text.encode("utf-16-be")

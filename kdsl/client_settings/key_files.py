@@ -133,7 +133,8 @@ def load_key(context: ssl.SSLContext, pem: str, password: str | None = None) -> 
         password: The password of the key, where it has one.
 
     Raises:
-        OSError: The key and the certificates do not fit, or the password is wrong (``ssl.SSLError``).
+        OSError: The key and the certificates do not fit, or the password is wrong (``ssl.SSLError``); or the file
+            cannot be written.
     """
     folder = _create_folder()
     try:

@@ -155,6 +155,7 @@ def _chain(own: x509.Certificate | None, others: list[x509.Certificate]) -> list
 
 
 def _format_certificate(der: bytes) -> str:
+    """A certificate in DER as a block of PEM."""
     return _format_block("CERTIFICATE", der)
 
 

@@ -37,6 +37,7 @@ FIXED: Mapping[Client, Mapping[str, str]] = {
 
 
 def _frozen(mapping: Mapping[str, str]) -> Mapping[str, str]:
+    """A copy of a mapping that cannot be changed."""
     return MappingProxyType(dict(mapping))
 
 

@@ -63,6 +63,7 @@ def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
     Raises:
         TokenError: The function does not exist, or its module cannot be imported. Whether a file exists is only known
             when a token is requested.
+        OSError: No server can be started.
     """
     make = _file_provider(provider) if provider.lower().startswith("file:") else _import_provider(provider)
     key = (os.getpid(), provider, tuple(sorted(options.items())))  # a thread does not outlive a fork

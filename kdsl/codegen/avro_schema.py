@@ -88,7 +88,7 @@ def _with_docs(schema: Any, kind: t.DataType) -> Any:
 
 
 def _write_default(column: ColumnDef) -> Iterator[tuple[str, Any]]:
-    """Yield ``"default"`` and a default in Avro's JSON form; nothing for one that it cannot write, such as a date."""
+    """Yield ``"default"`` and a default in Avro's JSON form; nothing for others, such as a date or a filled array."""
     value, kind = column.default, column.type
     if isinstance(kind, _PLAIN):
         yield "default", value

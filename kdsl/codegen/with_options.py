@@ -15,7 +15,7 @@ def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str
     Plain-text secrets are replaced, and noted in ``placeholders``. Options with their defaults are left out.
 
     Raises:
-        ResolveError: The table has problems.
+        ResolveError: The table, its options or its formats have problems.
         CodegenError: The name of a key column cannot be an element of a list.
     """
     groups = [g for g in (table.options, table.key_format, table.value_format) if g is not None]

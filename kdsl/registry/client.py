@@ -105,6 +105,7 @@ class RegistryClient:
     largest: ClassVar[int] = LARGEST
 
     def __init__(self, registry: Registry) -> None:
+        """Read the settings and create the HTTP client, which sends nothing yet; errors as in `registry_client`."""
         settings, problems = read_settings(registry, resolve)
         fail_on(problems, "the schema registry")
         self._settings = settings

@@ -177,6 +177,10 @@ def read_settings(registry: Registry, resolve: Resolve = str) -> tuple[Settings,
 
 class _Reader:
     def __init__(self, registry: Registry, resolve: Resolve) -> None:
+        """Store addresses and settings with references replaced by `resolve`, whose errors pass.
+
+        A login in an address is removed from it, and is the user and password unless these are set.
+        """
         self.problems: list[Problem] = []
         self._values: dict[str, str] = {}
         self._names: dict[str, str] = {}

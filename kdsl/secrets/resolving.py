@@ -147,7 +147,8 @@ def _ask_provider(name: str, reference: Reference) -> str | None:
 def _from_any_provider(reference: Reference) -> str:
     """Read a secret from the file of its name in the folder of secrets, or ask the providers in order until one has it.
 
-    The folder is that of the environment variable `DIRECTORY`; blanks around the content of the file are removed.
+    The folder is that of the environment variable `DIRECTORY`; blanks around the content of the file are removed. For a
+    name with a path separator only the providers are asked.
 
     Raises:
         SecretError: None has it, or one fails.

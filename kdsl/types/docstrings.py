@@ -15,7 +15,10 @@ _parsed: dict[str, tuple[list[str], dict[str, dict[str, str]]]] = {}
 
 
 def member_docstrings(cls: type) -> Mapping[str, str]:
-    """The docstring under each member of a class that has one, inherited members included; files are parsed once."""
+    """The docstring under each annotated member of a class that has one, also of inherited members.
+
+    Empty for a class whose source is not found; each file is parsed once, until its lines change.
+    """
     docstrings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         module = sys.modules.get(base.__module__)

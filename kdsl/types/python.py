@@ -124,7 +124,7 @@ class AnnotationError(KdslError, TypeError):
 def column_type(annotation: Any, explicit: SqlType | None = None, evaluate: Evaluate | None = None) -> t.DataType:
     """The column type of a Python annotation.
 
-    Names of `Named` members are stored on their classes, for `member_names`.
+    Names of `Named` members are stored on their classes, for `member_names`. Exceptions of aliases pass (`unwrap`).
 
     Args:
         annotation: The Python type, which may be nested and may hold forward references.

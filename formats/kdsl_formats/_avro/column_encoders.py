@@ -36,7 +36,7 @@ class TooLargeError(Exception):
 
 
 def column_encoder(step: WriteStep) -> ColumnEncoder:
-    """The encoder of a column; where there is none, one that leaves all rows to the fallback."""
+    """The encoder of a column; for a union of `ONE_BYTE` types or more, one that leaves all rows to the fallback."""
     match step:
         case Optional(inner=Nothing(), null=null):
             return _Nothing(null)

@@ -39,7 +39,10 @@ ONE_BYTE = 64  # branches of a union whose index takes one byte; larger unions n
 
 
 def column_of(step: Step, kind: t.DataType) -> ColumnDecoder:
-    """The column decoder of a step; where there is none, one that leaves all bodies to the fallback."""
+    """The column decoder of a step; one that leaves all bodies to the fallback where there is none.
+
+    There is none for steps that always fail, and for arrays and maps whose elements may contain themselves.
+    """
     match step:
         case Scalar(target="string"):
             return Texts(step)
@@ -376,6 +379,7 @@ class _Record(ColumnDecoder):
     """A record."""
 
     def __init__(self, step: Record) -> None:
+        """Create the decoders of the columns; `unsupported` is set if one is, or if a field cannot be skipped."""
         self.kind = arrow_type(step.column)
         kinds = {f.name: f.type for f in step.column.fields}
         self.names = step.column.names

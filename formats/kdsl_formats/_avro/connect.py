@@ -159,7 +159,8 @@ def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
 def connect_column(wire: Type) -> t.DataType | None:
     """The column type of values that Kafka Connect wrote, which may not be the type on the wire.
 
-    None if Avro's own rules apply: no ``connect.name`` that fits the type, and no ``VariableScaleDecimal``.
+    None if Avro's own rules apply: no ``connect.name`` that fits the type, and no ``VariableScaleDecimal``. The
+    precision of a decimal is cut to the maximum of 38.
     """
     if wire.name == VARIABLE:
         return VARIABLE_TYPE

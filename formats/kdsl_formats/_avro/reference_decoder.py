@@ -446,7 +446,7 @@ def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue
 
 
 def _entries_reader(inner: ReadValue) -> ReadValue:
-    """The function that reads a map as a list of pairs; a key that repeats has its last value.
+    """The function that reads a map as a list of pairs; a key that repeats has its last value, at its first place.
 
     It adds the key to the path of a `BodyError`.
     """

@@ -51,7 +51,8 @@ def wire_value(step: Value, value: Any) -> Any:
     to the unit of the type.
 
     Raises:
-        BodyError: The schema does not allow the value.
+        BodyError: The timestamp does not fit in 64 bits, the string is not a symbol of the enum, the bytes have another
+            length than the fixed, or the decimal does not fit (as in `_decimal_bytes`).
     """
     match step.column:
         case t.Time():

@@ -183,7 +183,9 @@ class _Resolver:
     def resolve_pair(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
         """Compute the step for a writer's type, the table's type and a column; a `Fail` if the first two do not match.
 
-        The result is not stored, but the pair is counted in `pairs`.
+        For a union of the writer, it is a `Union` with such a step for each branch. Where Kafka Connect's rules
+        (`conversion`) apply to the writer's type and the column, the table's type is ignored. The result is not stored,
+        but the pair is counted in `pairs`.
 
         Raises:
             AvroTypeError: The table's type cannot fill the column, a default in it does not fit, or there are too many
@@ -381,7 +383,10 @@ class _Resolver:
         return False
 
     def _parts_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether all types inside two types can be resolved; arguments and errors are those of `_fits`."""
+        """Whether two types match by themselves, or by a promotion, and all types inside them fit (`_fits`).
+
+        Arguments and errors are those of `_fits`.
+        """
         if w.kind == "union":
             return all(self._fits(branch, r, column, path) for branch in w.branches)
         if r.kind == "union":
@@ -537,7 +542,7 @@ def converter_of(step: Scalar) -> Callable[[Any], Any]:
 
 
 def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
-    """The function that converts a decimal's bytes, rounded half up to the column's scale.
+    """The function that converts a decimal's bytes, rounded to the column's scale, with ties away from zero.
 
     It returns None if the column has too few digits before the point, and raises ValueError for no bytes.
     """

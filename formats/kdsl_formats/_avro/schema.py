@@ -66,7 +66,8 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool
         The JSON of a record, or of a union of null and that record if the row is nullable.
 
     Raises:
-        AvroTypeError: Avro does not support the type or the name of a column.
+        AvroTypeError: Avro does not support the type or the name of a column, or two nested rows would be records of
+            the same name.
     """
     for refusal in _find_refusals(row, "", legacy_timestamps):
         if not for_reading or refusal.code not in _TIME_PROBLEMS:

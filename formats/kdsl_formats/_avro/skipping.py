@@ -193,7 +193,11 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
 
 
 def _locate_one_by_one(cursor: Cursor, counts: Integers, step: SkipValue, *, keyed: bool) -> Integers:
-    """Return the positions of all elements, array by array, and move the cursor; few long arrays need the fallback."""
+    """Return the positions of all elements, array by array, and move the cursor after the elements.
+
+    When fewer than `MIN_ARRAYS` arrays are left and one has more than `MAX_ROUNDS` further elements, their bodies are
+    marked for the fallback, and the positions that are left are in the padding.
+    """
     # Unknown positions are in the padding, which has only zeros.
     positions = np.full(int(counts.sum()), cursor.bodies.total + 1)
     first = np.cumsum(counts) - counts

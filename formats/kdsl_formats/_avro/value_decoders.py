@@ -129,7 +129,8 @@ class Decimals(ColumnDecoder):
     def scan(self, cursor: Cursor, slots: Slots) -> None:
         """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback.
 
-        Decimals with too many digits are NULL (`valid`), or need the fallback if the type has more than 18 digits.
+        So do those with decimals of no bytes or more than `LONGEST`, or that are too large to rescale. Decimals with
+        too many digits are NULL (`valid`), or need the fallback if the type has more than 18 digits.
         """
         begin, length = cursor.take_spans(size=self.size)
         wrong = (length < 1) | (length > LONGEST)

@@ -186,7 +186,7 @@ class Decimals(ColumnEncoder):
         """Convert the stored numbers to the schema's scale.
 
         Rows whose numbers would lose digits, or have more than eight bytes before or after, need the fallback and are
-        marked.
+        marked; so are all numbers but 0 if the scales differ by more than 18.
         """
         factor = 10 ** min(abs(self.shift), _LONG_DIGITS)
         wrong = self.high != self.low >> 63

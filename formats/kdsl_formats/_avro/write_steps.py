@@ -144,7 +144,7 @@ class _Planner:
         """Plan how a row is written as a record, which must have the same fields.
 
         Raises:
-            AvroTypeError: The record lacks a field, or the row lacks a column.
+            AvroTypeError: The record lacks a field, the row lacks a column, or a field does not support its column.
         """
         columns = {f.name: f.type for f in column.fields}
         unknown = columns.keys() - {f.name for f in kind.fields}

@@ -32,8 +32,8 @@ def read_varints(data: Bytes, words: Words, positions: Integers) -> tuple[Words,
     """The numbers that begin at some positions of a buffer from `pad_bytes`.
 
     Returns:
-        The numbers; the size of each (one number if all have the same size); a mask of the numbers that are too long,
-        None if there are none.
+        The numbers; the size of each in bytes (the number 1 if all take one byte); a mask of the numbers that do not
+        fit in 64 bits, or None if none has more than eight bytes.
     """
     first = data.take(positions)
     if not len(first) or int(first.max()) < 0x80:
@@ -81,7 +81,7 @@ def zigzag(numbers: Integers) -> Words:
 
 
 def varint_sizes(numbers: Words) -> Integers:
-    """The number of bytes of each number."""
+    """The number of bytes of each number as a varint."""
     size = np.ones(len(numbers), dtype=np.int64)
     largest = int(numbers.max()) if len(numbers) else 0
     bits = 7

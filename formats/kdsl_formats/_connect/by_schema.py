@@ -43,7 +43,7 @@ class SchemaTypes:
 
 
 def types_of_schema(schema: Any, members: Sequence[str] = ()) -> SchemaTypes:
-    """The column types that a schema says.
+    """The nullable column types of a schema's fields, and the modes that it implies; nested types become STRING.
 
     Args:
         schema: The schema of Kafka Connect.
@@ -152,7 +152,8 @@ class SchemaReadingDecoder:
     def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_Reader | str, Mask]]:
         """Yield what reads the messages of each schema, or why they cannot be read, with a mask of these messages.
 
-        Null and empty messages are left out. Readers of new schemas are remembered.
+        Null and empty messages are left out. Readers of new schemas are remembered; a message that does not begin with
+        its schema (`split_head`) is yielded alone, and its reader is not remembered.
         """
         rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
         for head in tuple(self._known):
@@ -207,6 +208,7 @@ class _Reader:
     """Reads messages of one schema into rows of a wider type."""
 
     def __init__(self, row: t.Row, schema_types: SchemaTypes, make: Callable[[t.Row, Modes], Decoder]) -> None:
+        """Make the decoder for the types of the schema (`_read_type`); errors of `make` are raised."""
         self._row = row
         self._type = arrow_type(row)
         narrow = tuple(

@@ -75,7 +75,10 @@ def all_fallback(present: Mask, kind: pa.DataType) -> ReadColumn:
 
 
 def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from the base64 of their digits, with the column's scale; other strings need the fallback."""
+    """Decimals from the base64 of their unscaled numbers, which have the column's scale.
+
+    Other strings, and numbers with too many digits, need the fallback.
+    """
     if not len(strings):
         return ReadColumn(pa.array([], arrow_type(kind)), np.zeros(0, dtype=bool))
     low, high, fallback = _numbers_of_base64(strings)
@@ -305,7 +308,7 @@ def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -
 def timestamps_of_strings(strings: StringSpans, kind: t.DataType) -> ReadColumn:
     """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``; infinite ones are NULL.
 
-    Other spellings need the fallback.
+    Other spellings, and times that as microseconds stand for infinity, need the fallback.
     """
     timestamps, fallback = reading.timestamps(strings, "ISO-8601", zoned=True)
     column = _without_infinite(strings, ReadColumn(timestamps.view(arrow_type(kind)), fallback), _INFINITE_STRINGS)

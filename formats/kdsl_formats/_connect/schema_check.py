@@ -102,7 +102,7 @@ class SchemaCheckingDecoder:
         return head
 
     def _find_problem(self, schema: Any) -> str:
-        """How a schema contradicts the columns; empty if it does not."""
+        """How a schema, or with `members` those members of it, contradicts the columns; empty if it does not."""
         rows = [schema]
         if self._members:
             fields = schema.get("fields") if isinstance(schema, Mapping) else None
@@ -115,7 +115,7 @@ class SchemaCheckingDecoder:
 def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str = "") -> Iterator[str]:
     """Find where values of a schema would be read as other values than were written; yields a sentence for each.
 
-    A column that the schema lacks contradicts nothing.
+    A column that the schema lacks contradicts nothing; the keys of maps are not compared.
 
     Args:
         schema: The schema of Kafka Connect; anything but an object contradicts nothing.

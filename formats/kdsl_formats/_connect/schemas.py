@@ -229,7 +229,7 @@ class _SchemaReader:
     def _read_decimal(self, parameters: Mapping[str, Any], path: str) -> t.DataType:
         """Read the column type of a Decimal with these parameters; a precision that is cut to 38 is noted in ``notes``.
 
-        Without a precision it is 38.
+        Without a precision it is 38; one that is less than the scale becomes the scale.
 
         Raises:
             KeyError: There is no scale.

@@ -209,7 +209,7 @@ def timestamp_of_string(string: str, *, zoned: bool) -> int:
 
 
 def _offset(zone: str | None) -> int:
-    """The offset of a zone from UTC in microseconds.
+    """The offset of a zone from UTC in microseconds; 0 for ``Z`` and for none.
 
     Raises:
         ValueError: There is no such zone.

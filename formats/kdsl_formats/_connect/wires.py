@@ -227,7 +227,7 @@ class Decimals(Wire):
         return super().read_objects(strings)
 
     def write(self, value: Decimal) -> str:
-        """Write a decimal by the mode: as base64 of its digits, as a string, or as a double; without quotes.
+        """Write a decimal by the mode: as base64 of its unscaled number, its digits, or a double; without quotes.
 
         A double has about 15 of its digits; other digits are lost.
         """
@@ -404,7 +404,7 @@ class Timestamps(_NumberWire):
         It is rounded down to the unit.
 
         Raises:
-            UnwritableError: It is beyond the years that nanoseconds reach, which are the unit.
+            UnwritableError: The unit is nanoseconds, and it is beyond the years that they reach.
         """
         if self.quoted:
             return temporal.format_timestamp(value, "ISO-8601", zoned=True)
@@ -429,7 +429,7 @@ class Timestamps(_NumberWire):
         """Convert microseconds to the unit on the wire, rounded down.
 
         Raises:
-            UnwritableError: A timestamp is beyond the years that nanoseconds reach.
+            UnwritableError: The unit is nanoseconds, and a timestamp is beyond the years that they reach.
         """
         if self.unit == NANOS:
             far = pc.or_(pc.greater(micros, LONG // 1_000), pc.less(micros, -(LONG // 1_000)))

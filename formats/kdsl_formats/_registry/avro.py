@@ -184,7 +184,7 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterat
 
 
 def _find_misfits(step: Step, path: str) -> Iterator[str]:
-    """Yield the errors of steps that fail for every message, each with the path of its column (``a.b``, ``a[].b``).
+    """Yield the errors of steps that fail for every value, each with the path of its column (``a.b``, ``a[].b``).
 
     A union fails if all its branches except null do; the errors are those of the last one.
     """
@@ -275,7 +275,7 @@ class FramedWriter:
         return self._register_or_look_up(client, subject, RegisteredSchema(schema_text(self._schema))), writer
 
     def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
-        """An encoder for a schema that a function returns, whose errors pass; `what` names the schema in errors.
+        """An encoder for a schema that a function returns, whose other errors pass; `what` names the schema in errors.
 
         Raises:
             KdslError: The schema is not an Avro schema, or cannot hold the rows.

@@ -18,7 +18,8 @@ def whole_schema(client: RegistryClient, schema: RegisteredSchema) -> Json:
     """The JSON of a registered schema, with each schema that it refers to inserted at its first use.
 
     Raises:
-        AvroTypeError: The schema is not an Avro schema. If it refers to others, only its type and its JSON are checked.
+        AvroTypeError: The schema is not an Avro schema. If it refers to others, only its type and the JSON of all of
+            them are checked.
         RegistryError: A schema that it refers to cannot be fetched, or they refer to each other in a circle.
     """
     if schema.kind != AVRO:

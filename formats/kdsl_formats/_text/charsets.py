@@ -122,7 +122,8 @@ class Charset:
     def decode(self, data: bytes) -> str:
         """Decode bytes; invalid ones become U+FFFD, as in Java.
 
-        In UTF-16 and UTF-32 a byte order mark decides the order of the bytes, and is left out.
+        In UTF-16 and UTF-32 a byte order mark decides the order of the bytes, and is left out. In EBCDIC the next-line
+        character (U+0085) becomes a line feed.
         """
         codec = self.codec
         for mark, marked in _MARKED.get(self.name, ()):
@@ -143,7 +144,7 @@ class Charset:
         return (codecs.BOM_UTF16_BE if self.name == "UTF-16" and text else b"") + self.bare(text)
 
     def bare(self, text: str) -> bytes:
-        """Encode a string without a byte order mark, even in UTF-16.
+        """Encode a string without a byte order mark, even in UTF-16; in EBCDIC a line feed becomes U+0085.
 
         Raises:
             ValueError: The charset lacks a character.

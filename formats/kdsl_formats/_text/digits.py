@@ -81,7 +81,8 @@ _LOWER, _UPPER = (  # masks of the last of sixteen characters, by their number
 def decimals(strings: StringSpans, scale: int) -> tuple[Integers, Mask]:
     """Read decimals with exactly ``scale`` digits after their point; also returns which of the strings are so.
 
-    They have up to sixteen characters after a minus sign. A scale of 0 means integers, without a point.
+    They have up to sixteen characters after a minus sign. A scale of 0 means integers, without a point; with a scale
+    above 7 none are read.
 
     Returns:
         The unscaled numbers, and a mask. Numbers that the mask leaves out are meaningless.
@@ -135,7 +136,7 @@ def dates(strings: StringSpans, *, zoned: bool) -> tuple[Integers, Mask]:
     """Read dates ``yyyy-MM-dd``, followed by ``Z`` if ``zoned``; also returns which of the strings are so.
 
     Returns:
-        The days since 1970-01-01, and a mask. Days that the mask leaves out are meaningless.
+        The days since 1970-01-01, and a mask of the dates that exist. Days that the mask leaves out are meaningless.
     """
     plain = strings.present & (strings.end - strings.start == _DATE_LENGTH + zoned)
     first, second = strings.words_at(strings.start, 2)
@@ -229,7 +230,7 @@ def _calendar() -> tuple[Integers, npt.NDArray[np.int8]]:
 def _forms_of_lengths(
     strings: StringSpans, ends: tuple[bytes, ...], *, zoned: bool, before: int
 ) -> tuple[Mask, tuple[_Form, _Form]]:
-    """Which strings have the length of one of some ends, and the forms of the two words of it.
+    """Which strings have a first part and the length of one of some ends, and the forms of the two words of that end.
 
     Args:
         strings: The strings.

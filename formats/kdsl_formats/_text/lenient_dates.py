@@ -16,10 +16,11 @@ _GREGORIAN = (1582, 10, 15)
 
 
 def parse_jdbc_date(text: str) -> int:
-    """Read ``yyyy-[m]m-[d]d``; a day after the end of the month is a day of the next month.
+    """Read ``yyyy-[m]m-[d]d`` as days since 1970-01-01; a day after the end of the month is a day of the next month.
 
     Days before 1582-10-15 are days of the Julian calendar and keep their name, as in Flink: a 29 February that exists
-    only in that calendar is an error, and the year 0 becomes the year 1.
+    only in that calendar is an error, and the year 0 becomes the year 1. The ten days before it, which no calendar has,
+    become those from it on.
 
     Raises:
         ValueError: The string has another form, or there is no such date.
@@ -51,7 +52,7 @@ def _is_leap(year: int) -> bool:
 
 
 def parse_local_time(text: str) -> int:
-    """Read ``HH:mm[:ss[.fraction]]`` with up to nine digits of a fraction.
+    """Read ``HH:mm[:ss[.fraction]]`` with up to nine digits of a fraction as nanoseconds of the day.
 
     Raises:
         ValueError: The string has another form, or there is no such time, as 24:00.

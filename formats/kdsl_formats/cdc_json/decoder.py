@@ -101,7 +101,8 @@ class ChangeDecoder:
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode by columns, or one by one if few messages allow it.
 
-        Only infinite values and undeclared members of the columns are counted.
+        The result counts infinite values and undeclared columns only where rows were read by columns; those of the
+        reference decoder stay in its own counters.
         """
         start, end = bounds(messages)
         present_messages = end > start
@@ -365,6 +366,7 @@ class _MetadataReader:
     def __init__(
         self, rules: ChangeReadingRules, fields: Mapping[str, t.DataType], *, exact: bool, min_batch: int
     ) -> None:
+        """Create the readers of the members that the requested fields need; `exact` keeps all digits of numbers."""
         self._fields = rules.metadata_fields
         self._payload = rules.payload
         self._beside = [f.name for f in rules.fields_beside_payload()]

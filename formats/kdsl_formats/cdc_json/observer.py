@@ -73,7 +73,7 @@ class _Statement:
     def is_held(self, growth: TableGrowth) -> bool:
         """Whether a table already has the primary key that the changes say, and columns that hold all types they say.
 
-        A statement without a primary key fits any table whose key was known before the batch.
+        A statement without a primary key fits any table whose key is still the one known before the batch.
         """
         if self.primary_key != growth.primary_key and (self.primary_key or growth.primary_key != growth.known_key):
             return False
@@ -385,7 +385,10 @@ class ChangeObserver:
 
 
 def _images_of(locations: RowLocations) -> tuple[_Images, ...]:
-    """The objects that are whole rows, and those that may lack members, each with the change of every object."""
+    """The objects that are whole rows, and those that may lack members, each with the change of every object.
+
+    One without objects is left out.
+    """
     images = []
     for spans, first, index, whole in (
         (locations.images, locations.first, locations.index, True),

@@ -108,7 +108,7 @@ class ChangeReadingRules:
         return tuple(self.dialect.metadata[key] for key in self.metadata)
 
     def fields(self) -> tuple[t.Field, ...]:
-        """The members of a change that are read: the rows, the operation, and the metadata."""
+        """The members of a change that are read: the rows, the operation, and the metadata that is not beside it."""
         image: t.DataType = self.row.as_nullable()
         if self.dialect.images == "lists of data and old":
             image = t.Array(image)
@@ -181,8 +181,9 @@ class ReferenceChangeDecoder:
     def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
 
-        Messages that conditions leave out, of transactions, of skipped operations, or of DDL (if columns were inferred)
-        have none. Undeclared members and infinite values are counted; bad values are None if errors are ignored.
+        Messages that conditions leave out, of transactions, of skipped operations, and if columns were inferred also
+        heartbeats and DDL, have none. Undeclared members and infinite values are counted; bad values are None if errors
+        are ignored.
 
         Raises:
             ValueError: The message cannot be read, with the reason, whether errors are ignored or not.

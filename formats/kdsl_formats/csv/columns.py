@@ -61,7 +61,7 @@ class ColumnReader:
     def _split_parts(self, strings: pa.StringArray) -> tuple[pa.StringArray, Indices]:
         """Split strings, none of them NULL, into parts; return these one string after the other, and how many each has.
 
-        A blank string has no part.
+        A blank string has no part. Parts are trimmed if the dialect trims values.
         """
         blank = np.asarray(pc.equal(pc.binary_length(_trim(strings)), 0))
         lists = pc.split_pattern(strings, self.dialect.array_delimiter)

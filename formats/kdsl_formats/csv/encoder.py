@@ -103,6 +103,7 @@ class _Quoter:
     """Adds quotes to those strings of whole columns that might need them."""
 
     def __init__(self, dialect: Dialect) -> None:
+        """Prepare the search for characters that cause quotes (see `_has_special`)."""
         self.quote, self.escape = dialect.quote or "", dialect.escape
         largest, special = largest_special(dialect), dialect.escape or "\\"
         self.special = np.zeros(256, dtype=bool)

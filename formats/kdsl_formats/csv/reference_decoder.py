@@ -32,7 +32,8 @@ class ReferenceDecoder:
     def values(self, message: bytes) -> list[Any] | None:
         """The values of a message's row, one for each column.
 
-        If errors are ignored, bad and missing values are None, and so is the result if the row cannot be split.
+        If errors are ignored, bad and missing values are None, and so is the result if the row cannot be split, or
+        lacks values that the dialect requires.
 
         Raises:
             ValueError: The row cannot be split, has too few values or a bad one (with the reason), and errors are not
@@ -75,7 +76,7 @@ class ReferenceDecoder:
     def _row_converter(self, kind: t.Row) -> Convert:
         """The function that converts a ROW's string; a blank one is None, and surplus members are ignored.
 
-        It raises ValueError for a bad member and, unless errors are ignored, for too few members.
+        It raises ValueError for a bad member and for too few members; if errors are ignored, these are None instead.
         """
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 

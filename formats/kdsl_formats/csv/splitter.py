@@ -43,7 +43,7 @@ class Cells:
     stand_ins: Mapping[str, str]
 
     def strings(self, column: int) -> pa.StringArray:
-        """Copy the values of a column, without NULL; doubled quotes and stand-ins are replaced as they should be."""
+        """Copy the values of a column, without NULL; doubled quotes become single, and stand-ins their characters."""
         strings = slices(self.data, self.start[:, column], self.end[:, column], None, pa.string())
         if self.doubled_quote:
             strings = pc.replace_substring(strings, self.doubled_quote * 2, self.doubled_quote)
@@ -124,7 +124,7 @@ class Splitter:
         return fallback
 
     def _locate_values(self, data: Bytes, start: Indices, end: Indices) -> tuple[Indices, Indices, Indices, bool]:
-        """The plain rows, the start and end of each of their values, and whether any quotes are doubled."""
+        """The plain rows, the start and end of each of their values without quotes, and whether quotes are doubled."""
         edges = np.append(start, end[-1:])
         end = _without_line_end(data, start, end)
         plain = end > start

@@ -83,6 +83,7 @@ class MessageBuffer:
     """
 
     def __init__(self, data: Bytes, messages: Spans, scratch: Scratch | None = None) -> None:
+        """Copy the bytes of the messages into the scratch memory, with zeros behind; positions begin at the first."""
         self._scratch = scratch or Scratch()
         begin, end = (int(messages.start[0]), int(messages.end[-1])) if len(messages) else (0, 0)
         size = end - begin

@@ -308,8 +308,8 @@ class ColumnReader:
     def _are_own_string(self, buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
         """Which values other than strings and null become a string that equals their spelling.
 
-        These are booleans and integers and, unless the tree reader is followed, other numbers, and objects and arrays
-        without blanks.
+        These are booleans and integers and, with the streaming reader or for inferred columns, other numbers, and
+        objects and arrays as `_is_compact` accepts them.
         """
         size, first = spans.end - spans.start, buffer.data[spans.start]
         words = buffer.words[spans.start]

@@ -86,13 +86,14 @@ class FlatFinder:
 
     @find_undeclared.setter
     def find_undeclared(self, find: bool) -> None:
+        """Set whether later searches find undeclared members; those inside other members are not found."""
         self._finder.find_undeclared = find
 
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
         """Locate each column's value in each object, as `ObjectFinder.find` does.
 
         A column does not get an object, unless it stays whole: its value is absent then. Objects also need the fallback
-        if a value in them that is not read is not JSON.
+        if a value in them that is not read is not JSON, or if a member's own name has the dots of a nested column.
         """
         members = self._finder.find(buffer, objects, first)
         count = len(members.which)

@@ -195,7 +195,10 @@ class ObjectFinder:
         return are_json(buffer, objects, BARE, left)
 
     def _find_by_shapes(self, search: _Search) -> bool:
-        """Add objects of known and newly learned shapes to the search; returns whether to split those that are left."""
+        """Add objects of known and newly learned shapes to the search; returns whether to split those that are left.
+
+        That is if they are at least `min_batch`, and not rare among all. Learned shapes that match are remembered.
+        """
         buffer, objects = search.buffer, search.objects
         enough = max(self.min_batch, len(objects) // _RARE)
         for layout in tuple(self._layouts):
@@ -352,7 +355,7 @@ class _Search:
         self._groups: list[tuple[Indices, list[ValueSpans]]] = []
 
     def have_quotes(self, count: int) -> Mask:
-        """Which of the remaining objects contain this number of quotes."""
+        """Which of the remaining objects contain this number of quotes; none for 0."""
         quotes, first, end = self.buffer.quotes, self.first, self.objects.end
         if len(self.left) < len(first):
             first, end = first[self.left], end[self.left]

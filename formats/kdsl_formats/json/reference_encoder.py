@@ -135,7 +135,8 @@ class ReferenceEncoder:
     def _map_writer(self, write: WriteValue) -> WriteValue:
         """Return a function that writes pairs as objects, with the last value of a key that repeats.
 
-        For a None key it drops the pair, writes the literal of the rules, or raises `FieldError`, as the rules say.
+        For a None key it drops the pair, writes the literal of the rules, or raises `FieldError`, as the rules say. A
+        `FieldError` of a value gets its key.
         """
         mode, literal = self.rules.null_key_mode, self.rules.null_key
 

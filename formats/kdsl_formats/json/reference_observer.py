@@ -386,6 +386,8 @@ class ReferenceObserver:
     def _check_fits(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> None:
         """Check that the decoder reads a value as a type, without losing a part of it.
 
+        For a type whose form `modes` decides, it is only checked that the value can be read.
+
         Raises:
             FieldError: It does not.
         """

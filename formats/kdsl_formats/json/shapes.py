@@ -61,8 +61,8 @@ class Shape:
 def learn_shape(message: bytes) -> Shape | None:
     """The shape of an object, whose values are not checked.
 
-    None if the message is not an object, or is an empty or large one, has a key with escapes, or more than
-    `LONGEST_LITERAL` bytes between two values.
+    None if the message is not an object from its first to its last byte, or is an empty or large one, has a key with
+    escapes, or more than `LONGEST_LITERAL` bytes between two values.
     """
     members: list[ShapeMember] = []
     opening = _BLANKS.match(message, 1)

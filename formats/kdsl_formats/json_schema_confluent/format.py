@@ -187,6 +187,7 @@ class _Encoder:
         Raises:
             RegistryError: The registry does not answer, refuses, does not accept the schema, or does not have it.
             KdslError: There is no registry or no subject, or its latest schema does not allow the rows.
+            SchemaError: As in `sink_schema`.
         """
         from kdsl.registry import registry_client
 

@@ -101,6 +101,7 @@ class MemberWriter:
         """The pieces of the field in each row; rows that need the fallback are marked in ``fallback``.
 
         A row has none where the column is NULL, a later column of its oneof is not, or a default need not be written.
+        NULL in a required field needs the fallback, and so do all values that are JSON or groups: they have no pieces.
         """
         present = _valid_mask(column)
         if self.field.is_required and present is not None:

@@ -230,7 +230,7 @@ def _find_schema(options: MessageFormat) -> Schema:
 
     Raises:
         SchemaError: Several options name a source, it cannot be read or does not have the message, or no option names
-            one and Python cannot import the message's class.
+            one and Python cannot import the message's class; or the class that an option has is not one of messages.
     """
     name = options.message_class_name
     if not isinstance(name, str):

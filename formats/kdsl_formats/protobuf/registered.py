@@ -55,7 +55,7 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
 
     Raises:
         SchemaError: The schema is not a Protobuf schema, imports an absolute path or one with ``..``, cannot be
-            compiled, or is a descriptor that imports a ``.proto`` file.
+            compiled (or there is no compiler), or is a descriptor that imports a ``.proto`` file.
         RegistryError: An imported file cannot be fetched.
     """
     _check_kind(schema)

@@ -240,7 +240,7 @@ def _convert_default(member: RecordField, kind: t.DataType) -> tuple[Any, str | 
 
 
 def _check_symbols(kind: Type, value: Any) -> None:
-    """Check that all values of enums inside a value are among their symbols.
+    """Check that all values of enums inside a value are among their symbols; a union's record is not looked into.
 
     Raises:
         ValueError: A value is not a symbol.
@@ -261,7 +261,13 @@ def _check_symbols(kind: Type, value: Any) -> None:
 
 
 def _to_python(kind: t.DataType, value: Any) -> Any:
-    """Convert a value from the form of the formats (times as numbers, maps as pairs) to Python's."""
+    """Convert a value from the form of the formats (times as numbers, maps as pairs) to Python's.
+
+    Digits of a time beyond microseconds are cut off.
+
+    Raises:
+        OverflowError: A date or timestamp is beyond the years of Python's.
+    """
     match kind:
         case _ if value is None:
             return None

@@ -58,7 +58,7 @@ def json_schema_draft(
         topic: The topic; by default the last part of the schema's title or ``$id``, or ``records``.
         name: The table's name; by default the last part of the schema's title or ``$id``, or else the topic.
         others: The schemas that it references, by the names that it uses for them.
-        chosen: The format of the messages; by default plain JSON.
+        chosen: The format of the messages; by default plain JSON, with times in ISO-8601 if there are any.
 
     Raises:
         CodegenError: The schema does not describe objects, or cannot be converted, for example because an object
@@ -209,6 +209,8 @@ class _Reader:
 
     def _read_object(self, schema: Mapping[str, Any], path: Path, around: tuple[str, ...]) -> t.DataType:
         """Read an object as a ROW, or as a MAP if it has no properties; its defaults, hints and notes are collected.
+
+        Members are in the order of their ``connect.index``; one that is not required is nullable.
 
         Raises:
             CodegenError: A property cannot be converted; see `type`.

@@ -78,8 +78,8 @@ def topic_draft(
         records: The number of records to inspect.
         kind: The format of the value; by default it is recognized.
         name: The table's name; by default the topic's.
-        connector: ``upsert-kafka`` for an upsert table; by default it is one if the topic is compacted and each record
-            has a key.
+        connector: ``upsert-kafka`` for an upsert table; by default it is one if the topic is compacted, each record has
+            a key, and the values are not change data.
 
     Raises:
         CodegenError: The topic is empty, its values do not have the named format, their schema cannot be converted, or
