@@ -148,7 +148,7 @@ def _parse_allowed(text: str | None) -> list[AllowedChange]:
 
 
 def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
-    """Print the plan; with a sample of a Kafka source, also of the tables that the newest records show."""
+    """Print the plan; with a sample, also of the tables that the newest records show."""
     plan = ingestion.plan()
     source = ingestion.source
     if sample and isinstance(source, KafkaFeed):
@@ -212,7 +212,7 @@ def _state(checkpoint: str) -> IngestState:
 
 
 def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
-    """Print the progress, what was counted, the last schema change, and the tables; KdslError as in `_state`."""
+    """Print the progress, what was counted, the last schema change, and the tables."""
     state, plan = _state(checkpoint), ingestion.plan()
     lines = [f"checkpoint {checkpoint}", *_progress_lines(ingestion.source, checkpoint, state)]
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
@@ -256,7 +256,7 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
 
     Raises:
         BadParameter: There is no such table.
-        KdslError: As in `_state` and `_tables_text`.
+        KdslError: The checkpoint has nothing of an ingestion; others as in `_tables_text`.
     """
     state = _state(checkpoint)
     try:
