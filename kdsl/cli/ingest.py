@@ -166,10 +166,13 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
 def _run(
     ingestion: Ingestion, checkpoint: str, name: str, conf: dict[str, str], start: Callable[..., StreamingQuery]
 ) -> None:
-    """Run the query until it ends or a signal stops it.
+    """Start Spark and an ingestion with `start`, and wait until the query ends or SIGINT or SIGTERM stops it.
+
+    A source that is copied once is only copied, without `start`. Spark is stopped at the end; the handlers of the two
+    signals stay replaced.
 
     Raises:
-        KdslError: The query fails.
+        KdslError: The ingestion cannot start, or fails.
     """
     from kdsl.ingest.run.query import explain_end
 
@@ -216,7 +219,7 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
 
 
 def _progress_lines(source: Source, checkpoint: str, state: IngestState) -> list[str]:
-    """How far a source is read."""
+    """How far a source is read, as lines; the brokers of Kafka are asked, and if that fails the error is the line."""
     from kdsl.diagnostics.lag import LagError, LagReader, checkpoint_positions
 
     if not isinstance(source, KafkaFeed):
@@ -241,6 +244,7 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
 
     Raises:
         BadParameter: There is no such table.
+        KdslError: The checkpoint has nothing of an ingestion; others as in `_tables_text`.
     """
     state = load_state(checkpoint)
     try:
@@ -262,7 +266,11 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
 
 
 def _tables_text(ingestion: Ingestion, tables: dict[TableId, UpstreamTable], form: Form | None) -> str:
-    """The columns of tables, in a form."""
+    """The columns of tables: as plain lines without a form, as classes for ``python``, else as statements.
+
+    Raises:
+        KdslError: With a form, the source is not a topic of Kafka, or a table cannot be written in it.
+    """
     if form is None:
         return "\n".join(line for table, one in tables.items() for line in _column_lines(table, one))
     from kdsl.codegen.ddl_text import write_ddl

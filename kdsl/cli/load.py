@@ -94,6 +94,7 @@ def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | No
 
 
 def _document(target: str) -> str:
+    """The text of a YAML file; errors are those of `_read`."""
     return _read(target, lambda path: read_text(path, "document", "yaml"))
 
 

@@ -52,6 +52,7 @@ class Broker(ServiceProcess):
 
         Raises:
             LocalKafkaError: It is running already.
+            OSError: The configuration or the log cannot be written, or Java cannot be started.
         """
         if self.running:
             raise LocalKafkaError(f"{self.name} is running already; stop it first")

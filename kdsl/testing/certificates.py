@@ -176,7 +176,7 @@ class Certificates:
         """Run keytool with the password of the stores.
 
         Raises:
-            LocalKafkaError: There is no keytool, or it fails.
+            LocalKafkaError: There is no Java or no keytool, or keytool fails.
         """
         beside = find_java().with_name("keytool")
         program = str(beside) if beside.exists() else shutil.which("keytool")
@@ -212,4 +212,5 @@ class Certificates:
 
 
 def _pem(certificate: x509.Certificate) -> str:
+    """Return a certificate as PEM text."""
     return certificate.public_bytes(form.Encoding.PEM).decode()

@@ -37,6 +37,7 @@ class BrokerDiedError(LocalKafkaError):
 
 
 def _broker_died(message: str, node_id: int, log_tail: str) -> BrokerDiedError:
+    """Create the error from positional arguments, as ``pickle`` passes them."""
     return BrokerDiedError(message, node_id=node_id, log_tail=log_tail)
 
 

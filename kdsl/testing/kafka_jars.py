@@ -66,6 +66,7 @@ def find_kafka(
         coordinates: What to fetch instead of ``COORDINATES``, as ``group:artifact:version`` (followed by ``@jar``:
             without dependencies); ``$KDSL_KAFKA_COORDINATES``, separated by commas.
         jars: A folder of jars to use without a network, such as ``libs/`` of a Kafka release; ``$KDSL_KAFKA_JARS``.
+            The version and the coordinates do not matter then.
         on_progress: Called with a line about each step.
 
     Raises:

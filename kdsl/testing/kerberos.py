@@ -32,7 +32,10 @@ class Realm:
     """A KDC with its principals and keytabs.
 
     Args:
-        folder: The folder of all files.
+        folder: The folder of all files, created if it is missing; only this user may open it then.
+
+    Raises:
+        OSError: The folder cannot be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +67,8 @@ class Realm:
             mark: The process's first argument, by which a watchdog knows it.
 
         Raises:
-            LocalKafkaError: A program is missing or fails, or the KDC does not answer within 20 s.
+            LocalKafkaError: A program is missing or fails, no port is free, or the KDC does not answer within 20 s; in
+                the last case `stop` ends it.
         """
         missing = missing_programs()
         if missing:
@@ -136,10 +140,11 @@ class Realm:
             process.wait()
 
     def _run(self, name: str, *arguments: str) -> None:
-        """Run a program of the KDC.
+        """Run a program of the KDC, which must be installed, and wait for its end.
 
         Raises:
             LocalKafkaError: It fails.
+            AssertionError: It is not installed; `start` checks that.
         """
         program = _program(name)
         assert program is not None

@@ -259,7 +259,8 @@ class LocalKafka(LocalService, RunningKafka):
         After an error, `start` ends what was started.
 
         Raises:
-            LocalKafkaError: They do not start; among them JavaError, DownloadError and BrokerDiedError.
+            LocalKafkaError: They do not start, or a user or a topic cannot be created; among them JavaError,
+                DownloadError and BrokerDiedError.
         """
         java = find_java()
         kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]
@@ -402,7 +403,7 @@ class LocalKafka(LocalService, RunningKafka):
         If another process has taken a free port meanwhile, try again with others, twice at most.
 
         Raises:
-            LocalKafkaError: They are not ready in time, or a port that the user chose is in use.
+            LocalKafkaError: They are not ready in time, a port that the user chose is in use, or none is free.
             BrokerDiedError: A broker has ended.
         """
         for attempt in range(3):
@@ -482,7 +483,7 @@ class LocalKafka(LocalService, RunningKafka):
         )
 
     def _wait(self, node_ids: Sequence[int]) -> None:
-        """Wait until brokers serve: each answers a metadata request with itself and the leaders.
+        """Wait until brokers serve: each answers with as many brokers and the leaders, see `_serves`.
 
         Raises:
             BrokerDiedError: One of all brokers has ended.
@@ -525,7 +526,7 @@ class LocalKafka(LocalService, RunningKafka):
         """Store the users of kinds that keep them in the cluster (SCRAM), and wait until they can log in.
 
         Raises:
-            LocalKafkaError: The brokers refuse, or a user still cannot log in when the timeout is over.
+            LocalKafkaError: The brokers refuse or do not answer, or a user still cannot log in after the timeout.
         """
         stored: list[Security] = [kind for kind in self.security if KINDS[kind].stored]
         if stored:

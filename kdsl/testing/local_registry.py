@@ -131,9 +131,9 @@ class LocalRegistry(LocalService):
         """Start the registry, and wait until it serves.
 
         Raises:
-            LocalRegistryError: It does not start, or its port is in use.
-            JavaError: There is no Java to run it.
-            DownloadError: It cannot be fetched.
+            LocalRegistryError: It does not start, does not know the compatibility, or its port is in use.
+            LocalKafkaError: There is no Java to run it (JavaError), it cannot be fetched (DownloadError), or no port is
+                free.
         """
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)
@@ -160,7 +160,7 @@ class LocalRegistry(LocalService):
             self._process = None
 
     def _command(self, java: Path, jar: Path) -> list[str]:
-        """Return the command that runs the registry's jar, with the mark among its arguments."""
+        """Return the command that runs the registry's jar, with the watchdog's mark among its arguments."""
         return [
             str(java),
             "-Xms64m",

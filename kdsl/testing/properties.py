@@ -64,7 +64,8 @@ def broker_properties(
         acls: Whether users, except the first one, need rights.
 
     Raises:
-        LocalKafkaError: One of the overrides is a property that ``LocalKafka`` sets itself.
+        LocalKafkaError: One of the overrides is a property that ``LocalKafka`` sets itself, or the site cannot create
+            a key file.
     """
     check_overrides(overrides)
     own = ports[node_id]

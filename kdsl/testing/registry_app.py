@@ -28,11 +28,13 @@ def find_registry(
 
     Args:
         java: The ``java`` program that runs Ivy.
-        version: Apicurio's version; ``$KDSL_REGISTRY_VERSION``, else 3.0.9.
+        version: Apicurio's version; ``$KDSL_REGISTRY_VERSION``, else 3.0.9. It does not matter if
+            ``$KDSL_REGISTRY_APP`` names a folder.
         on_progress: Called with a line about each step.
 
     Raises:
         DownloadError: It cannot be fetched.
+        TarError: The archive is damaged.
         LocalRegistryError: The folder that ``$KDSL_REGISTRY_APP`` names, or the cache, does not contain the registry.
     """
     named = os.environ.get("KDSL_REGISTRY_APP")
@@ -54,6 +56,7 @@ def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str
 
     Raises:
         DownloadError: It cannot be fetched.
+        TarError: The archive is damaged.
     """
     coordinate = _COORDINATE.format(version=version)
     on_progress(f"fetching {coordinate} (once)")
@@ -70,7 +73,7 @@ def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str
 
 
 def _find_runner(folder: Path) -> Path:
-    """Return the jar that runs the registry.
+    """Return the jar that runs the registry; the last by name if there are several.
 
     Raises:
         LocalRegistryError: The folder has none.

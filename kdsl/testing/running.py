@@ -265,7 +265,7 @@ class RunningKafka:
             committed: Leave out records of transactions that were aborted or are open.
 
         Raises:
-            LocalKafkaError: There is no such topic, or reading fails.
+            LocalKafkaError: There is no such topic, reading fails, or no record arrives for 60 s before the end.
         """
         partitions = sorted(self._offsets(topic, _EARLIEST))
         consumer = Consumer(
@@ -326,7 +326,7 @@ class RunningKafka:
         return self._producer
 
     def _offsets(self, name: str, spec: OffsetSpec, *, committed: bool = False) -> dict[int, int]:
-        """Ask for an offset of each partition of a topic, again while partitions move.
+        """Ask for an offset of each partition of a topic, again while partitions move; 60 s at most.
 
         Raises:
             LocalKafkaError: There is no such topic, or the brokers do not answer.
@@ -411,7 +411,7 @@ def convert_errors(what: str) -> Iterator[None]:
     """Convert errors of the client inside a with statement.
 
     Raises:
-        LocalKafkaError: There was one; ``what`` begins the message.
+        LocalKafkaError: The client had an error, or got no answer in time; ``what`` begins the message.
     """
     try:
         yield

@@ -19,7 +19,7 @@ def store_users(kafka: RunningKafka, users: Users) -> None:
     """Create or replace the SCRAM-SHA-256 and SCRAM-SHA-512 credentials of users, with which they can log in.
 
     Raises:
-        LocalKafkaError: The broker refuses to store a credential.
+        LocalKafkaError: The broker refuses to store a credential, or does not answer.
     """
     admin = kafka.admin()
     for mechanism in (

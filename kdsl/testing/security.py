@@ -225,7 +225,11 @@ def _oauth_signed_broker(site: Site) -> dict[str, str]:
 
 
 def _kerberos_broker(site: Site) -> dict[str, str]:
-    """Return the broker's properties for Kerberos; its keytab is created at the first use, by the site's realm."""
+    """Return the broker's properties for Kerberos; its keytab is created at the first use, by the site's realm.
+
+    Raises:
+        LocalKafkaError: The keytab cannot be created, see `Site.make_folder`, too.
+    """
     from kdsl.testing.kerberos import REALM, SERVICE
 
     keytab = str(site.realm.keytab("kafka/localhost", "kafka/127.0.0.1"))
@@ -242,7 +246,8 @@ def _kerberos_broker(site: Site) -> dict[str, str]:
 def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
     """Return a function that makes librdkafka's properties for a login with user and password.
 
-    The password of an unknown user is empty.
+    The password of an unknown user is empty. With TLS it creates the site's certificates at the first use; see
+    `Site.make_folder` for errors.
     """
 
     def client(site: Site, user: str) -> dict[str, str]:
@@ -261,7 +266,8 @@ def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[
 def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
     """Return a function that makes Java's properties for a login with user and password.
 
-    The password of an unknown user is empty.
+    The password of an unknown user is empty. With TLS it creates the site's certificates at the first use; see
+    `Site.make_folder` for errors.
     """
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
 
@@ -355,7 +361,11 @@ def _oauth_signed_java(site: Site, user: str) -> dict[str, str]:
 
 
 def _kerberos_java(site: Site, user: str) -> dict[str, str]:
-    """Return a user's properties for Kerberos, those of kdsl among them; the keytab is created at the first use."""
+    """Return a user's properties for Kerberos, those of kdsl among them; the keytab is created at the first use.
+
+    Raises:
+        LocalKafkaError: The keytab cannot be created, see `Site.make_folder`, too.
+    """
     from kdsl.testing.kerberos import REALM, SERVICE
 
     return {

@@ -74,6 +74,7 @@ class LocalService(ABC):
 
         Raises:
             KdslError: A process ended, or was not ready in time; or a program, a port or a folder cannot be used.
+            OSError: A process cannot be started, or a file cannot be written.
         """
         if self._folder is not None:
             return self
@@ -177,7 +178,7 @@ class ServiceProcess:
         """Wait until a condition holds, as long as the process runs.
 
         Args:
-            ready: The condition.
+            ready: The condition, which is called about every 50 ms; its errors are passed on.
             timeout: How long to wait, in seconds.
             error: Creates the exception from a message, which contains the end of the log.
 

@@ -148,7 +148,8 @@ class SparkCluster(LocalService):
 
         Raises:
             SparkClusterError: They do not start.
-            JavaError: There is no Java to run them.
+            LocalKafkaError: There is no Java to run them (JavaError), or no port is free.
+            OSError: A process cannot be started.
         """
         find_java()
         self._port = free_port()
@@ -235,6 +236,7 @@ class SparkCluster(LocalService):
 
         Raises:
             SparkClusterError: There is no such worker, or it runs already, ended again, or took too long.
+            OSError: Its process cannot be started.
         """
         if worker not in self._processes or self._processes[worker].running:
             raise SparkClusterError(

@@ -85,7 +85,8 @@ def _read(note: Path) -> Cluster:
     """Read the note about the cluster of a folder: its id, and its number of brokers.
 
     Raises:
-        LocalKafkaError: It is damaged.
+        LocalKafkaError: Its content is damaged.
+        OSError: It cannot be read.
     """
     try:
         return cattrs.structure(json.loads(note.read_text(encoding="utf-8")), Cluster)
@@ -98,6 +99,7 @@ def _template(kafka: KafkaJars, java: Path) -> Path:
 
     Raises:
         LocalKafkaError: The formatter fails.
+        OSError: The installation's folder is not writable, or Java cannot be started.
     """
     template = kafka.folder / "formatted"
     if template.exists():

@@ -17,7 +17,13 @@ from kdsl.testing.tokens import TokenService
 
 
 def main() -> None:
-    """Serve OAuth tokens until the process is killed; standard input is JSON: users, key, port, lifetime."""
+    """Serve OAuth tokens until the process is killed; standard input is JSON: users, key, port and life.
+
+    It writes a line to standard output when it serves.
+
+    Raises:
+        OSError: The port is in use.
+    """
     arguments = json.loads(sys.stdin.read())
     key = load_pem_private_key(arguments["key"].encode(), None)
     assert isinstance(key, rsa.RSAPrivateKey)

@@ -113,7 +113,7 @@ class TokenService:
             Its process id.
 
         Raises:
-            LocalKafkaError: The process does not start to serve.
+            LocalKafkaError: The process ends before it serves; the service is stopped then.
         """
         form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         key = self._key.private_bytes(serialization.Encoding.PEM, *form).decode()
