@@ -82,7 +82,7 @@ class Lag:
 
     @property
     def total(self) -> int:
-        """The lag of all partitions together."""
+        """The lag of all partitions together; a partition whose lag is unknown counts as 0."""
         return sum(p.lag or 0 for p in self.partitions)
 
     @property

@@ -201,7 +201,7 @@ def _row_type(columns: Iterable[ColumnDef], *, changelog: bool, last: tuple[t.Fi
 
 
 def _make_nullable(column: ColumnDef) -> ColumnDef:
-    """Make a column nullable even if it is declared NOT NULL, because a change may lack its value."""
+    """Return a column as nullable even if it is declared NOT NULL, because a change may lack its value."""
     return attrs.evolve(column, type=column.type.as_nullable())
 
 

@@ -27,7 +27,10 @@ def except_key(table: TableDef) -> bool:
 
 
 def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
-    """The columns of the message value, in the table's order."""
+    """The columns that are stored in the message value, in the table's order.
+
+    They are all physical columns, without the key columns if `except_key` says so.
+    """
     keys = set(key_columns(table)) if except_key(table) else set()
     return tuple(c for c in table.physical if c.name not in keys)
 

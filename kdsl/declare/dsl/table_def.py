@@ -43,7 +43,7 @@ def read_columns(cls: type) -> tuple[dict[str, ClassColumn], list[Problem]]:
 
 
 def _table_bases(cls: type) -> list[type]:
-    """The table classes among a class and its bases, the outermost first."""
+    """The table classes among a class and its bases; a base comes before the classes that inherit from it."""
     return [base for base in reversed(cls.__mro__) if DECLARATION in vars(base)]
 
 

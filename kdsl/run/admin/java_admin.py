@@ -110,20 +110,26 @@ class JavaAdmin:
         return topics
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """The sorted names of all topics that this user may see (`ClusterAdmin.names`)."""
+        """The sorted names of all topics that this user may see (`ClusterAdmin.names`); errors as in `result`."""
         options = self._clients.admin.ListTopicsOptions().listInternal(internal)
         return sorted(self.result(self.client.listTopics(options).names(), "the list of topics"))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition."""
+        """The offset of the first record of each partition; errors are those of `_offsets`."""
         return self._offsets(partitions, self._clients.admin.OffsetSpec.earliest())
 
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition, or the last stable offset where ``committed``."""
+        """The offset after the last record of each partition, or the last stable offset where ``committed``.
+
+        Errors are those of `_offsets`.
+        """
         return self._offsets(partitions, self._clients.admin.OffsetSpec.latest(), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older, or None; errors are those of `_offsets`."""
+        """The offset of each partition's first record that is not older than a time; None if there is none.
+
+        The time is in milliseconds since 1970. Errors are those of `_offsets`.
+        """
         offsets = self._offsets(partitions, self._clients.admin.OffsetSpec.forTimestamp(millis))
         return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
 
@@ -149,7 +155,10 @@ class JavaAdmin:
         return sorted(str(group.groupId()) for group in self.elements(groups))
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a consumer group has committed; empty if there is no such group."""
+        """All offsets that a consumer group has committed; empty if there is no such group.
+
+        Errors are those of `_group_offsets`.
+        """
         return self._group_offsets(group)
 
     def _group_offsets(self, group: str, *options: Any) -> dict[TopicPartition, int]:
@@ -174,7 +183,10 @@ class JavaAdmin:
         }
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`)."""
+        """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`).
+
+        Errors are those of `result`.
+        """
         offsets = self.jvm.java.util.HashMap()
         for partition, offset in positions.items():
             offsets.put(self._java_partition(partition), self._clients.consumer.OffsetAndMetadata(offset))

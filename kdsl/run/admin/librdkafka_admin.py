@@ -172,23 +172,32 @@ class LibrdkafkaAdmin:
         return sorted(name for name in metadata.topics if internal or name not in _INTERNAL)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition."""
+        """The offset of the first record of each partition; errors are those of `_offsets`."""
         return self._offsets(dict.fromkeys(partitions, _EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition, or the last stable offset where ``committed``."""
+        """The offset after the last record of each partition, or the last stable offset where ``committed``.
+
+        Errors are those of `_offsets`.
+        """
         return self._offsets(dict.fromkeys(partitions, _LATEST), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older; None if there is none."""
+        """The offset of each partition's first record that is not older than a time; None if there is none.
+
+        The time is in milliseconds since 1970. Errors are those of `_offsets`.
+        """
         offsets = self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
         return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed; partitions without one are left out.
 
+        Without partitions nothing is requested.
+
         Raises:
             NotAllowedError: This user may not see one of the topics.
+            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         wanted = frozenset(partitions)
         offsets = self._group_offsets(group, {topic for topic, _ in wanted}) if wanted else {}
@@ -246,7 +255,10 @@ class LibrdkafkaAdmin:
         return sorted(group.group_id for group in groups)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a consumer group has committed; empty if there is no such group."""
+        """All offsets that a consumer group has committed; empty if there is no such group.
+
+        Those of topics that this user may not see are left out. Errors are those of `_group_offsets`.
+        """
         return self._group_offsets(group, ())
 
     def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:

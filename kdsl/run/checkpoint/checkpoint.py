@@ -60,8 +60,8 @@ class Checkpoint:
             The lines by which the stored plan and this one differ; empty if they are equal, or no plan is stored.
 
         Raises:
-            CheckpointError: The offset log is incomplete or of a newer kdsl, the manifest cannot be read, or the plan
-                has unsafe changes that are not allowed.
+            CheckpointError: The offset log is incomplete or of another version, the manifest cannot be read, or the
+                plan has unsafe changes that are not allowed.
             ValueError: ``allow`` names an unknown change.
         """
         self._check_offsets(plan.table)
@@ -109,7 +109,7 @@ class Checkpoint:
 
         Raises:
             CheckpointError: The checkpoint cannot be read.
-            OffsetFormatError: The offsets were written by a newer kdsl.
+            OffsetFormatError: The offsets were written by another version of kdsl.
         """
         documents = source_offsets(self.folder.read(f"offsets/{batch}") or "")
         return [Offsets.from_json(document) for document in documents if {"version", "topics"} <= document.keys()]
@@ -122,8 +122,8 @@ class Checkpoint:
 
         Raises:
             CheckpointError: The names in the logs cannot be listed; the offset log ends before the commit log does, as
-                when it was deleted; or its last entry was written by a newer kdsl. The message then names the path and
-                both versions.
+                when it was deleted; or its last entry was written by another version of kdsl. The message then names
+                the path and both versions.
         """
         planned, done = self.last_batches()
         if planned < done:

@@ -35,7 +35,7 @@ def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
 
     Raises:
         TopicRecreatedError: A topic was deleted and created again since the last run of the query.
-        CheckpointError: The stored ids cannot be read or written, or were written by a newer kdsl.
+        CheckpointError: The stored ids cannot be read or written, or were written by another version of kdsl.
         KafkaReadError: A topic does not exist, or the brokers do not answer.
         KdslError: As for `open_admin`.
     """
@@ -62,7 +62,7 @@ def _read_ids(text: str, location: str) -> dict[str, dict[str, str]]:
     """Parse the stored topic ids, by read and topic.
 
     Raises:
-        CheckpointError: The file is damaged, or has a version of a newer kdsl.
+        CheckpointError: The file is damaged, or was written by another version of kdsl.
     """
     try:
         document = json.loads(text)

@@ -165,7 +165,7 @@ class LetterCounts:
 
         Raises:
             CheckpointError: The checkpoint cannot be read (the listener logs it, and the next error).
-            DeadLetterError: A stored file is damaged, or was written by a newer kdsl.
+            DeadLetterError: A stored file is damaged, or was written by another version of kdsl.
         """
         if query.session is None or is_connect(query.session):
             return

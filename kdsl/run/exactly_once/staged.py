@@ -198,7 +198,7 @@ def read_marker(text: str | None, spec: TransactionSpec, half_written: int | Non
         location: The location of the marker, for error messages.
 
     Raises:
-        CheckpointError: The marker is damaged, or was written by a newer kdsl.
+        CheckpointError: The marker is damaged, or was written by another version of kdsl.
     """
     if text is None:
         return None

@@ -243,9 +243,10 @@ class PooledConsumer:
         return self._offsets(ranges, OFFSET_END, seconds)
 
     def read_headers(self, records: Sequence[RecordId], table: str, seconds: float) -> list[Headers]:
-        """Read the headers of some records, in their order; invalid bytes in names become U+FFFD.
+        """Read some records again from the brokers for their headers, and return these in the records' order.
 
-        The first call creates another client for this (`kdsl.run.librdkafka.headers`), which `close` closes.
+        Invalid bytes in names become U+FFFD. The first call creates another client for this
+        (`kdsl.run.librdkafka.headers`), which `close` closes.
 
         Args:
             records: The records.

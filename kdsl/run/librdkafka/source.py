@@ -354,7 +354,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             KdslError: Spark asks for a limit that kdsl does not have.
-            OffsetFormatError: The checkpoint's offsets are those of another source, or of a newer kdsl.
+            OffsetFormatError: The checkpoint's offsets are those of another source, or of another version of kdsl.
         """
         return self._stream.next(Offsets.from_json(start), self._limits(limit)).to_json()
 

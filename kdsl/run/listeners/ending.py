@@ -66,7 +66,10 @@ def has_ended(reads: Iterable[ReadProgress]) -> bool:
 
 
 def _is_bounded(one: ReadProgress) -> bool:
-    """Whether a read ends by itself; one whose pattern matches no topic has no partition to say so."""
+    """Whether a read ends by itself: it has stopping offsets, or it is to end and has no partition.
+
+    It has none if its pattern matches no topic.
+    """
     return bool(one.end.stop) or (one.read.plan.stop.mode != "unbounded" and not one.end.positions)
 
 

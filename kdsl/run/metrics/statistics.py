@@ -45,7 +45,12 @@ def _average(window: str, to_ms: float = 1000.0) -> Callable[[Mapping[str, Any]]
 
 
 def _maximum(window: str, to_ms: float = 1000.0) -> Callable[[Mapping[str, Any]], float]:
-    """Return a function for the maximum of a window of times over all brokers, in milliseconds."""
+    """Return a function for the maximum of a window of times over all brokers, in milliseconds; 0 without times.
+
+    Args:
+        window: The name of the window.
+        to_ms: How many units of its times are one millisecond.
+    """
     return lambda stats: max((float(b.get(window, {}).get("max", 0)) for b in _all_brokers(stats)), default=0.0) / to_ms
 
 

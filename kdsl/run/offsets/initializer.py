@@ -35,11 +35,19 @@ class Retriever:
         self._admin, self._group, self._ends = admin, group, ends
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ask the brokers for the offset of the first record of each partition."""
+        """Ask the brokers for the offset of the first record of each partition.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
+        """
         return self._admin.earliest(list(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ask how far each partition may be read now: the offset after its last record, or its last stable offset."""
+        """Ask how far each partition may be read now: the offset after its last record, or its last stable offset.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
+        """
         return self._ends(list(partitions))
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -194,7 +194,11 @@ class Subscription:
         )
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask how far each partition can be read: to its end, or to its last stable offset for ``read_committed``."""
+        """Ask how far each partition can be read: to its end, or to its last stable offset for ``read_committed``.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
+        """
         return self.admin.latest(partitions, committed=self._committed)
 
     def high(

@@ -187,6 +187,8 @@ def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
 def _latest_times(times: pa.Array, starts: Integers) -> pa.Array:
     """Return NULL for the settings, then the latest time of each chunk; a wall-clock time is taken as UTC.
 
+    A chunk whose times are all NULL has NULL.
+
     Args:
         times: The times of all rows in the order of the chunks.
         starts: The index of each chunk's first row.

@@ -100,7 +100,7 @@ class TransactionalProducer(Producer):
             lib.rd_kafka_consumer_group_metadata_destroy(metadata)
 
     def commit(self, seconds: float) -> None:
-        """Commit the transaction. The producer must have been flushed.
+        """Commit the transaction, within some seconds. The producer must have been flushed.
 
         Raises:
             TransactionError: It was not committed; if the error is ``retriable``, it may have been.
@@ -111,7 +111,7 @@ class TransactionalProducer(Producer):
         )
 
     def abort(self, seconds: float) -> None:
-        """Abort the transaction.
+        """Abort the transaction, within some seconds.
 
         Raises:
             TransactionError: It was not aborted within the time, or cannot be.

@@ -320,7 +320,7 @@ def _open_admin(pid: int, cluster: Cluster, table: str) -> TokenAdmin:
 
 
 def token_admin_of(cluster: Cluster, table: str) -> TokenAdmin:
-    """Return the admin client of a cluster and table, which this process reuses."""
+    """Return the admin client of a cluster and table, which this process reuses; errors are those of `_open_admin`."""
     return _open_admin(os.getpid(), cluster, table)
 
 
