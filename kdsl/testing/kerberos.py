@@ -113,11 +113,13 @@ class Realm:
         """
         path = self._folder / f"{principals[0].replace('/', '-')}.keytab"
         if not path.exists():
+            unfinished = path.with_suffix(".unfinished")
             for principal in principals:
                 self._run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}")
-                self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}")
-            if not path.exists():
+                self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {unfinished} {principal}")
+            if not unfinished.exists():
                 raise LocalKafkaError(f"kadmin.local created no keytab for {principals[0]!r}")
+            unfinished.rename(path)
         return path
 
     @property

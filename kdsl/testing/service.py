@@ -81,8 +81,8 @@ class LocalService(ABC):
         self._owner = os.getpid()
         self._folder = self._data_dir or Path(tempfile.mkdtemp(prefix=self._folder_prefix))
         self._watchdog = Watchdog()
-        self._watchdog.start(remove=None if self._data_dir else self._folder)
         try:
+            self._watchdog.start(remove=None if self._data_dir else self._folder)
             self._start_processes()
         except BaseException:
             self.stop()

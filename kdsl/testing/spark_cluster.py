@@ -238,7 +238,7 @@ class SparkCluster(LocalService):
             SparkClusterError: There is no such worker, or it runs already, ended again, or took too long.
             OSError: Its process cannot be started.
         """
-        if worker not in self._processes or self._processes[worker].running:
+        if worker < 1 or worker not in self._processes or self._processes[worker].running:
             raise SparkClusterError(
                 f"worker {worker} cannot be started: it runs already, or there is none; workers are 1 to "
                 f"{self.workers}, and kill_worker() ends one"

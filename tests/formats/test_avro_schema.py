@@ -88,6 +88,7 @@ def test_a_nullable_record_is_a_nullable_row() -> None:
     [
         ("int", "a table needs a schema of records, but this one is a schema of INT NOT NULL"),
         (["int", "string"], "a table needs a schema of records"),
+        ([{"type": "record", "name": "R", "fields": []}, "string"], "a table needs a schema of records"),
         (record(("next", ["null", "Node"]), name="Node"), "next: the record 'Node' contains itself"),
         (
             record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 40})),

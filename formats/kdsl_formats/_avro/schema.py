@@ -286,7 +286,8 @@ def row_of(schema: Json, *, legacy_timestamps: bool = True, connect: bool = Fals
     """
     kind = schema_type(schema)
     row = _ColumnTypes(legacy_timestamps, connect).column_type(kind, "", ())
-    if not isinstance(row, t.Row) or sum(b.kind == "record" for b in kind.branches or (kind,)) != 1:
+    types = [branch.kind for branch in kind.branches or (kind,) if branch.kind != "null"]
+    if not isinstance(row, t.Row) or types != ["record"]:
         raise AvroTypeError("", f"a table needs a schema of records, but this one is a schema of {row}")
     return row
 
