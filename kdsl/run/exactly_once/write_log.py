@@ -185,8 +185,7 @@ class WriteLog:
 
         Raises:
             KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.
-            ExactlyOnceError: The record was written by a newer kdsl; for damaged records `read_done_write` has other
-                errors.
+            ExactlyOnceError: The record was written by a newer kdsl, or is damaged.
         """
         partitions = self._admin.topics([self.topic])[self.topic].partitions
         settings: dict[str, Any] = {
@@ -221,8 +220,7 @@ class WriteLog:
         Raises:
             StalledError: No record arrives in time.
             KafkaReadError: The topic cannot be read; NotAllowedError where this user may not read it.
-            ExactlyOnceError: A record was written by a newer kdsl; for damaged records `read_done_write` has other
-                errors.
+            ExactlyOnceError: A record was written by a newer kdsl, or is damaged.
         """
         done_writes = {}
         deadline = Deadline(_SECONDS)
@@ -254,18 +252,30 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
     """Read a record of the topic (`kdsl.run.librdkafka.transactions.spec.TransactionSpec.done_record` makes it).
 
     Raises:
-        ExactlyOnceError: It was written by a newer kdsl.
-        ValueError: It is not JSON.
-        KeyError: It is JSON, but not such a record.
+        ExactlyOnceError: It was written by a newer kdsl, or is damaged.
     """
-    document = json.loads(value)
-    version = document.pop("version")
+    try:
+        document = json.loads(value)
+        version = document["version"]
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(topic) from None
     if version not in (1, RECORD_VERSION):
         raise ExactlyOnceError(
             f"a record of the topic {topic!r} has version {version}, this kdsl reads version {RECORD_VERSION}; use the "
             "newer kdsl"
         )
-    return DoneWrite(document["table"], document["plan"], document["time"], document.get("topics", {}))
+    try:
+        return DoneWrite(document["table"], document["plan"], document["time"], document.get("topics", {}))
+    except KeyError:
+        raise _damaged(topic) from None
+
+
+def _damaged(topic: str) -> ExactlyOnceError:
+    """Create the error about a record of the topic that kdsl did not write, or that is incomplete."""
+    return ExactlyOnceError(
+        f"a record of the topic {topic!r}, which records the writes that are done, cannot be read; only kdsl should write "
+        "to this topic: remove the right of others to write to it, and choose another prefix"
+    )
 
 
 def _error_of(future: Any) -> KafkaError | None:

@@ -179,6 +179,9 @@ def test_a_completed_write_record_of_each_version_is_read_and_names_deleted_topi
     assert now.missing_topics({"a": "9"}) == ["a", "b"]
     with pytest.raises(ExactlyOnceError, match="has version 3, this kdsl reads version 2"):
         read_done_write(b'{"version":3}', "p.kdsl-writes")
+    for damaged in (b"", b"[1]", b"\xff", b"{}", b'{"version":2,"table":"Orders"}'):
+        with pytest.raises(ExactlyOnceError, match="cannot be read; only kdsl should write to this topic"):
+            read_done_write(damaged, "p.kdsl-writes")
 
 
 def test_the_topic_of_done_writes_has_at_least_as_many_replicas_as_the_one_that_is_written() -> None:
