@@ -273,8 +273,8 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
 def _damaged(topic: str) -> ExactlyOnceError:
     """Create the error about a record of the topic that kdsl did not write, or that is incomplete."""
     return ExactlyOnceError(
-        f"a record of the topic {topic!r}, which records the writes that are done, cannot be read; only kdsl should write "
-        "to this topic: remove the right of others to write to it, and choose another prefix"
+        f"a record of the topic {topic!r}, which records the writes that are done, cannot be read; only kdsl should "
+        "write to this topic: remove the right of others to write to it, and choose another prefix"
     )
 
 
