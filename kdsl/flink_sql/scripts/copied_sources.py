@@ -125,6 +125,8 @@ def apply_hints(feed: KafkaFeed, hints: Sequence[Option]) -> tuple[KafkaFeed, li
 def table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
     """The source of a declared table.
 
+    With a dead-letter topic it ignores as many errors as that takes.
+
     Args:
         definition: The table.
         cluster: Its cluster.
