@@ -100,6 +100,7 @@ class Condition:
 
         Raises:
             KeyError: A column that the condition uses is missing.
+            pa.ArrowInvalid: As for `find_violations`.
         """
         evaluated = self._step(Rows(columns, count))
         return as_array(evaluated, count), evaluated.failures

@@ -99,7 +99,7 @@ class Script:
 
     @property
     def subject(self) -> str:
-        """The name of the script in messages."""
+        """The name of the script in messages: its file, or ``the SQL`` without one."""
         return self.source.file or "the SQL"
 
 

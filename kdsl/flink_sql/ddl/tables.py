@@ -299,7 +299,7 @@ class _Columns:
 
     @cached_property
     def types(self) -> Mapping[str, t.DataType]:
-        """The types of the columns that an expression can use."""
+        """The types of the columns that an expression can use: all but the computed ones."""
         return {c.name: c.type for c in self.statement.columns if not isinstance(c, ComputedColumn)}
 
     def definitions(self) -> tuple[ColumnDef, ...]:

@@ -276,10 +276,10 @@ class ScriptCatalogs:
         return catalog in OWN_CATALOGS
 
     def path(self, name: Name) -> tuple[str, str, str] | None:
-        """The catalog, database and table that a name means; None unless ``CREATE CATALOG`` made them.
+        """The catalog, database and table that a name means; None unless ``CREATE CATALOG`` made the catalog.
 
-        A name of one or two parts is completed with the current catalog and database. Whether the table exists is not
-        checked.
+        None also for the catalog of a sink, and for a database that the catalog does not have. A name of one or two
+        parts is completed with the current catalog and database. Whether the table exists is not checked.
         """
         catalog, database, table = self.complete(name)
         known = self.catalogs.get(catalog)

@@ -65,7 +65,7 @@ class Insert:
 
 
 def _digest(text: str) -> str:
-    """Return the first 32 hexadecimal digits of the SHA-256 of a text."""
+    """Return the first 32 hexadecimal digits of the SHA-256 of a string."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

@@ -187,7 +187,10 @@ def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed
 
 
 def catalog_transform(catalog: ScriptCatalog) -> Transform:
-    """The columns of the tables of a catalog, its position first; change data has the primary key of its messages."""
+    """The columns of the tables of a catalog, after their position; partition and offset are the primary key.
+
+    Tables of change data have the primary key of their messages.
+    """
     position = ", ".join(map(quote_name, _POSITION))
     changes = not catalog.options.format_of_records().insert_only
     return Transform(ALL_TABLES, projection=f"{position}, *", primary_keys=() if changes else _PRIMARY_KEY)

@@ -333,9 +333,10 @@ class CopyBuilder:
         places: Mapping[str, Where],
         definition: TableDef | None,
     ) -> Ingestion | None:
-        """Check all parts, record their problems, and put them together; None without a source, or if a part has an error.
+        """Check all parts, record their problems, and put them together.
 
-        Warnings about the source are left out. A copy that reads what it writes is recorded, but put together.
+        None without a source, or if a part has an error. Warnings about the source are left out. A copy that reads what
+        it writes is recorded, but put together.
         """
         locations = Locations(Spelling.DDL, places=places)
         pipeline = self._make_pipeline(definition)
