@@ -274,7 +274,7 @@ class Format(Options):
         return None
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Yield the problems of this format with a row type and a direction, each without its location.
+        """Yield the problems of this format with a row type and a direction, without locations; none by default.
 
         Options that are wrong by themselves are reported by `problems`; this method checks the columns and the
         combinations of options.
@@ -291,7 +291,7 @@ class Format(Options):
         return ()
 
     def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
-        """Yield the problems of this format with the cluster's schema registry, or with its absence.
+        """Yield the problems of this format with the cluster's schema registry, or with its absence; none by default.
 
         It is called once the cluster is known, before anything runs. References to secrets are not resolved.
         """
@@ -316,7 +316,7 @@ class Format(Options):
         return False
 
     def alternatives(self) -> Iterable[Format]:
-        """Yield this format with other options that its messages may need.
+        """Yield this format with other options that its messages may need; none by default.
 
         If a message cannot be read, they are tried in this order, and the error names the first that reads it. They
         must not lose data.
@@ -354,7 +354,7 @@ class Format(Options):
         return None
 
     def reading_observed(self) -> Self:
-        """Return the format whose decoder reads all that an observer of this format accepts."""
+        """Return the format whose decoder reads all that an observer of this format accepts; itself by default."""
         return self
 
 

@@ -75,7 +75,10 @@ def script(path: str | Path) -> Script:
 
 
 def is_ingestion(target: str) -> bool:
-    """Whether a target is the YAML document of an ingestion."""
+    """Whether a target is the YAML document of an ingestion; False for a file that does not exist.
+
+    The file is read; errors are those of `_read`.
+    """
     return target.lower().endswith(YAML) and Path(target).is_file() and is_ingestion_document(_document(target))
 
 

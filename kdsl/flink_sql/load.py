@@ -79,7 +79,8 @@ def statement_definition(text: str) -> TableDef:
     """Return the definition of the one table that a string declares; problems of its options are in the definition.
 
     Raises:
-        ResolveError: The statement has mistakes, there is not exactly one, or its connector is only for scripts.
+        ResolveError: The statement has mistakes, there is not exactly one, it is not a CREATE TABLE, or its connector
+            is only for scripts.
     """
     script = read_script(text)
     what = "write one CREATE TABLE statement; kdsl.load_sql reads scripts, and `kdsl run` runs them"

@@ -80,7 +80,10 @@ def _is_unchanged(have: t.DataType, want: t.DataType) -> bool:
 
 
 def _choose_computation(have: t.DataType, want: t.DataType) -> Any:
-    """Return the function from Arrow values to values for a conversion that cannot fail; None for any other."""
+    """Return the function from Arrow values to values for a conversion of numbers that cannot fail; None for any other.
+
+    An integer is also converted to BOOLEAN.
+    """
     match have, want:
         case _ if isinstance(have, INTEGERS) and isinstance(want, INTEGERS):
             wider = INTEGERS.index(type(want)) > INTEGERS.index(type(have))

@@ -82,6 +82,8 @@ class Condition:
 
         Raises:
             KeyError: A column that the condition uses is missing.
+            pa.ArrowInvalid: A date or time plus or minus an interval is outside the range of its type; no row is
+                checked then.
         """
         evaluated = self._step(Rows(columns, count))
         values = evaluated.values
@@ -98,6 +100,7 @@ class Condition:
 
         Raises:
             KeyError: A column that the condition uses is missing.
+            pa.ArrowInvalid: As for `find_violations`.
         """
         evaluated = self._step(Rows(columns, count))
         return as_array(evaluated, count), evaluated.failures
@@ -361,7 +364,10 @@ class Compiler:
         return self.refuse(node, f"a conversion of {have} to {kind.spelling}", "compare values of the same type")
 
     def _compile_between(self, node: n.Between) -> Compiled:
-        """Compile ``[NOT] BETWEEN [SYMMETRIC]`` as two comparisons, four if it is symmetric."""
+        """Compile ``[NOT] BETWEEN [SYMMETRIC]`` as two comparisons, four if it is symmetric.
+
+        Values that `_compile_comparable` refuses are refused.
+        """
 
         def inside(low: n.Node, high: n.Node) -> Compiled:
             above = self.comparison(node, ">=", node.operand, low)
@@ -516,7 +522,11 @@ class Compiler:
         return compiled
 
     def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
-        """Compile ``+ - * / %`` of two numbers to the type ``kind``; None if it is NULL, or may differ from Spark's."""
+        """Compile ``+ - * / %`` of two numbers to the type ``kind``; None if it is NULL, or may differ from Spark's.
+
+        None also for an operand that is NULL without a type. Operands whose conversion may differ are refused as by
+        `_cast`.
+        """
         a, b = self.type_of(node.left), self.type_of(node.right)
         if a.type is None or b.type is None or kind is None:
             return None
@@ -531,7 +541,10 @@ class Compiler:
         return operators.calculate(node.operator, kind, left, right)
 
     def _compile_moved_time(self, node: n.Binary) -> Compiled:
-        """Compile a time plus or minus a constant interval of days, hours, minutes or seconds; refuse anything else."""
+        """Compile a time plus or minus a constant interval of days, hours, minutes or seconds; refuse anything else.
+
+        The expression raises Arrow's error, for all rows, if a result is outside the range of its type.
+        """
         moved, span = node.left, node.right
         if isinstance(moved, n.Span) and node.operator == "+":
             moved, span = span, moved

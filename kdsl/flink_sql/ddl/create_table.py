@@ -65,6 +65,8 @@ class _CreateTableReader:
     def read(self, start: Token, *, temporary: bool) -> CreateTable:
         """Read a statement after ``TABLE``; its mistakes are recorded as problems.
 
+        The first of two primary keys is kept. The statement is not ``complete`` if a part of it was skipped.
+
         Raises:
             StatementError: It cannot be read to its end.
         """
@@ -103,7 +105,7 @@ class _CreateTableReader:
         """Read the elements between the brackets, and the closing bracket, into ``parts``.
 
         An element with a mistake, or with anything but a comma or the bracket after it, is recorded as a problem and
-        skipped, and the reader's ``skipped`` is set.
+        skipped, and the reader's ``skipped`` is set. A comma before the bracket is recorded, too.
 
         Raises:
             StatementError: The closing bracket cannot be found; the error is fatal.
@@ -180,7 +182,8 @@ class _CreateTableReader:
         A wrong type, and a constraint that cannot be enforced, are recorded as problems.
 
         Raises:
-            StatementError: It has another mistake.
+            StatementError: Its name, type or expression is missing, a part is incomplete, or something follows that
+                cannot, such as ``DEFAULT``.
         """
         r = self.reader
         first = r.read_name("the name of a column", also=["PRIMARY KEY", "WATERMARK FOR"])
@@ -263,7 +266,8 @@ class _CreateTableReader:
         """Read a primary key with its columns and, perhaps, its name; a missing ``NOT ENFORCED`` is a recorded problem.
 
         Raises:
-            StatementError: It has a mistake.
+            StatementError: A name, ``PRIMARY KEY`` or the list of columns is missing, or ``NOT`` is not followed by
+                ``ENFORCED``.
         """
         r = self.reader
         first, named = r.token, None
@@ -275,10 +279,11 @@ class _CreateTableReader:
         return PrimaryKey(tuple(n.value for n in names), named, self.locate(first, r.previous))
 
     def read_watermark(self) -> Watermark:
-        """Read a watermark.
+        """Read a watermark, whose expression is not parsed.
 
         Raises:
-            StatementError: It is declared for a member of a column, or has a mistake.
+            StatementError: It is declared for a member of a column; the column, ``AS`` or the expression is missing; or
+                a token is broken.
         """
         r = self.reader
         first = r.expect("WATERMARK", "FOR")
@@ -497,7 +502,7 @@ class _CreateTableReader:
         Mistakes in the options of the hint are recorded as problems.
 
         Raises:
-            StatementError: It has another mistake.
+            StatementError: A name or an expression is missing, the hint cannot be read, or something else follows.
         """
         r = self.reader
         first = r.expect("AS", "TABLE")

@@ -99,7 +99,7 @@ class Script:
 
     @property
     def subject(self) -> str:
-        """The name of the script in messages."""
+        """The name of the script in messages: its file, or ``the SQL`` without one."""
         return self.source.file or "the SQL"
 
 
@@ -215,7 +215,7 @@ class _ScriptReader(StatementReader):
         """Read INSERT, a statement set or a query, at the current token, which is not taken yet.
 
         Args:
-            first: The token that is the location of the statement.
+            first: The token that is the location of a statement set or a query; an INSERT is located at its own.
 
         Raises:
             StatementError: It is another statement, or cannot be read.
@@ -242,12 +242,12 @@ class _ScriptReader(StatementReader):
         return self.source.where(first.start, len(first.text))
 
     def read_create(self, first: Token) -> AnyStatement:
-        """Read what follows ``CREATE``: a table, a view (both perhaps temporary) or a catalog.
+        """Read what follows ``CREATE``: a table, a view (both perhaps temporary), a catalog or a database.
 
         ``first`` is the token ``CREATE``, the location of the statement.
 
         Raises:
-            StatementError: kdsl has no such statement, as ``CREATE OR REPLACE``, or it has a mistake.
+            StatementError: kdsl has no such statement, as ``CREATE OR REPLACE``, or it cannot be read to its end.
         """
         if self.at("OR", "REPLACE"):
             self.fail(
@@ -289,9 +289,12 @@ class _ScriptReader(StatementReader):
         )
 
     def read_create_database(self, first: Token) -> CreateDatabase:
-        """Read what follows ``CREATE DATABASE``; raise a `StatementError` if it has a mistake.
+        """Read what follows ``CREATE DATABASE``; its comment is left out.
 
         Mistakes in its options are recorded as problems.
+
+        Raises:
+            StatementError: It cannot be read, or has no ``AS DATABASE``.
         """
         if_not_exists = self.accept("IF")
         if if_not_exists:
@@ -325,7 +328,11 @@ class _ScriptReader(StatementReader):
         )
 
     def read_table_pattern(self, *also: str) -> Option:
-        """Read ``TABLE 'pattern'``; raise a `StatementError`, which also expects ``also``, if there is none."""
+        """Read ``TABLE 'pattern'`` as an option ``TABLE``, whose value is the pattern.
+
+        Raises:
+            StatementError: There is none; ``also`` are alternatives to ``TABLE``, for the message.
+        """
         first = self.expect("TABLE", also=also)
         pattern = self.read_string("a regular expression in quotes")
         where = self.source.where(pattern.start, len(pattern.text))

@@ -66,6 +66,8 @@ class StatementReader(Cursor):
     def fail_unexpected(self, expected: Sequence[str], *, hint: str = "", fatal: bool = False) -> NoReturn:
         """Raise a StatementError for a next token that is not expected.
 
+        For a broken token the error has the message and the fix of that token.
+
         Args:
             expected: Keywords and signs as they are, other things in words.
             hint: What to write instead; by default one of the expected things.

@@ -229,7 +229,7 @@ class Catalog:
     def drop_table(self, name: Name, *, if_exists: bool) -> None:
         """Remove a table; a missing one is recorded as a problem of the catalog.
 
-        It is not with ``if_exists``, nor for a table whose statement could not be read.
+        Nothing is recorded with ``if_exists``, or for a table whose statement could not be read.
         """
         table = self.find(name)
         if table is not None:
@@ -243,7 +243,7 @@ class Catalog:
 def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
     """Declare every table of a script, including those that it drops again, without asking a cluster.
 
-    Tables ``LIKE`` one of a catalog, and ``AS TABLE`` another one, are left out.
+    Tables ``LIKE`` one of a catalog or one that could not be read, and ``AS TABLE`` another one, are left out.
 
     Returns:
         The tables, and the problems with their names: those declared twice, or dropped but missing.
@@ -299,7 +299,7 @@ class _Columns:
 
     @cached_property
     def types(self) -> Mapping[str, t.DataType]:
-        """The types of the columns that an expression can use."""
+        """The types of the columns that an expression can use: all but the computed ones."""
         return {c.name: c.type for c in self.statement.columns if not isinstance(c, ComputedColumn)}
 
     def definitions(self) -> tuple[ColumnDef, ...]:

@@ -49,7 +49,7 @@ _WIDER: dict[type[t.DataType], tuple[type[t.DataType], ...]] = {
 def is_assignable(have: t.DataType | None, want: t.DataType) -> bool:
     """Whether Flink's INSERT writes a value of one type to a column of another type without CAST.
 
-    None, a NULL without a type, can always be written; NOT NULL is not compared.
+    None, a NULL without a type, can always be written; NOT NULL, lengths and precisions are not compared.
     """
     if have is None:
         return True
@@ -130,7 +130,8 @@ def _cast_members(text: str, have: t.DataType, want: t.DataType, *, trying: bool
     """Write the SQL of an array, a map or a row whose members are cast one by one; as it is if Spark has one type.
 
     Raises:
-        NoCastError: The types have different members, or it is a TRY_CAST, which cannot be done member by member.
+        NoCastError: A member cannot be cast, the rows have different numbers of members, or it is a TRY_CAST, which
+            cannot be done member by member.
     """
     if same_in_spark(have, want):
         return text
@@ -207,7 +208,10 @@ def _string_or_null(value: TypedSql) -> str:
 
 
 def _fit_string(text: str, have: t.DataType, want: t.DataType) -> str:
-    """Write the SQL of a string cut to VARCHAR(n), or cut and padded to CHAR(n); as it is if it fits by its type."""
+    """Write the SQL of a string cut to VARCHAR(n), or cut and padded to CHAR(n).
+
+    It stays as it is for STRING, and for a VARCHAR(n) that it fits by its type ``have``.
+    """
     assert isinstance(want, t.Char | t.VarChar)
     length = want.length
     if length == t.MAX_LENGTH or (

@@ -94,9 +94,9 @@ def _array_join(call: Arguments) -> TypedSql:
 
 
 def _array_slice(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_SLICE``: indices count from 1 (0 means 1), negative ones from the end, and the end is excluded.
+    """Translate ``ARRAY_SLICE``: from the first index to the second, both included, or to the end.
 
-    Indices outside the array select nothing.
+    They count from 1 (0 means 1), negative ones from the end. A range outside the array is empty.
 
     Raises:
         UntranslatableError: The arguments are wrong.

@@ -180,7 +180,7 @@ def _to_timestamp(call: Arguments, most: int = 2) -> TypedSql:
 def _to_timestamp_ltz(call: Arguments) -> TypedSql:
     """Translate ``TO_TIMESTAMP_LTZ`` of a string, or of a number since 1970, by default of milliseconds.
 
-    A BIGINT that is not in the years 1 to 9999 becomes NULL; other numbers are not checked.
+    A BIGINT that is not in the years 1 to 9999 becomes NULL; other numbers, and nanoseconds, are not checked.
 
     Raises:
         UntranslatableError: The arguments are wrong, or the precision is not a constant 0, 3, 6 or 9.
@@ -234,6 +234,8 @@ def _from_unixtime(call: Arguments) -> TypedSql:
 
 def _unix_timestamp(call: Arguments) -> TypedSql:
     """Translate ``UNIX_TIMESTAMP`` of the present, or of a string and perhaps a pattern, to seconds.
+
+    A string of another form is an error when it runs in ANSI mode.
 
     Raises:
         UntranslatableError: The arguments are wrong, or the pattern cannot be translated.

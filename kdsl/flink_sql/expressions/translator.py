@@ -336,6 +336,8 @@ class ExpressionTranslator:
     def translate_arithmetic(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
         """Translate ``+ - * / %`` of numbers, or of times and intervals, with the type that Flink gives the result.
 
+        If a number is NULL without a type, the result is NULL in the type of the other, or INT.
+
         Raises:
             UntranslatableError: The operator does not take these types.
         """
@@ -600,6 +602,9 @@ class ExpressionTranslator:
 
     def translate_call(self, node: n.Call) -> TypedSql:
         """Translate a function call.
+
+        One with ``OVER``, ``FILTER``, ``DISTINCT`` or ``*`` is left to `translate_aggregate`, as is an unknown
+        function.
 
         Raises:
             UntranslatableError: The function is unknown, an aggregate, or has wrong arguments; translators of queries

@@ -56,7 +56,10 @@ class TypedSql:
 
 
 def type_family(kind: t.DataType | None) -> Family:
-    """The family of a type: numbers, strings and so on."""
+    """The family of a type: numbers, strings and so on.
+
+    It is ``null`` for None, and ``other`` for arrays, maps, multisets and rows.
+    """
     match kind:
         case None:
             return "null"

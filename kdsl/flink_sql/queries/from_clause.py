@@ -235,8 +235,8 @@ class FromClause:
         join is added to the facts (`note_join`).
 
         Raises:
-            UntranslatableError: Tables have the same name, Spark has no such join, or a table or the condition cannot
-                be translated.
+            UntranslatableError: Tables have the same name, Spark has no such join, a table has SESSION windows, UNNEST
+                stands before a JOIN, or a table or the condition cannot be translated.
         """
         left_text, left = self.translate_tables(node.left, outer)
         if isinstance(node.right, n.Unnest):
@@ -353,6 +353,9 @@ class FromClause:
         self, node: n.Join, unnest: n.Unnest, text: str, left: tuple[Relation, ...], outer: Relations
     ) -> tuple[str, tuple[Relation, ...]]:
         """Translate the join of a table (``text``, ``left``) with the elements of one of its columns.
+
+        Returns:
+            The SQL, and the tables; the last one is that of the elements, with nullable columns.
 
         Raises:
             UntranslatableError: It is another join than CROSS or INNER JOIN, or LEFT JOIN, without a condition or ON

@@ -445,6 +445,8 @@ class _QueryTranslator(FromClause):
     def cast_rows(self, text: str, had: t.Row, want: t.Row) -> str:
         """Write a query in brackets that casts the columns of another one (``text``) to the types of ``want``.
 
+        The columns get the names of ``want``. If no type differs in Spark, it is the other query, with its own names.
+
         Raises:
             NoCastError: A column cannot be cast.
         """

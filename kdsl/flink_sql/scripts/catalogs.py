@@ -138,7 +138,10 @@ class ScriptCatalogs:
         self.catalogs[name] = ScriptCatalog(statement, options, kafka, cluster)
 
     def _check_sink(self, catalog: SinkCatalog) -> None:
-        """Record the options of a sink's catalog that are unknown or have wrong values; copies may set others."""
+        """Record the options of a sink's catalog that are unknown or have wrong values.
+
+        Missing options are not recorded, because copies may set them.
+        """
         sink, wrong, locations = read_sink(catalog.type, catalog.statement.options)
         keys = {a.name: a.metadata["key"] for a in sink.declarations()}
         where = catalog.statement.name.where
@@ -162,7 +165,11 @@ class ScriptCatalogs:
             self.problems.append(problem.at(locations.get(key, where)))
 
     def _find_cluster(self, name: str, options: CatalogOptions, where: Where) -> Cluster | None:
-        """The cluster of a catalog; None, with a problem, if the brokers are missing or the options cannot be used."""
+        """The cluster of a catalog; None, with a problem, if the brokers are missing or the options cannot be used.
+
+        With a cluster of the run, it is that one with the properties and registry of the catalog, whose brokers are
+        ignored.
+        """
         valid = options.valid()
         own = {key: value for key, value in valid.properties.items() if key != SERVERS}
         servers = Properties(valid.properties).reveal().get(SERVERS)
@@ -243,7 +250,10 @@ class ScriptCatalogs:
         return False
 
     def has_database(self, catalog: str, database: str, where: Where) -> bool:
-        """Whether there is a catalog with a database (the script's own have any); otherwise a problem is recorded."""
+        """Whether there is a catalog with a database; otherwise a problem is recorded.
+
+        The catalogs of the script itself and of sinks have any database.
+        """
         if not self.exists(catalog, where):
             return False
         if catalog in OWN_CATALOGS or catalog in self.sinks or database == self.database_of(catalog):
@@ -266,10 +276,10 @@ class ScriptCatalogs:
         return catalog in OWN_CATALOGS
 
     def path(self, name: Name) -> tuple[str, str, str] | None:
-        """The catalog, database and table that a name means; None unless ``CREATE CATALOG`` made them.
+        """The catalog, database and table that a name means; None unless ``CREATE CATALOG`` made the catalog.
 
-        A name of one or two parts is completed with the current catalog and database. Whether the table exists is not
-        checked.
+        None also for the catalog of a sink, and for a database that the catalog does not have. A name of one or two
+        parts is completed with the current catalog and database. Whether the table exists is not checked.
         """
         catalog, database, table = self.complete(name)
         known = self.catalogs.get(catalog)
@@ -294,7 +304,10 @@ class ScriptCatalogs:
         return True
 
     def table_names(self, catalog: str, where: Where) -> list[str] | None:
-        """The tables of a Kafka catalog; None where the cluster is not asked, or fails (recorded as a problem)."""
+        """The tables of a Kafka catalog, for which the cluster is asked.
+
+        None if the cluster is not asked; and, with a problem, if that fails or the catalog is one of a sink.
+        """
         if catalog in self.sinks:
             message = f"the catalog {catalog!r} does not list its tables"
             self._add_problem("catalog-sink", message, "list them with Spark", where)
@@ -346,7 +359,10 @@ class ScriptCatalogs:
             return None
 
     def _record_missing(self, path: tuple[str, str, str], name: Name) -> None:
-        """Record a table without a topic as a problem and as unchecked if its name has three parts; else do nothing."""
+        """Record a table without a topic as a problem and as unchecked if its name has three parts; else do nothing.
+
+        The cluster is asked for its other topics, to name them; if that fails, this is recorded, too.
+        """
         if len(name.parts) == 3:
             names = self.table_names(path[0], name.where) or []
             message = (

@@ -65,6 +65,7 @@ class Insert:
 
 
 def _digest(text: str) -> str:
+    """Return the first 32 hexadecimal digits of the SHA-256 of a string."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -133,8 +134,7 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[AnyJob]) -> dict
         The full paths of the folders, by the names of the jobs.
 
     Raises:
-        CheckpointError: A folder belongs to another INSERT, ``inserts.json`` is damaged or was written by a newer kdsl,
-            or the folder cannot be read and written.
+        CheckpointError: As for `_choose_folders`, or the folder cannot be read and written.
     """
     folder = open_folder(spark, base)
     folders, stored = _choose_folders(folder.read, base, jobs)
@@ -172,8 +172,7 @@ def predict_folders(jobs: Iterable[AnyJob], checkpoint: str | None = None) -> di
         The folders, for display, by the names of the jobs; jobs that store no progress are left out.
 
     Raises:
-        CheckpointError: A folder belongs to another INSERT, or a folder of this machine, or ``inserts.json`` in it,
-            cannot be read.
+        CheckpointError: As for `_choose_folders`, in a folder of this machine.
     """
     expected: dict[str, str] = {}
     for base, group in jobs_by_base(jobs, checkpoint).items():
@@ -232,7 +231,7 @@ def _read_index(text: str, location: str) -> dict[str, Insert]:
     """Read the INSERTs by the names of their folders from ``inserts.json``; ``location`` is that file, for messages.
 
     Raises:
-        CheckpointError: The document is damaged, or was written by a newer kdsl.
+        CheckpointError: The document is damaged, or has another version than this kdsl writes.
     """
     try:
         document = json.loads(text)

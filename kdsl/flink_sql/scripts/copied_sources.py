@@ -125,6 +125,8 @@ def apply_hints(feed: KafkaFeed, hints: Sequence[Option]) -> tuple[KafkaFeed, li
 def table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
     """The source of a declared table.
 
+    With a dead-letter topic it ignores as many errors as that takes.
+
     Args:
         definition: The table.
         cluster: Its cluster.
@@ -185,7 +187,10 @@ def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed
 
 
 def catalog_transform(catalog: ScriptCatalog) -> Transform:
-    """The columns of the tables of a catalog, its position first; change data has the primary key of its messages."""
+    """The columns of the tables of a catalog, after their position; partition and offset are the primary key.
+
+    Tables of change data have the primary key of their messages.
+    """
     position = ", ".join(map(quote_name, _POSITION))
     changes = not catalog.options.format_of_records().insert_only
     return Transform(ALL_TABLES, projection=f"{position}, *", primary_keys=() if changes else _PRIMARY_KEY)

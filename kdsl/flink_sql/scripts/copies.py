@@ -116,12 +116,15 @@ class CopyBuilder:
         self.problems: list[Problem] = []
 
     def _add(self, code: str, message: str, fix: str, where: Where) -> None:
+        """Record an error at a location."""
         self.problems.append(Problem(code, message, fix, where))
 
     def find_target(
         self, catalog: SinkCatalog | ScriptCatalog, database: str, name: str, options: Sequence[Option], where: Where
     ) -> Target | None:
         """Where the tables of a database go; None if the catalog has problems that are recorded elsewhere.
+
+        Unknown options and wrong values are recorded, and so are another ``connector`` and another database of Kafka.
 
         Args:
             catalog: The catalog.
@@ -219,7 +222,10 @@ class CopyBuilder:
             return None
 
     def _check_statement(self, statement: CreateTable) -> None:
-        """Record what a copy cannot have: columns, watermarks, and other clauses."""
+        """Record what a copy cannot have: columns, watermarks, and other clauses.
+
+        A comment, which has no effect, is a warning.
+        """
         assert statement.copy is not None
         fix = "remove it: the columns are those of the table, and ADD COLUMN adds others"
         for column in statement.columns:
@@ -269,6 +275,8 @@ class CopyBuilder:
         self, statement: CreateTable, target: Target, table: str, catalog: ScriptCatalog, topic: str
     ) -> Copy | None:
         """Build the ingestion of a copy of a catalog's table whose columns are not known, to show and check it.
+
+        None, and problems, if that is not possible.
 
         Args:
             statement: The statement.
@@ -325,7 +333,11 @@ class CopyBuilder:
         places: Mapping[str, Where],
         definition: TableDef | None,
     ) -> Ingestion | None:
-        """Check all parts, and put them together; None if there is no source, or a problem."""
+        """Check all parts, record their problems, and put them together.
+
+        None without a source, or if a part has an error. Warnings about the source are left out. A copy that reads what
+        it writes is recorded, but put together.
+        """
         locations = Locations(Spelling.DDL, places=places)
         pipeline = self._make_pipeline(definition)
         problems = check_parts(feed, target.sink, transforms, (), pipeline, locations)
@@ -337,7 +349,11 @@ class CopyBuilder:
         return Ingestion(feed, target.sink, transform=transforms, pipeline=pipeline, locations=locations)
 
     def _make_pipeline(self, definition: TableDef | None) -> Pipeline:
-        """The settings of an ingestion."""
+        """Make the settings of an ingestion from those of the session: interval, time zone, and batch or stream.
+
+        From the options of ``definition``, if any, come the parallelism and the dead-letter topic, which collects its
+        errors.
+        """
         settings, collected = self._settings, dict[str, Any]()
         options = None if definition is None else definition.options.valid()
         if options is not None and options.dead_letter_topic is not None:
@@ -356,7 +372,10 @@ class CopyBuilder:
         )
 
     def _check_loop(self, feed: KafkaFeed | None, target: Target, where: Where) -> None:
-        """Record a copy that would read the messages that it writes."""
+        """Record a copy to topics that would read the messages that it writes: brokers and topics are the same.
+
+        With the same brokers, a source of a pattern of topics is always recorded.
+        """
         sink = target.sink
         if feed is None or not isinstance(sink, KafkaTopics):
             return

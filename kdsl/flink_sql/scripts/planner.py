@@ -226,8 +226,9 @@ class _Planner:
     def find(self, name: Name) -> DeclaredTable | None:
         """The table that a name means: one of the script, or of a catalog as by `find_in_catalogs`; None if none.
 
-        A table of the script that `may_be_own` denies is none. Under ``USE CATALOG`` a name of one part means a table
-        of the script that was declared under it, then one of the catalog, then any table of the script.
+        A table of the script that `may_be_own` denies is none; neither is one of a sink, which is a problem, and its
+        name is added to ``unread_names``. Under ``USE CATALOG`` a name of one part means a table of the script that was
+        declared under it, then one of the catalog, then any table of the script.
         """
         if self.catalogs.is_sink_table(name):
             self.unread_names.add(name.last)
@@ -530,9 +531,9 @@ class _Planner:
     def apply_hint(self, hint: Hint, fragment: Fragment, position: int) -> bool:
         """Plan the table that a query reads with the options of a hint, and return whether it could be planned.
 
-        ``position`` is that of the hint in ``fragment``. If the hint is on a view, cannot be read, or changes whether
-        the table is a changelog, a problem is recorded. Problems of the options are recorded, too, and the result is
-        True.
+        It is stored in ``hinted`` by the name of its view. ``position`` is that of the hint in ``fragment``. If the
+        hint is on a view, cannot be read, or changes whether the table is a changelog, a problem is recorded. Problems
+        of the options are recorded, too, and the result is True.
         """
         where = fragment.where(position, len("/*+"))
         if hint.table in self.views:
@@ -594,7 +595,8 @@ class _Planner:
     def add_insert(self, statement: Insert) -> None:
         """Plan the job of an INSERT: its query, the columns it writes and its checks; problems are recorded.
 
-        No job is added if the query is wrong (`translate_query`) or its table cannot be written (`find_sink`).
+        No job is added if the query is wrong (`translate_query`) or its table cannot be written (`find_sink`); one with
+        other problems is added.
         """
         sink = self.find_sink(statement)
         query, at_once = self.translate_job_query(statement.query)
@@ -780,7 +782,10 @@ class _Planner:
     # copies
 
     def add_copies(self, statements: Sequence[CreateTable | CreateDatabase]) -> None:
-        """Plan the jobs of copies that start together; those whose topics can be read together are one job."""
+        """Plan the jobs of copies that start together; those whose topics can be read together are one job.
+
+        A copy to what another one fills is a problem, and is left out, as is one that is wrong.
+        """
         settings = self.settings.current
         together: list[list[Copy]] = []
         for statement in statements:
@@ -828,7 +833,10 @@ class _Planner:
         return None
 
     def copy_table(self, statement: CreateTable, builder: CopyBuilder) -> Copy | None:
-        """Build the copy of ``CREATE TABLE … AS TABLE``; None if it is wrong, or its table could not be read."""
+        """Build the copy of ``CREATE TABLE … AS TABLE``; None if it is wrong, which is recorded.
+
+        A table that is not found is copied as by `copy_unchecked`, or recorded as missing.
+        """
         assert statement.copy is not None
         catalog, database, table = self.catalogs.complete(statement.name)
         target = self.find_target(builder, catalog, database, statement, f"{catalog}.{database}.{table}")
@@ -873,7 +881,10 @@ class _Planner:
     def copy_unchecked(
         self, statement: CreateTable, builder: CopyBuilder, target: Target | None, table: str
     ) -> Copy | None:
-        """Build the copy of a catalog's table whose columns only the cluster knows; None if the cluster was asked."""
+        """Build the copy of a catalog's table whose columns only the cluster knows.
+
+        None if the cluster was asked, the name does not mean a table of a catalog, or there is no target.
+        """
         assert statement.copy is not None
         path = self.catalogs.path(statement.copy.table)
         if target is None or path is None or self.catalogs.inference is not None:

@@ -143,7 +143,7 @@ class Job:
 
     @property
     def ends(self) -> bool:
-        """Whether it ends by itself."""
+        """Whether it ends by itself, as a batch does, and a stream whose tables all end."""
         return not self.streaming or all(table.ends for table in self.tables.values())
 
     @property

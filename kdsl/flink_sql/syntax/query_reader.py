@@ -432,7 +432,7 @@ def read_query(text: str) -> n.Node:
 
 class _SelectListReader(QueryReader):
     def read_root(self) -> n.Node:
-        """Read a SELECT list."""
+        """Read a SELECT list as a SELECT without any other part; raise UntranslatableError as `read_select_list`."""
         at = self.token.start
         return n.Select(self.read_list(self._read_item), at=at)
 
