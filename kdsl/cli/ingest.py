@@ -152,9 +152,9 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
     """Print the plan; with a sample, also of the tables that the newest records show."""
     plan = ingestion.plan()
     source = ingestion.source
-    if sample and not isinstance(source, KafkaFeed):
-        raise typer.BadParameter(f"it reads topics of Kafka, and the source is {source.type!r}", param_hint="--sample")
     if sample:
+        if not isinstance(source, KafkaFeed):
+            raise typer.BadParameter(f"it reads topics, and the source is {source.type!r}", param_hint="--sample")
         from kdsl.ingest.run.prefetch import sample_tables
 
         with progress(f"reading {source.topics}"):

@@ -127,7 +127,7 @@ def test_a_run_of_the_changes_of_a_delta_table(
     status = kdsl(*call, "--status").output
     assert "batch 0 is the last one with rows or changes\nread up to version 1\n" in status
     assert kdsl(*call, "--schemas").output == "orders\n  `id` BIGINT\n"
-    assert "it reads topics of Kafka, and the source is 'delta'" in kdsl(*call, "--dry-run", "--sample").output
+    assert "it reads topics, and the source is 'delta'" in kdsl(*call, "--dry-run", "--sample").output
     assert "--ddl describes tables of Kafka topics, and the source is 'delta'" in str(
         kdsl(*call, "--schemas", "--ddl").exception
     )
