@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.flink_sql.conditions import operators, patterns
-from kdsl.flink_sql.conditions.casts import convert, convert_exactly
+from kdsl.flink_sql.conditions.casts import BOUNDS, convert, convert_exactly
 from kdsl.flink_sql.conditions.functions import FUNCTIONS, NONDETERMINISTIC, OF_NULL, join
 from kdsl.flink_sql.conditions.values import (
     Compiled,
@@ -127,7 +127,10 @@ def compile_condition(text: str, columns: Mapping[str, t.DataType]) -> Condition
         reason = f"the condition is {typed.spelling}, not BOOLEAN"
         raise ConditionError([UntranslatableError(text, reason, "write a comparison, such as amount > 0", text)])
     compiler = Compiler(text, translate)
-    compiled = compiler(node)
+    try:
+        compiled = compiler(node)
+    except RecursionError:
+        raise ConditionError([nesting_error("", text, n.deepest_node(node).at)]) from None
     if compiler.refused:
         raise ConditionError(compiler.refused)
     used = {part.parts[0] for part in n.names(node)}
@@ -541,10 +544,7 @@ class Compiler:
         return operators.calculate(node.operator, kind, left, right)
 
     def _compile_moved_time(self, node: n.Binary) -> Compiled:
-        """Compile a time plus or minus a constant interval of days, hours, minutes or seconds; refuse anything else.
-
-        The expression raises Arrow's error, for all rows, if a result is outside the range of its type.
-        """
+        """Compile a time plus or minus a constant interval of days, hours, minutes or seconds; refuse anything else."""
         moved, span = node.left, node.right
         if isinstance(moved, n.Span) and node.operator == "+":
             moved, span = span, moved
@@ -555,14 +555,12 @@ class Compiler:
             self.refuse(node, f"this use of {node.operator} with a time or an interval", fix)
         if isinstance(kind, t.Date) and length % _DAY:
             self.refuse(node, "a DATE moved by parts of a day", fix)
-        sign = 1 if node.operator == "+" else -1
-        steps, unit = (length // _DAY, pa.int32()) if isinstance(kind, t.Date) else (length, pa.int64())
-        whole, wanted = pa.scalar(sign * steps, unit), arrow_type(kind)
-
-        def compute(values: Any) -> Any:
-            return pc.cast(pc.add_checked(pc.cast(values, unit), whole), wanted)
-
-        return strict(kind, compute, self(moved))
+        steps, number = (length // _DAY, t.Int()) if isinstance(kind, t.Date) else (length, t.BigInt())
+        if steps >= BOUNDS[type(number)]:
+            self.refuse(node, "an interval of that length", "write a shorter interval")
+        unit = arrow_type(number)
+        moved_number = strict(number, lambda values: pc.cast(values, unit), self(moved))
+        return operators.add(kind, moved_number, constant(steps if node.operator == "+" else -steps, number))
 
     # calls
 

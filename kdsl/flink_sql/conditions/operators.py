@@ -224,6 +224,14 @@ def _remainder(a: Values, b: Values) -> Values:
     return pc.subtract(a, pc.multiply(pc.divide(a, safe), safe))
 
 
+def add(kind: t.DataType, left: Compiled, right: Compiled) -> Compiled:
+    """Return the sum of two integers of one type as a ``kind`` that is stored as such a number: a date, a timestamp.
+
+    A sum that overflows fails for its row.
+    """
+    return _with_failures(kind, left, right, _CHECKED["+"], "+")
+
+
 def _with_failures(
     kind: t.DataType, left: Compiled, right: Compiled, compute: Callable[[Values, Values], Values], operator: str
 ) -> Compiled:

@@ -89,6 +89,14 @@ class TestFailures:
             "the result does not fit its type": [1, 3]
         }
 
+    def test_a_time_that_is_moved_beyond_its_type(self) -> None:
+        assert self.failing("d + INTERVAL '10' DAY > d", d=[19_722, 2**31 - 5, None]) == {
+            "the result does not fit its type": [1]
+        }
+        assert self.failing("ts - INTERVAL '1' HOUR < ts", ts=[0, -(2**63) + 5, None]) == {
+            "the result does not fit its type": [1]
+        }
+
     def test_division_by_zero(self) -> None:
         assert self.failing("1 / a > 0", a=[1, 0, None]) == {"division by zero": [1]}
 
@@ -100,6 +108,16 @@ class TestFailures:
     def test_the_smallest_number(self) -> None:
         assert self.failing("ABS(a) > 0", a=[-(2**31), 1]) == {"the result does not fit its type": [0]}
         assert self.failing("a / -1 > 0", a=[-(2**31), 1]) == {"the result does not fit its type": [0]}
+
+
+def test_a_chain_that_is_too_long_is_an_error_of_the_condition() -> None:
+    with pytest.raises(ConditionError, match="nested"):
+        compile_condition(" + ".join(["a"] * 5000) + " > 0", TYPES)
+    for length in (150, 250, 400, 900):  # wherever the limit is met: by the reader, the translation or the compiler
+        try:
+            compile_condition(" + ".join(["a"] * length) + " > 0", TYPES)
+        except ConditionError as e:
+            assert "nested" in str(e)  # noqa: PT017  # short chains compile
 
 
 class TestRefused:
