@@ -91,6 +91,7 @@ def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inferenc
         name: The table's name in what is stored.
 
     Raises:
+        InferenceError: The table has no value format, or columns cannot be inferred from it.
         KdslError: As for `infer_columns`; or the checkpoint has columns that were inferred for another declaration.
     """
     chosen = table.value_format

@@ -75,7 +75,7 @@ class IngestPlan:
         return route_table(table, self.route_rules, self.pipeline.route_mode)
 
     def table(self, table: TableId, schema: TableSchema) -> tuple[TablePlan | None, tuple[Problem, ...]]:
-        """What becomes of an upstream table, or the problems that prevent it.
+        """The plan of an upstream table; or None, and the problems that prevent it.
 
         Args:
             table: The upstream table.
@@ -100,7 +100,7 @@ class IngestPlan:
 
 
 def plan_ingestion(ingestion: IngestionDef) -> IngestPlan:
-    """Plan an ingestion.
+    """Plan an ingestion. The plan has no literal secrets; warnings become its notices.
 
     Raises:
         ResolveError: It has mistakes; all of them are reported.

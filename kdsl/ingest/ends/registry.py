@@ -35,10 +35,12 @@ def end_types(kind: Kind) -> tuple[str, ...]:
 
 @cache
 def end_class(kind: Kind, name: str) -> type[End] | None:
-    """The class of a type of source or sink; None if there is no such type.
+    """The class of a type of source or sink: kdsl's own, or that of an entry point; None if there is no such type.
+
+    It is cached.
 
     Raises:
-        KdslError: The package that has it cannot be imported, or its entry point is not a source or sink.
+        KdslError: The entry point cannot be imported, or is not a class of such a source or sink.
     """
     for end in _BUILT_IN[kind]:
         if end.type == name:

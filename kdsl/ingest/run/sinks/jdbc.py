@@ -80,7 +80,11 @@ class JdbcWriter(TableWriter):
         ]
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
-        """Create or change a table, and upsert or insert its rows; see `TableWriter.write_table`."""
+        """Create or change a table, and upsert its last changes by the primary key, or insert its inserts without one.
+
+        See `TableWriter.write_table`. At the first write of a table, staging tables of a killed run are dropped; a
+        schema that a new table needs is created.
+        """
         target, spark, keys = self.target(table.table), table.rows.sparkSession, table.schema.primary_key
         if table.table not in self._started:
             target.last_batch(spark, batch.writer)  # drops staging tables of a run that was killed
