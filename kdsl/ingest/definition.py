@@ -122,7 +122,7 @@ def _check_zone(zone: str | None) -> str | None:
 
 
 def _positive(value: int | None) -> str | None:
-    """What to write instead of a number below 1; None if it is greater, or None."""
+    """What to write instead of a number below 1; None for others, and for None."""
     return None if value is None or value > 0 else "use a number greater than 0"
 
 

@@ -33,15 +33,16 @@ def read_document(
         file: The name of its file, for messages.
 
     Returns:
-        The ingestion, or None if it has no source or no sink; and the problems of the document. If there are errors
-        among them, they contain the problems of what could be read, too; otherwise `kdsl.ingest.resolve` finds those.
+        The ingestion, or None if there are problems; and the problems of the document. With problems, they contain
+        those of
+        the parts that could be read, too; otherwise `kdsl.ingest.resolve` finds those.
     """
     reader = _Reader(text, file, variables)
     return reader.read()
 
 
 def is_ingestion_document(text: str) -> bool:
-    """Whether a YAML document is an ingestion: a mapping with ``source`` or ``sink``."""
+    """Whether a YAML document is an ingestion: a mapping with ``source`` or ``sink``; False if it cannot be read."""
     value = YamlDocument(text, None).value
     return isinstance(value, dict) and ("source" in value or "sink" in value)
 

@@ -352,7 +352,7 @@ def evolve_sink(
     places: Mapping[str, Place] | None = None,
     earlier: Mapping[str, Place] | None = None,
 ) -> SinkEvolution:
-    """Decide how a sink table changes.
+    """Decide how a sink table changes; nothing is changed here.
 
     Args:
         table: The sink table.
@@ -361,6 +361,9 @@ def evolve_sink(
         policy: What may be changed.
         places: The records that show columns first, by the names of the columns.
         earlier: The records since which columns are known, from before the batch.
+
+    Returns:
+        The schema and the changes; with refusals, the schema that the table has, and no changes.
     """
     return _SinkTable(table, live, wanted, policy, places or {}, earlier or {}).evolve()
 

@@ -126,11 +126,19 @@ class MessageEncoder:
         return self._encode(rows)
 
     def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows that contain both rows of each update; None if there are none."""
+        """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone.
+
+        Raises:
+            RecordError: As for `encode`.
+        """
         return self._encode(rows)
 
     def finish(self) -> pa.RecordBatch | None:
-        """Encode the row that waits; None if there is none."""
+        """Encode the row that waits, which is a delete then; None if there is none, or it does not pass.
+
+        Raises:
+            RecordError: As for `encode`.
+        """
         rows, self._waiting = self._waiting, None
         return None if rows is None else self._encode(rows)
 
@@ -225,19 +233,22 @@ def _with_modes(value: DebeziumJson) -> DebeziumJson:
 
 
 def _message_schema(row: t.Row, value: DebeziumJson) -> str:
-    """The schema of messages: of the rows before and after a change."""
+    """The schema of messages in Kafka Connect's JSON: of the rows before and after a change."""
     fields = [{**connect_schema(row, value.modes), "optional": True, "field": side} for side in ("before", "after")]
     return json.dumps({"type": "struct", "fields": fields, "optional": False}, ensure_ascii=False)
 
 
 def _wrap(texts: pa.Array) -> pa.Array:
-    """Lists of one element in JSON; null for a missing one."""
+    """Each string as a JSON list of one element; ``null`` for a missing one."""
     lists = _join("[", texts, "]")
     return pc.fill_null(lists, b"null")
 
 
 def _choose(before: pa.Array, after: pa.Array, insert: str, update: str, delete: str) -> pa.Array:
-    """A string for each change by its kind."""
+    """One of three strings for each change: ``insert`` if it has no row before, ``delete`` if none after.
+
+    Otherwise ``update``.
+    """
     texts = [pa.scalar(text.encode(), pa.binary()) for text in (insert, update, delete)]
     return pc.if_else(after.is_valid(), pc.if_else(before.is_valid(), texts[1], texts[0]), texts[2])
 

@@ -67,7 +67,7 @@ class IngestPlan:
     in_sql: bool = attrs.field(default=False, eq=False)
 
     def targets(self, table: TableId) -> tuple[TableId, ...]:
-        """The sink tables of an upstream table.
+        """The sink tables of an upstream table; the table itself if no route fits it.
 
         Raises:
             ValueError: A route makes a name that cannot be a table.
@@ -94,7 +94,11 @@ class IngestPlan:
         return TablePlan(table, transformed, targets, topics), ()
 
     def tables(self) -> tuple[TablePlan, ...]:
-        """What becomes of the tables that are known before any record."""
+        """The plans of the tables that are known before any record; those with problems or no columns are left out.
+
+        Raises:
+            ValueError: A route makes a name that cannot be a table.
+        """
         plans = (self.table(table, schema)[0] for table, schema in self.initial_schemas.items() if schema.columns)
         return tuple(plan for plan in plans if plan is not None)
 

@@ -93,7 +93,7 @@ class TransformRule:
 
     @property
     def passes_new_columns(self) -> bool:
-        """Whether columns that appear later pass through."""
+        """Whether columns that appear later pass through: there is no projection, or it has a ``*``."""
         return self.items is None or any(isinstance(item, n.Star) for item in self.items)
 
 
@@ -167,7 +167,7 @@ class _Names:
     values: Mapping[str, TypedSql]
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """Look up a column."""
+        """Look up a column by its first part; the other parts are returned with it. None if there is no such column."""
         value = self.values.get(parts[0])
         return None if value is None else (value, parts[1:])
 

@@ -467,10 +467,13 @@ def plan_table(
 
 
 def time_member(feed: KafkaFeed) -> str:
-    """The member of messages with the time of a change in the source, by which `ORDER` is; empty if it is none."""
+    """The member of messages with the time of a change in the source, which orders changes.
+
+    Empty if the format has none.
+    """
     return _TIMES.get(feed.value.identifier, ("", ""))[1]
 
 
 def initial_tables(tables: Mapping[TableId, InitialTable]) -> dict[TableId, UpstreamTable]:
-    """The tables that initial schemas describe; without those that have no column of the message yet."""
+    """The tables that initial schemas describe, without those that declare no physical column."""
     return {table: UpstreamTable(one.schema, one.key) for table, one in tables.items() if one.schema.columns}

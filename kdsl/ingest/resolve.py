@@ -236,7 +236,7 @@ class _Check:
         return rules
 
     def mapping(self, sink: Sink | None) -> None:
-        """Warn of a topic mapping that is declared under ``source``."""
+        """Warn of a topic mapping of a sink in Kafka that is declared under ``source``."""
         if f"$.source.{MAPPING}" in self.locations.lines and isinstance(sink, KafkaTopics):
             message = f"{MAPPING!r} is an option of the sink, and is used for it"
             self.add("ingest-mapping", f"$.source.{MAPPING}", message, "move it to 'sink'", warning=True)

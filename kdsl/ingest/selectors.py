@@ -92,7 +92,7 @@ class RoutePattern:
         return cls(text, _compile("|".join(map(_swap_dots, parts)), text))
 
     def match(self, table: TableId) -> re.Match[str] | None:
-        """Match the id of a table."""
+        """Match the whole id of a table: its names with dots between them, without quotes. None if it does not fit."""
         return self.regex.fullmatch(".".join(table))
 
 
@@ -139,7 +139,7 @@ class TablePattern:
 
     @property
     def fits_all(self) -> bool:
-        """Whether every table with that number of names, or fewer, is selected."""
+        """Whether every table is selected: an alternative has three names that are all ``.*``."""
         return any(len(names) == MAX_PARTS and all(n.pattern == ".*" for n in names) for names in self.alternatives)
 
 
@@ -206,7 +206,7 @@ class RouteRule:
         return rule
 
     def write(self, table: TableId, groups: Sequence[str | None] = ()) -> str:
-        """The sink table's id as a string.
+        """The sink table's id as a string, with the table's last name for the symbol, or groups for ``$1`` and so on.
 
         Args:
             table: The upstream table.

@@ -67,7 +67,7 @@ class Note:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to keep."""
+        """Whether there is nothing to keep but the number of the batch."""
         return self == Note(self.batch)
 
 
@@ -227,7 +227,9 @@ class StateFiles:
         return before.add(note)
 
     def set_aside(self) -> None:
-        """Move all files into another folder, so that everything is learned again.
+        """Move the files of the checkpoint's schemas into another folder, so that everything is learned again.
+
+        Ingestions that share the checkpoint lose theirs, too.
 
         Raises:
             CheckpointError: A file cannot be read, written or removed.
@@ -237,7 +239,7 @@ class StateFiles:
             self._folder.remove(f"{SCHEMAS}/{name}")
 
     def _numbers(self) -> list[int]:
-        """The numbers of the batches that have a file, ascending."""
+        """The numbers of the batches that have a file, ascending; other files are ignored."""
         names = self._folder.names(self._place)
         stems = [name.removesuffix(".json") for name in names if name.endswith(".json")]
         return sorted(START if stem == "start" else int(stem) for stem in stems if stem == "start" or stem.isdecimal())

@@ -198,7 +198,10 @@ class Sink(End):
 
 
 def _names(tags: Iterable[str], tag: str) -> bool:
-    """Whether tags or families name a tag."""
+    """Whether one of some tags and families, in any letter case, names a tag.
+
+    Families are ``column``, ``table`` and ``drop``.
+    """
     first, *_, last = tag.split(".")
     family = "column" if "column" in tag else last
     return any(one.lower() in (tag, family, first if first == "drop" else tag) for one in tags)

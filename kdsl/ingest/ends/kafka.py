@@ -341,12 +341,12 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
 
     @property
     def initial_ddl(self) -> str | None:
-        """The statements of the initial schemas."""
+        """The statements of the initial schemas; None without any."""
         return self.initial_schemas if isinstance(self.initial_schemas, str) else None
 
     @property
     def initial_tables(self) -> Mapping[TableId, InitialTable]:
-        """The tables that are declared before any record."""
+        """The tables that the initial schemas declare, by id; their problems are those of `check`."""
         return read_initial_schemas(self.initial_ddl)[0]
 
     def table_id(self, topic: str) -> TableId | None:
@@ -517,7 +517,7 @@ class KafkaTopics(KafkaEnd, Sink):
         return tuple(pairs)
 
     def topic_of(self, table: tuple[str, ...]) -> str:
-        """The topic of a table: the one topic, that of the mapping, or the id of the table.
+        """The topic of a table: the option ``topic``, that of the mapping, or else the id of the table, without quotes.
 
         Raises:
             SelectorError: The mapping cannot be read.

@@ -23,12 +23,12 @@ _BUILT_IN: Mapping[Kind, tuple[type[End], ...]] = {
 
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
-    """The entry points of other packages, by their names."""
+    """The entry points of other packages, by their names; cached, not loaded."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def end_types(kind: Kind) -> tuple[str, ...]:
-    """The types of sources or of sinks, sorted."""
+    """The types of sources or of sinks, sorted: kdsl's own, and those of other packages."""
     others = (name.partition(".")[2] for name in _entry_points() if name.startswith(f"{kind}."))
     return tuple(sorted({*(end.type for end in _BUILT_IN[kind]), *others}))
 

@@ -156,7 +156,7 @@ class HologresTables(Sink):
     password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
 
     def check(self) -> Iterable[WrongOption]:
-        """Report through which protocol the tables are written."""
+        """Warn that the tables are written through Postgres' protocol; it always does."""
         message = "the tables are written with the Postgres driver, as by 'type: jdbc'"
         fix = "nothing is to be done; functions that only Hologres has are not used"
         yield WrongOption("ingest-hologres", "type", message, fix, "warning")
@@ -166,7 +166,7 @@ class HologresTables(Sink):
         return _wrong_database_table(table)
 
     def jdbc(self) -> JdbcTables:
-        """The same tables as a sink of the type ``jdbc``."""
+        """The same tables as a sink of the type ``jdbc``, with the options that all sinks have."""
         url = f"jdbc:postgresql://{self.endpoint}/{quote(self.dbname, safe='')}"
         shared = {a.name: getattr(self, a.name) for a in Sink.declarations()}
         return JdbcTables(url=url, username=self.username, password=self.password, **shared)

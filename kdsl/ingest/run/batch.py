@@ -242,7 +242,7 @@ class BatchRunner(ABC):
             self._state = self._files.write(attrs.evolve(note, counts={**note.counts, **sum_up(tables)}), before)
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
-        """The schema that a sink table has; the sink is asked once in a run."""
+        """The schema that a sink table has, None if there is no table; the sink is asked once in a run."""
         if table not in self._live:
             self._live[table] = self._writer.read_schema(spark, table, known)
         return self._live[table]
@@ -279,7 +279,7 @@ class BatchRunner(ABC):
                     )  # fmt: skip
 
     def _refuse_changes(self, spark: SparkSession, decision: Decision) -> list[Refusal]:
-        """The changes that the sink cannot make to its tables."""
+        """Ask the sink which changes it cannot make to its tables; without changes, it is not asked."""
         changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
         return self._writer.refuse(spark, changes) if changes else []
 
@@ -347,12 +347,15 @@ class KafkaBatchRunner(BatchRunner):
 
 
 def _join_places(one: Places, other: Places) -> Places:
-    """The records of both, with their reasons."""
+    """The records of both, with their reasons; of a record in both, that of ``other``."""
     return {place: {**one.get(place, {}), **other.get(place, {})} for place in {**one, **other}}
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Set what an ingestion needs in the session of its query, which is not the one of its caller."""
+    """Turn on Spark's type TIME, and set the pipeline's time zone, in the session of a query.
+
+    That is not the session of the caller.
+    """
     spark.conf.set(TIME_TYPE_SETTING, "true")
     if pipeline.time_zone is not None:
         spark.conf.set("spark.sql.session.timeZone", pipeline.time_zone)

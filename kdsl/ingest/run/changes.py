@@ -105,6 +105,6 @@ def decide_tables(
 
 
 def row_reader(batch: SourceBatch) -> Callable[[TableWork], DataFrame]:
-    """A function that reads the rows of the upstream tables of a batch."""
+    """A function that reads the rows of an upstream table of a batch, with the columns that are known of it."""
     tables: dict[TableId, SourceTable] = {one.table: one for one in batch.tables}
     return lambda work: tables[work.plan.table].rows(work.upstream.schema)

@@ -68,7 +68,7 @@ def _letter_plan(feed: KafkaFeed, pipeline: Pipeline) -> ReadPlan:
 
 
 def _select_rejected(packets: DataFrame) -> DataFrame:
-    """The packets with rejected records."""
+    """The rejected records of packets, with the reasons."""
     return packets.where("table IS NULL").select("records", "delta")
 
 

@@ -57,14 +57,14 @@ def can_share(one: KafkaFeed, other: KafkaFeed) -> bool:
 
 
 def _join_topics(feeds: Sequence[KafkaFeed]) -> tuple[tuple[str, ...], str | None]:
-    """The topics of sources, or a pattern of them."""
+    """The topics of sources; or none, and a pattern that matches them, if a source has one."""
     if all(feed.topic_pattern is None for feed in feeds):
         return tuple(dict.fromkeys(name for feed in feeds for name in feed.topic)), None
     return (), feeds[0].topic_pattern if len(feeds) == 1 else "|".join(topic_regex(feed) for feed in feeds)
 
 
 def topic_regex(feed: KafkaFeed) -> str:
-    """The regular expression of the topics of a source, as Java reads it."""
+    """The regular expression that matches the topics of a source, as Java reads it."""
     if feed.topic_pattern is not None:
         return f"(?:{feed.topic_pattern})"
     return "|".join(re.escape(name) for name in feed.topic)

@@ -221,7 +221,7 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
 
 
 def _find_used(sql: str, rows: DataFrame) -> Column:
-    """The names of the upstream columns that an expression uses, as an array."""
+    """The names of the upstream columns that an expression contains in back-ticks, as an array."""
     from pyspark.sql import functions as F
 
     return F.array(*(F.lit(name) for name in rows.columns if quote_name(name) in sql)).cast("array<string>")

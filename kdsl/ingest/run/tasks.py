@@ -110,7 +110,7 @@ class KnownTables:
 
     @classmethod
     def send(cls, spark: SparkSession, tables: Tables) -> Self:
-        """Make tables known to the workers of a classic session."""
+        """Broadcast tables to the workers of a classic session."""
         data = pickle.dumps(dict(tables))
         return cls(hashlib.sha256(data).hexdigest(), spark.sparkContext.broadcast(data))
 
@@ -238,7 +238,7 @@ def _place(raw: pa.RecordBatch, index: int) -> Place:
 
 
 def read_rejections(packet: Mapping[str, Any]) -> tuple[pa.RecordBatch, list[Rejection]]:
-    """The records that cannot be read, and why, of a packet without a table.
+    """The records that cannot be read, and why, of a packet without a table. Records must have been collected.
 
     Args:
         packet: The packet, with the columns ``records`` and ``delta``.

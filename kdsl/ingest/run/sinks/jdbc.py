@@ -47,7 +47,7 @@ class JdbcWriter(TableWriter):
         self._started: set[TableId] = set()
 
     def target(self, table: TableId) -> JdbcTarget:
-        """The database table of a sink table."""
+        """The database table of a sink table, each name in quotes; nothing is connected yet."""
         return find_database_table(self._sink, ".".join(map(quote_identifier, table)))
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
@@ -64,6 +64,7 @@ class JdbcWriter(TableWriter):
 
         Raises:
             ChangelogError: The database cannot be reached.
+            ValueError: ``database`` is not one name.
         """
         (schema,) = database
         return bool(self.target((schema, "")).query(spark, _SCHEMAS, schema))

@@ -201,7 +201,7 @@ class TableWriter(SinkWriter):
         return known
 
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
-        """See `SinkWriter.refuse`."""
+        """Ask `refuse_table` for each table; see `SinkWriter.refuse`."""
         return [one for table, own in changes.items() for one in self.refuse_table(spark, table, own)]
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:

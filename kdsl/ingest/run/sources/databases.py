@@ -180,7 +180,7 @@ def _match(
 
 
 def _id_of(entry: DatabaseTable, default: str | None, *, full: bool) -> TableId:
-    """The id of a table; without its schema where that is the default one, unless it is to be full."""
+    """The id of a table; without its schema if it has none, or, unless it is to be full, if that is the default one."""
     return (
         (entry.name,) if entry.schema is None or (not full and entry.schema == default) else (entry.schema, entry.name)
     )

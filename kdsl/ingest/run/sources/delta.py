@@ -54,7 +54,11 @@ class _DeltaReader:
         return version
 
     def _rows(self, spark: SparkSession, version: int) -> SourceTable:
-        """The rows of a version of the table."""
+        """The rows of a version of the table, with the columns that it had then.
+
+        Raises:
+            ChangelogError: The version cannot be read, or has a column of a type that the tables of kdsl do not have.
+        """
         schema = TableSchema(self._target.read_columns(spark, version) or ())
         rows = self._target.read_rows(spark, version)
         return SourceTable(self._source.table_id, schema, lambda: rows)
@@ -64,7 +68,7 @@ class DeltaRowReader(_DeltaReader):
     """Reads the rows of a table once; a copy that is continued reads the same version."""
 
     def read_tables(self, spark: SparkSession, progress: Mapping[str, str]) -> SourceBatch:
-        """Read the columns of the table; see `SnapshotReader.read_tables`.
+        """Read the columns of the table, at its last version or that of the progress; see `SnapshotReader.read_tables`.
 
         Raises:
             ChangelogError: There is no table, or it has a column of a type that the tables of kdsl do not have.
@@ -196,6 +200,6 @@ def _join(a: TableSchema, b: TableSchema) -> TableSchema:
 
 
 def _holds(columns: Sequence[t.Field], before: Sequence[t.Field]) -> bool:
-    """Whether a table still has all its columns, with types that hold the earlier ones."""
+    """Whether a table still has all earlier columns, with types that hold the earlier ones."""
     types = {f.name: f.type for f in columns}
     return all(f.name in types and holds(types[f.name], f.type) for f in before)
