@@ -205,9 +205,9 @@ def _evolve_sinks(
 ) -> dict[TableId, SinkEvolution]:
     """Decide how the sink tables of some upstream tables change, and add to ``refusals`` what cannot be written at all.
 
-    That are names that the sink cannot have, different primary keys of tables that go into one, and a known sink table
-    that is gone; the last two have no evolution. Only tables with rows count: what other tables brought into a sink
-    table before is in its schema.
+    The latter are names that the sink cannot have, upstream tables of one sink table with different primary keys, and a
+    known sink table that is gone; for the last two there is no evolution. Only tables with rows count: what other
+    tables brought into a sink table before is in its schema.
     """
     by_target: dict[TableId, list[TableSchema]] = {}
     for work in tables:
@@ -279,8 +279,7 @@ def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> d
 def _find_earlier_places(state: IngestState, target: TableId, tables: Iterable[TableWork]) -> dict[str, Place]:
     """The records since which the columns of a sink table are known, where the state has them, by column.
 
-    Those that the state has of the upstream column, if a column is an unchanged one, win over those of the sink's
-    changes.
+    They are those of the sink table's changes; for unchanged upstream columns, those of the upstream table come first.
     """
     places = {
         column.name: change.place

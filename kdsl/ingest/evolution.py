@@ -527,10 +527,10 @@ class _SinkTable:
                     "drop NOT NULL there or in the table that is copied")  # fmt: skip
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
-        """Whether a change is made. What the policy or the sink does not allow is refused, or else just not made.
+        """Whether a change is made; a change that is not is refused, or left to the caller without a refusal.
 
-        It is refused with EXCEPTION, and where the sink cannot make it, unless IGNORE or TRY_EVOLVE is set or the
-        sink's options exclude the change.
+        It is refused with EXCEPTION, and, if the sink cannot make it, with LENIENT and EVOLVE. It is left to the caller
+        with IGNORE, if the sink's options exclude it, and, if the sink cannot make it, with TRY_EVOLVE.
         """
         behavior = self.policy.behavior
         shown = attrs.evolve(change, place=None)

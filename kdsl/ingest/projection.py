@@ -321,8 +321,8 @@ class _Work:
     def _columns(self, every: Sequence[SinkColumn], names: Mapping[str, TypedSql]) -> list[SinkColumn]:
         """The columns of the projection, where ``*`` stands for ``every``, and in it the listed metadata columns.
 
-        Without a projection, these. A later column replaces one of ``*`` with its name, in its place; another two with
-        one name are a problem. Expressions with a problem are left out.
+        Without a projection, all of these. A later column replaces one of ``*`` with its name, in its place; another
+        two with one name are a problem. Expressions with a problem are left out.
         """
         shown = [SinkColumn(c.name, c.type, quote_name(c.name)) for c in self.listed]
         if self.rule.items is None:
