@@ -57,20 +57,22 @@ def infer_columns(
 
     ``infer_columns(kdsl.sql("CREATE TABLE orders WITH ('connector' = 'kafka', …)"), cluster).read_stream(spark)``
 
-    The columns that the table declares stay, and come first. It is inferred from the newest records of each partition.
+    The columns that the table declares stay, and come first. It is inferred from the newest records of each partition;
+    if the checkpoint has columns, nothing is read.
 
     Args:
         table: The table; its value format is one that columns can be inferred from, such as json.
         cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
-        checkpoint: The folder of the checkpoint of the query that reads the table. The columns are stored there,
-            and a restart has them again, whatever the topic's newest records show by then.
+        checkpoint: The folder of the checkpoint of the query that reads the table. The columns are stored there, and a
+            restart has them again, whatever the topic's newest records show by then.
         spark: The session, with which the folder is read and written.
         adopt: Infer the columns anew, and replace those that the checkpoint has.
 
     Raises:
         InferenceError: The topic has no records to infer columns from, more than half of them cannot be read, or
             columns cannot be inferred from the format.
-        CheckpointError: The checkpoint has columns that were inferred for another declaration.
+        CheckpointError: The checkpoint has columns that were inferred for another declaration, or cannot be read or
+            written.
         ResolveError: The brokers are not known.
         KafkaReadError: The brokers cannot be reached, do not answer in time, or the topic does not exist.
         TypeError: A checkpoint is given without a session.
@@ -91,6 +93,7 @@ def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inferenc
         name: The table's name in what is stored.
 
     Raises:
+        InferenceError: The table has no value format, or columns cannot be inferred from it.
         KdslError: As for `infer_columns`; or the checkpoint has columns that were inferred for another declaration.
     """
     chosen = table.value_format

@@ -72,12 +72,12 @@ class ObservedColumns:
 
 
 def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: float) -> Sample:
-    """The newest records of each partition of a table's topics.
+    """The newest records of each partition of a table's topics, as keys and values in bytes.
 
     Args:
         table: The table; of its options only the topics and the header filter count.
         cluster: Where they are.
-        records: How many records of each partition.
+        records: How many records of each partition at most.
         timeout: How long it may take, in seconds.
 
     Raises:
@@ -160,7 +160,8 @@ def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchem
 def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSchema | None, tuple[str, ...]]:
     """The columns of the keys of some records, and notes about them; None where no record has a key.
 
-    Keys that are not all objects of the format are one column of bytes.
+    If some key cannot be read in the format, or they show no column, one column has the bytes of the key, and a note
+    says so.
 
     Args:
         sample: The records.

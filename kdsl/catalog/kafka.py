@@ -163,7 +163,7 @@ class KafkaCatalog:
         return define_table(name, schema, self.options)
 
     def connect(self, definition: TableDef) -> Table:
-        """A table with the client properties of the cluster in place of its own, and with the cluster's registry.
+        """A table with the cluster's bootstrap servers and client properties in place of its own, and its registry.
 
         It is not checked, and nothing connects yet.
         """
@@ -274,7 +274,9 @@ class KafkaCatalog:
 
 
 def define_table(topic: str, schema: TopicSchema, options: CatalogOptions) -> TableDef:
-    """The table of a topic, from what was inferred.
+    """The table of a topic, from what was inferred: columns of the place, the key and the value.
+
+    If it upserts, the key is the primary key.
 
     Args:
         topic: The topic.

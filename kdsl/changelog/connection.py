@@ -166,7 +166,7 @@ class Connection:
         return None if schema is None else str(schema)
 
     def _has_catalogs(self) -> bool:
-        """Whether the driver calls catalog what contains tables, as MySQL's does."""
+        """Whether the driver calls catalog what contains tables, as those of MySQL and MariaDB do."""
         url = str(self._java.getMetaData().getURL())
         return "mysql" in url or "mariadb" in url
 
@@ -229,7 +229,7 @@ class Connection:
         return True
 
     def drop(self, table: str) -> None:
-        """Drop a table if it can be queried."""
+        """Drop a table if it can be queried; otherwise nothing happens."""
         if self.exists(table):
             self.run(f"DROP TABLE {table}")
 

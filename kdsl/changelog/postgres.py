@@ -51,6 +51,8 @@ def read_postgres_schema(connection: Connection, table: str) -> TableSchema | No
 def column_type(name: str) -> t.DataType:
     """The column type of a type of Postgres; STRING for those that kdsl has no type for.
 
+    A NUMERIC of more than 38 digits is DECIMAL(38, 18).
+
     Args:
         name: The type, as ``format_type`` spells it.
     """
@@ -73,7 +75,7 @@ def column_type(name: str) -> t.DataType:
 
 
 def postgres_type(kind: t.DataType) -> str | None:
-    """The type of Postgres for a column type; None for nested types."""
+    """The type of Postgres for a column type, with at most 6 digits of a second; None for nested types."""
     match kind:
         case t.Boolean():
             return "boolean"
@@ -112,6 +114,7 @@ def quote_identifier(name: str) -> str:
 
 
 def _definition(field: t.Field) -> str:
+    """The definition of a column in SQL, NOT NULL if its type is not nullable."""
     required = "" if field.type.nullable else " NOT NULL"
     return f"{quote_identifier(field.name)} {postgres_type(field.type)}{required}"
 

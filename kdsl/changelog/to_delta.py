@@ -116,7 +116,7 @@ class DeltaTarget:
         _Delta(spark)
 
     def read_columns(self, spark: SparkSession, version: int | None = None) -> tuple[t.Field, ...] | None:
-        """Read the columns of the table, or of an earlier version of it; None if there is no such table.
+        """Read the columns of the table, or of an earlier version of one at a path; None if there is no such table.
 
         Raises:
             ChangelogError: A column has a type that the tables of kdsl do not have.
@@ -151,7 +151,11 @@ class DeltaTarget:
         return None if value is None else str(value)
 
     def read_rows(self, spark: SparkSession, version: int) -> DataFrame:
-        """Read the rows of a version of the table, which is at a path. The session of the result has Delta's rules."""
+        """Read the rows of a version of the table, which is at a path. The session of the result has Delta's rules.
+
+        Raises:
+            ChangelogError: Delta refuses it.
+        """
         return self._read(spark, {"versionAsOf": str(version)})
 
     def read_changes(self, spark: SparkSession, first: int, last: int, *, narrower: bool = False) -> DataFrame:
@@ -165,6 +169,9 @@ class DeltaTarget:
             first: The first version.
             last: The last version, included.
             narrower: Whether types of columns have become wider since, which Delta reads only with a setting.
+
+        Raises:
+            ChangelogError: Delta refuses it.
         """
         options = {"readChangeFeed": "true", "startingVersion": str(first), "endingVersion": str(last)}
         return self._read(spark, options, {_NARROWER_CHANGES: "true"} if narrower else {})
@@ -172,7 +179,7 @@ class DeltaTarget:
     def _read(
         self, spark: SparkSession, options: Mapping[str, str], settings: Mapping[str, str] | None = None
     ) -> DataFrame:
-        """Read the table with options of Delta's reader, and settings of its session.
+        """Read a table at a path with options of Delta's reader, and settings of its session.
 
         The read is planned, because Delta checks only then whether it has the changes.
 
@@ -284,20 +291,24 @@ class DeltaTarget:
     def _types_to_change(
         self, spark: SparkSession, columns: Sequence[t.Field]
     ) -> dict[str, tuple[t.DataType, t.DataType]]:
-        """The old and the new types of the columns whose type changes, by the names that the table has."""
+        """The old and the new types of the columns whose type changes, by the names that the table has.
+
+        Columns that the table lacks are left out.
+        """
         existing = {f.name.lower(): f for f in self.read_columns(spark) or ()}
         pairs = [(existing[f.name.lower()], f.type) for f in columns if f.name.lower() in existing]
         return {old.name: (old.type, kind) for old, kind in pairs if spark_type_name(old.type) != spark_type_name(kind)}
 
     def append(self, rows: DataFrame, batch: Batch) -> None:
-        """Append rows in one commit; a batch that the table already has is skipped.
+        """Append rows in one commit; a batch that the table already has is skipped, and a missing table is created.
 
         Args:
             rows: The rows, with columns that the table has; a column of the row kind is left out.
             batch: The identity of the batch.
 
         Raises:
-            ChangelogError: The table has another batch with this number or a later one, or lacks a column.
+            ChangelogError: The table has another batch with this number or a later one, or lacks a column and
+                ``schema_evolution`` is not set.
         """
         self.apply(rows, (), batch)
 
@@ -519,7 +530,7 @@ class _Delta:
         return builder.location(target.table) if target.is_path else builder.tableName(target.table)
 
     def create_database(self, table: str) -> None:
-        """Create the schema that the name of a table says, if it does not exist."""
+        """Create the schema that a table's name in back-ticks says, if it does not exist; do nothing without one."""
         database, dot, _ = table.rpartition(".`")
         if dot:
             self.sql(f"CREATE SCHEMA IF NOT EXISTS {database}")

@@ -231,7 +231,11 @@ class JdbcTarget:
     def read_schema(self, spark: SparkSession) -> TableSchema | None:
         """Read the columns and the primary key of a table of Postgres; None if there is no such table.
 
-        A type that kdsl has no type for is a STRING, in which its values are written.
+        A type that kdsl has no type for is a STRING, in which its values are written. The driver is attached if needed.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
         """
         self._attach_driver(spark)
         with self._connect(spark) as connection:
@@ -243,10 +247,16 @@ class JdbcTarget:
     ) -> DataFrame:
         """Read the rows that the table has when an action runs, with one query; timestamps without a zone stay such.
 
+        The driver is attached if needed, and the columns are read at once.
+
         Args:
             spark: A classic session.
             query: A query instead of the table.
-            options: More options of Spark's JDBC source and properties of the driver.
+            options: More options of Spark's JDBC source and properties of the driver; those of the target win.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or the table or query cannot be read.
+            SecretError: As for `check`.
         """
         self._attach_driver(spark)
         rows = self.table if query is None else f"({query}) kdsl_rows"
@@ -257,28 +267,48 @@ class JdbcTarget:
 
     @_translate_java_errors
     def read_key(self, spark: SparkSession, schema: str | None, table: str) -> tuple[str, ...]:
-        """Read the columns of the primary key of a table, in order; see `Connection.primary_key`."""
+        """Read the columns of the primary key of a table, in order; see `Connection.primary_key`.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
+        """
         self._attach_driver(spark)
         with self._connect(spark) as connection:
             return connection.primary_key(schema, table)
 
     @_translate_java_errors
     def list_tables(self, spark: SparkSession) -> tuple[list[DatabaseTable], str | None]:
-        """List the tables and views of the database, and return the default schema; see `Connection`."""
+        """List the tables and views of the database, and return the default schema; see `Connection`.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
+        """
         self._attach_driver(spark)
         with self._connect(spark) as connection:
             return connection.tables_and_views(), connection.default_schema()
 
     @_translate_java_errors
     def query(self, spark: SparkSession, statement: str, *values: str | int) -> list[tuple[str | None, ...]]:
-        """Run a query in the database of the table, and return its rows, each value as a string."""
+        """Run a query in the database of the table, and return its rows, each value as a string, NULL as None.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
+        """
         self._attach_driver(spark)
         with self._connect(spark) as connection:
             return connection.query(statement, *values)
 
     @_translate_java_errors
     def run(self, spark: SparkSession, statement: str) -> None:
-        """Run a statement in the database of the table."""
+        """Run a statement in the database of the table, which commits it at once.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
+        """
         self._attach_driver(spark)
         with self._connect(spark) as connection:
             connection.run(statement)
@@ -468,7 +498,13 @@ class _Staging:
         writer: str,
         table_change: TableChange | None,
     ) -> None:
-        """Convert the rows for the database, find columns that need casts, and choose names; create nothing yet."""
+        """Convert the rows for the database, find columns that need casts, and choose names.
+
+        Only with a change of the table, a staging table is created, with its columns after the change.
+
+        Raises:
+            ChangelogError: The table does not have a column of the changelog.
+        """
         url = _unwrap(target.url)
         self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
         self._stages: list[str] = []

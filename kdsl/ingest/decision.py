@@ -96,7 +96,10 @@ class Decision:
 def decide_batch(
     plan: IngestPlan, state: IngestState, number: int, seen: Seen, read_schema: SchemaReader | None = None
 ) -> Decision:
-    """Decide what a batch changes.
+    """Decide what a batch changes; nothing is written here.
+
+    A table without known columns is left out, and its rows are counted. With a refusal, the decision has only the
+    refusals and an empty note.
 
     Args:
         plan: The plan of the ingestion.
@@ -146,7 +149,7 @@ def decide_batch(
 
 
 def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[TableId, dict[str, Place]]:
-    """The first record that shows each column that a known table lacks, by table."""
+    """The first record that shows each column that a table known before the batch lacks, by table."""
     ignored: dict[TableId, dict[str, Place]] = {}
     for delta in (delta for delta in deltas if delta.table in state.upstream):
         known = {f.name for f in state.upstream[delta.table].schema.columns}
@@ -163,7 +166,11 @@ def _select_new_or_changed_tables(state: IngestState, learned: Learned) -> dict[
 
 
 def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> Iterable[Refusal]:
-    """Refuse a batch with records that cannot be read, if there may be none, or fewer."""
+    """Refuse a batch whose unreadable records are not accepted, or are too many with those before.
+
+    If they are most of a first batch, and there is a hint of a wrong format, the batch is refused with that hint
+    instead, whatever the options accept. Only sources in Kafka have such records.
+    """
     feed = plan.source
     if not seen.dirty or not isinstance(feed, KafkaFeed):
         return
@@ -196,9 +203,11 @@ def _evolve_sinks(
     refusals: list[Refusal],
     read_schema: SchemaReader,
 ) -> dict[TableId, SinkEvolution]:
-    """What happens with the sink tables of some upstream tables; what cannot be written at all is refused.
+    """Decide how the sink tables of some upstream tables change, and add to ``refusals`` what cannot be written at all.
 
-    Only tables with rows count: what other tables brought into a sink table before is in its schema.
+    The latter are names that the sink cannot have, upstream tables of one sink table with different primary keys, and a
+    known sink table that is gone; for the last two there is no evolution. Only tables with rows count: what other
+    tables brought into a sink table before is in its schema.
     """
     by_target: dict[TableId, list[TableSchema]] = {}
     for work in tables:
@@ -251,9 +260,10 @@ def forgive_errors(state: IngestState) -> tuple[IngestState, dict[str, int]]:
 
 
 def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> dict[str, Place]:
-    """The first records that show the columns of a sink table, by the names of its columns.
+    """The first records of a batch that show the columns of a sink table, by the names of its columns.
 
-    An expression has the place of the first record that shows anything new of its table.
+    An expression has the place of the first record that shows anything new of its table. Columns that the deltas do not
+    show are left out.
     """
     places: dict[str, Place] = {}
     for work in tables:
@@ -267,7 +277,10 @@ def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> d
 
 
 def _find_earlier_places(state: IngestState, target: TableId, tables: Iterable[TableWork]) -> dict[str, Place]:
-    """The records since which the columns of a sink table are known, where the state says so."""
+    """The records since which the columns of a sink table are known, where the state has them, by column.
+
+    They are those of the sink table's changes; for unchanged upstream columns, those of the upstream table come first.
+    """
     places = {
         column.name: change.place
         for _, change in reversed(state.changes)
@@ -281,7 +294,10 @@ def _find_earlier_places(state: IngestState, target: TableId, tables: Iterable[T
 
 
 def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
-    """Refuse a table that the sink cannot have, or whose topic or message key cannot be written to Kafka."""
+    """Yield refusals of sink tables and topics with names that the sink cannot have.
+
+    For ``partition.strategy: hash-by-key``, also of a table without a primary key.
+    """
     sink, table = plan.sink, work.plan.table
     for target in work.plan.targets:
         if (wrong := sink.wrong_table(target)) is not None:

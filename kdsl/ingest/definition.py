@@ -78,10 +78,10 @@ class Transform(Options):
     description: str | None = option("description", "A remark.", default=None)
 
     def table_properties(self) -> dict[str, str]:
-        """The table-options by their keys.
+        """The table-options by their keys; empty entries are left out, and the last of two entries with one key counts.
 
         Raises:
-            ValueError: One has no ``=``.
+            ValueError: An entry has no ``=``, or no key before it.
         """
         properties = {}
         for entry in (self.table_options or "").split(self.table_options_delimiter):
@@ -116,11 +116,13 @@ class Route(Options):
 
 
 def _check_zone(zone: str | None) -> str | None:
+    """What to write instead of an unknown time zone; None if it is known, begins with GMT or UTC, or is None."""
     known = zone is None or zone in available_timezones() or zone.startswith(("GMT", "UTC"))
     return None if known else "use the name of a time zone, such as Europe/Berlin"
 
 
 def _positive(value: int | None) -> str | None:
+    """What to write instead of a number below 1; None for others, and for None."""
     return None if value is None or value > 0 else "use a number greater than 0"
 
 
@@ -236,10 +238,12 @@ class Locations:
 
 
 def _transforms(transforms: Iterable[Transform]) -> tuple[Transform, ...]:
+    """Convert transforms to a tuple."""
     return tuple(transforms)
 
 
 def _routes(routes: Iterable[Route]) -> tuple[Route, ...]:
+    """Convert routes to a tuple."""
     return tuple(routes)
 
 

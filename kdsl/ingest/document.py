@@ -33,15 +33,16 @@ def read_document(
         file: The name of its file, for messages.
 
     Returns:
-        The ingestion, or None if it has no source or no sink; and the problems of the document. If there are errors
-        among them, they contain the problems of what could be read, too; otherwise `kdsl.ingest.resolve` finds those.
+        The ingestion, or None if there are problems; and the problems of the document. With problems, they contain
+        those of
+        the parts that could be read, too; otherwise `kdsl.ingest.resolve` finds those.
     """
     reader = _Reader(text, file, variables)
     return reader.read()
 
 
 def is_ingestion_document(text: str) -> bool:
-    """Whether a YAML document is an ingestion: a mapping with ``source`` or ``sink``."""
+    """Whether a YAML document is an ingestion: a mapping with ``source`` or ``sink``; False if it cannot be read."""
     value = YamlDocument(text, None).value
     return isinstance(value, dict) and ("source" in value or "sink" in value)
 
@@ -54,10 +55,11 @@ class _Reader:
         self.moved: dict[str, str] = {}
 
     def report(self, path: str, message: str, fix: str, code: str = "document") -> None:
+        """Add a problem at the location of a path."""
         self.problems.append(Problem(code, message, fix, self.document.where(path)))
 
     def read(self) -> tuple[IngestionDef | None, list[Problem]]:
-        """Read the document; see `read_document`."""
+        """Read the document; see `read_document`. After any problem, warnings too, there is no ingestion."""
         if self.problems:
             return None, self.problems
         value = self.document.value
@@ -88,7 +90,11 @@ class _Reader:
         return {to: self.document.lines[path] for to, path in self.moved.items()}
 
     def read_end(self, value: Mapping[str, Any], kind: Kind) -> Any:
-        """Read the source or the sink; None if it has an unknown type or is missing."""
+        """Read the source or the sink, and report what is wrong; None if it is missing, or its type is.
+
+        A type that does not exist counts as missing. A sink in Kafka gets the topic mapping that is declared under
+        ``source``, and the source does not.
+        """
         path = f"$.{kind}"
         if kind not in value:
             self.report("$", f"the document has no {kind}", f"write '{kind}:' with its 'type'")
@@ -120,7 +126,10 @@ class _Reader:
         return read
 
     def take_mapping(self, value: Mapping[str, Any], strings: Mapping[str, str]) -> dict[str, str]:
-        """Take the topic mapping that is declared under ``source``, where the sink is Kafka and has none."""
+        """Take the topic mapping that is declared under ``source``, where the sink is Kafka, and note where it was.
+
+        Empty if there is none. It is reported if the sink has one, too, or if it cannot be read.
+        """
         source = value.get("source")
         if not isinstance(source, dict) or _MAPPING not in source or not _is_kafka(strings):
             return {}
@@ -133,7 +142,7 @@ class _Reader:
         return {} if text is None else {_MAPPING: text}
 
     def read_rules(self, value: Mapping[str, Any], section: str, cls: type[Group]) -> list[Group]:
-        """Read a list of transforms or routes."""
+        """Read a list of transforms or routes; empty if there is none, or, with a report, if it is not a list."""
         rules = value.get(section) or []
         if not isinstance(rules, list):
             self.report(f"$.{section}", f"{section} is not a list", "write '- source-table: …' under it")
@@ -144,7 +153,7 @@ class _Reader:
         ]
 
     def read_pipeline(self, value: Any) -> Pipeline:
-        """Read the settings of the pipeline."""
+        """Read the settings of the pipeline; keys that kdsl does not support are reported, and left out."""
         if isinstance(value, dict):
             for key in [key for key in value if key in REFUSED_IN_PIPELINE]:
                 self.report(f"$.pipeline.{key}", f"{key!r} is not supported", REFUSED_IN_PIPELINE[key])
@@ -152,10 +161,10 @@ class _Reader:
         return Pipeline.from_strings(self.read_options(value if value is not None else {}, "$.pipeline", Pipeline))
 
     def read_options(self, value: Any, path: str, group: type[Options] | None) -> dict[str, str]:
-        """Read a mapping of options to strings, with variables replaced; mistakes are reported.
+        """Read a mapping of options to strings, with variables replaced; what has a mistake is reported and left out.
 
         Args:
-            value: The mapping.
+            value: The mapping; something else is reported, and gives no options.
             path: Its path.
             group: The group of the options, if it is known. A mapping under a key with which its options begin is
                 flattened.
@@ -174,7 +183,10 @@ class _Reader:
         return strings
 
     def read_text(self, value: Any, path: str) -> str | None:
-        """Read the value of an option; None, and a report, if it is not a scalar or a list of scalars."""
+        """Read the value of an option, and replace the variables in it; None, and a report, if that is not possible.
+
+        A list of scalars is joined with commas, or with semicolons if the path ends with ``.topic`` or ``.ddls``.
+        """
         if isinstance(value, list) and all(isinstance(one, str) for one in value):
             value = ("; " if path.endswith((".topic", ".ddls")) else ", ").join(value)
         if value is None:
@@ -220,7 +232,7 @@ def write_document(ingestion: IngestionDef) -> str:
 
 
 def _literal_secrets(ingestion: IngestionDef) -> Sequence[tuple[str, tuple[str, ...]]]:
-    """The keys of secrets that are written out, by section."""
+    """The keys of secrets that are written out in the source, the sink and the pipeline, by section."""
     ends: tuple[End, ...] = (ingestion.source, ingestion.sink)
     return [
         *((end.kind, end.literal_secrets()) for end in ends),

@@ -151,11 +151,11 @@ class Learned:
 def changes_between(
     table: TableId, before: TableSchema | None, after: TableSchema, first: Mapping[str, Place] | None = None
 ) -> tuple[SchemaChange, ...]:
-    """The changes from one schema of a table to a later one, which has all its columns.
+    """The changes from one schema of a table to a later one, which has all its columns; a change of nullability counts.
 
     Args:
         table: The table.
-        before: The earlier schema; None if there is no table yet.
+        before: The earlier schema; None if there is no table yet: the only change is then its creation.
         after: The later schema.
         first: The records that caused the changes, by column.
     """
@@ -183,14 +183,15 @@ def learn(
     """Join what records show with the known tables.
 
     The order of the deltas does not matter for types, and a delta that is known already changes nothing. New columns
-    are in the order of the records that show them first.
+    are in the order of the records that show them first. A delta with another primary key, and too many tables, are
+    refused (`Learned.refusals`), not raised; the table of such a delta stays as it is.
 
     Args:
         known: The known tables.
         deltas: What the records of a batch show, from any number of tasks.
         static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
             its first batch shows.
-        max_tables: The largest number of tables.
+        max_tables: The largest number of tables; with more known ones, no new table is accepted.
     """
     tables = dict(known)
     first: dict[TableId, dict[str, Place]] = {}
@@ -240,7 +241,9 @@ def _select_ambiguous(schema: TableSchema, first: Mapping[str, Place]) -> dict[s
 
 
 def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
-    """A table with what records show of it. A column that is both in the key and in the value is that of the value.
+    """The table with what records show of it added; without a known table, what they show.
+
+    A column that is both in the key and in the value, in any of its records, is that of the value.
 
     Raises:
         PrimaryKeyError: The records have another primary key.
@@ -255,9 +258,9 @@ def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
 
 
 def _sort_new_columns(table: UpstreamTable, known: UpstreamTable | None, first: Mapping[str, Place]) -> UpstreamTable:
-    """The table with its new columns in the order of the records that show them first, those of the key before others.
+    """The table with its new columns after the others, those of the key first, in the order in which records show them.
 
-    Columns of one record keep their order.
+    Columns of one record keep their order; so do all new ones if the record of one is unknown.
     """
     columns = table.schema.columns
     names = set() if known is None else {f.name for f in known.schema.columns}
@@ -349,7 +352,7 @@ def evolve_sink(
     places: Mapping[str, Place] | None = None,
     earlier: Mapping[str, Place] | None = None,
 ) -> SinkEvolution:
-    """Decide how a sink table changes.
+    """Decide how a sink table changes; nothing is changed here.
 
     Args:
         table: The sink table.
@@ -358,6 +361,9 @@ def evolve_sink(
         policy: What may be changed.
         places: The records that show columns first, by the names of the columns.
         earlier: The records since which columns are known, from before the batch.
+
+    Returns:
+        The schema and the changes; with refusals, the schema that the table has, and no changes.
     """
     return _SinkTable(table, live, wanted, policy, places or {}, earlier or {}).evolve()
 
@@ -380,6 +386,10 @@ class _SinkTable:
         self.left_out: list[str] = []
 
     def refuse(self, column: str | None, reason: str, fix: str, sql_fix: str | None = None) -> None:
+        """Add a refusal of a column, or of the table if it is None.
+
+        Without a ``sql_fix``, ``fix`` holds for scripts, too.
+        """
         self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or ""), sql_fix=sql_fix))
 
     def fold(self, name: str) -> str:
@@ -387,12 +397,13 @@ class _SinkTable:
         return name.lower() if self.policy.rules.folds_case else name
 
     def wide(self, kind: t.DataType) -> t.DataType:
+        """The type that the sink gets for a type: STRING for TIME if it has none such, or a wide one by the policy."""
         if isinstance(kind, t.Time) and not self.policy.rules.stores_times:
             return t.VarChar(nullable=kind.nullable)
         return broaden(kind) if self.policy.broaden else kind
 
     def evolve(self) -> SinkEvolution:
-        """Decide; see `evolve_sink`."""
+        """Decide; see `evolve_sink`. With a refusal, the schema is that from before, and there are no changes."""
         self.check_names()
         schema = self.create() if self.live is None else self.change(self.live)
         most = self.policy.rules.max_columns
@@ -405,7 +416,7 @@ class _SinkTable:
         return SinkEvolution(schema, tuple(self.changes), (), tuple(self.narrowed), tuple(self.left_out))
 
     def check_names(self) -> None:
-        """Refuse columns that the sink cannot tell apart, and names that it would cut."""
+        """Refuse columns that the sink cannot tell apart, names that it would cut, and characters that it forbids."""
         rules = self.policy.rules
         by_name: dict[str, list[str]] = {}
         for field in self.wanted.columns:
@@ -431,7 +442,10 @@ class _SinkTable:
         return f" (known since the record at {self.earlier[column]})" if column in self.earlier else ""
 
     def create(self) -> TableSchema:
-        """The schema of a table that does not exist yet."""
+        """Add the creation of the table to the changes, and return its schema.
+
+        It is refused, too, if ``create.table`` is not applied.
+        """
         columns = tuple(attrs.evolve(f, type=self.wide(f.type)) for f in self.wanted.columns)
         if "create.table" not in self.policy.tags:
             self.refuse(None, "the table does not exist, and create.table is excluded",
@@ -442,7 +456,11 @@ class _SinkTable:
         return TableSchema(columns, self.wanted.primary_key)
 
     def change(self, live: TableSchema) -> TableSchema:
-        """The schema of a table that exists."""
+        """Add the changes of a table that exists, and return its schema with them; columns that the rows lack stay.
+
+        Another primary key, and a column that is NOT NULL and that the rows lack or may have NULL in, are refused; see
+        `drop_not_null` for the last.
+        """
         if [self.fold(n) for n in live.primary_key] != [self.fold(n) for n in self.wanted.primary_key]:
             has, wants = (f"({', '.join(key)})" for key in (live.primary_key, self.wanted.primary_key))
             self.refuse(None, f"its primary key is {has}, and that of the rows {wants}",
@@ -467,7 +485,7 @@ class _SinkTable:
         return TableSchema(tuple(columns), live.primary_key)
 
     def add_column(self, columns: list[t.Field], field: t.Field) -> None:
-        """Add a column at the end, or leave it out."""
+        """Add a nullable column at the end of ``columns``, with its change, or note that it is left out."""
         new = attrs.evolve(field, type=self.wide(field.type.as_nullable()))
         change = SchemaChange("add.column", self.table, (new,), place=self.places.get(field.name))
         if self.allows(change, field.name, can=True):
@@ -477,7 +495,10 @@ class _SinkTable:
             self.left_out.append(field.name)
 
     def alter_column(self, live: t.Field, field: t.Field) -> t.Field:
-        """Return a column with a wider type, or as it is."""
+        """Return a column with a wider type, and add the change, or return it as it is, and note that it is too narrow.
+
+        Its nullability stays. A column of the primary key that would become a string is refused.
+        """
         kind = self.wide(join(live.type, field.type)).as_nullable(live.type.nullable)
         if field.type.nullable and not live.type.nullable:
             self.drop_not_null(live)
@@ -494,7 +515,10 @@ class _SinkTable:
         return live
 
     def drop_not_null(self, live: t.Field) -> None:
-        """Refuse NULL in a column that is NOT NULL; only a behavior that keeps the sink's columns accepts it."""
+        """Refuse a column that is NOT NULL in the sink, and may be NULL in the rows.
+
+        With TRY_EVOLVE and IGNORE, it is noted as too narrow instead, unless it is in the primary key.
+        """
         if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") and live.name not in self.wanted.primary_key:
             self.narrowed.append(live.name)
             return
@@ -503,7 +527,11 @@ class _SinkTable:
                     "drop NOT NULL there or in the table that is copied")  # fmt: skip
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
-        """Whether a change is made; if not, it is left out or refused."""
+        """Whether a change is made; a change that is not is refused, or left to the caller without a refusal.
+
+        It is refused with EXCEPTION, and, if the sink cannot make it, with LENIENT and EVOLVE. It is left to the caller
+        with IGNORE, if the sink's options exclude it, and, if the sink cannot make it, with TRY_EVOLVE.
+        """
         behavior = self.policy.behavior
         shown = attrs.evolve(change, place=None)
         if behavior == "EXCEPTION":

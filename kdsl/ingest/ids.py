@@ -11,7 +11,7 @@ _PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
 
 
 def parse_id(text: str) -> TableId:
-    """Read a table id such as ``db.orders``.
+    """Read a table id such as ``db.orders``; names may be in backquotes, and spaces around others are dropped.
 
     Raises:
         ValueError: It is not one to three names with dots between them.

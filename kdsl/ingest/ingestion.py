@@ -67,7 +67,9 @@ class Ingestion(IngestionDef):
             file: The name of its file, for messages.
 
         Returns:
-            The ingestion, or None if the document cannot be read; and all problems, in the order of their lines.
+            The ingestion, or None if the document cannot be read; and all problems, in the order of their lines. An
+            ingestion
+            that could be read is returned although `problems` reports errors.
         """
         definition, problems = read_document(text, variables or {}, file=file)
         if definition is not None:
@@ -77,7 +79,7 @@ class Ingestion(IngestionDef):
 
     @classmethod
     def from_yaml(cls, path: str | PathLike[str], variables: Mapping[str, str] | None = None) -> Self:
-        """Read a YAML file.
+        """Read a YAML file. An ingestion that could be read is returned although `problems` reports errors.
 
         Args:
             path: The file.
@@ -85,8 +87,9 @@ class Ingestion(IngestionDef):
                 ``${secret_values.NAME}``) stay references.
 
         Raises:
-            ResolveError: The file is not YAML, has unknown keys, values of a wrong type, or unknown variables. All
-                mistakes are reported, each with its path and line, also those that `problems` reports.
+            ResolveError: The file is not UTF-8 or not YAML, has no source or no sink, unknown keys, values of a wrong
+                type, or unknown variables. All mistakes are reported, each with its path and line, also those that
+                `problems` reports.
             OSError: The file cannot be read.
         """
         ingestion, problems = cls.read(read_text(Path(path), "document", "yaml"), variables, file=str(path))

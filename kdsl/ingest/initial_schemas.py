@@ -52,8 +52,10 @@ def read_initial_schemas(statements: str | None) -> tuple[dict[TableId, InitialT
         statements: ``CREATE TABLE`` statements, separated by ``;``; None for none.
 
     Returns:
-        The tables, and the problems, each with its position in the statements. Whether expressions of computed columns
-        can be translated is not checked: they may use columns that only messages show.
+        The tables, and the problems, each with its position in the statements where it is known; warnings are left out.
+        Whether expressions of computed columns can be translated is not checked: they may use columns that only
+        messages
+        show. Other statements, and those with LIKE or AS, give no table; of a table with another problem, there is one.
     """
     schemas: dict[TableId, InitialTable] = {}
     if statements is None:
@@ -95,7 +97,9 @@ def read_initial_schemas(statements: str | None) -> tuple[dict[TableId, InitialT
 
 
 def write_initial_schema(table: str | type[KafkaTable] | Table | object) -> str:
-    """Write the statement of a table, without a semicolon at its end; a statement stays as it is.
+    """Write the statement of a table, named as its topic, with its physical columns and primary key, without ``;``.
+
+    Of a statement, only the semicolons and spaces at its end are removed.
 
     Raises:
         TypeError: It is neither a statement nor a table of one topic.
@@ -125,7 +129,7 @@ def write_initial_table(table: TableId, columns: tuple[ColumnDef, ...], key: tup
 
 
 def _write_column(column: ColumnDef) -> str:
-    """Write a column of a statement."""
+    """Write a physical, computed or metadata column of a statement."""
     comment = "" if column.comment is None else f" COMMENT '{_double_quotes(column.comment)}'"
     if column.role == "computed":
         assert column.expression is not None
@@ -135,6 +139,7 @@ def _write_column(column: ColumnDef) -> str:
 
 
 def _double_quotes(text: str) -> str:
+    """Write each single quote of a string twice, for a literal of SQL."""
     return text.replace("'", "''")
 
 

@@ -57,8 +57,9 @@ def find_changes(kinds: _Ints, passes: Mask) -> _Changes:
     """Combine the rows of updates; an update with only one row that passes becomes an insert or a delete.
 
     Args:
-        kinds: The row kinds, as indices of `ROW_KINDS`. The row before an update is right before the row after it.
-        passes: Which rows meet the filter.
+        kinds: The row kinds, as indices of `ROW_KINDS`. The row before an update is right before the row after it; a
+            row of an update alone counts as an insert or a delete.
+        passes: Which rows meet the filter; others are left out.
     """
     count = len(kinds)
     index = np.arange(count, dtype=np.int64)
@@ -85,6 +86,7 @@ class MessageEncoder:
     """
 
     def __init__(self, sink: KafkaTopics, table: Sequence[str], schema: TableSchema) -> None:
+        """Create the encoders of keys and rows, and the part of Kafka Connect's schema if values include it."""
         chosen = sink.valid()
         self._table, self._schema, self._sink = tuple(table), schema, chosen
         self._fields = arrow_schema(t.Row(schema.columns))
@@ -107,13 +109,14 @@ class MessageEncoder:
     def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """Encode rows to the columns ``key`` and ``value``; None if there is no message yet.
 
-        The row before an update waits for the row after it.
+        If the last row is the one before an update, it waits for the next call (`finish` for the last). Rows that
+        `PASSES` excludes, or has NULL for, are left out.
 
         Args:
             rows: The row kind, the columns, and maybe `PASSES`.
 
         Raises:
-            RecordError: A row cannot be encoded.
+            RecordError: A row cannot be encoded, or has NULL in its primary key.
         """
         if self._waiting is not None:
             rows = pa.concat_batches([self._waiting, rows])
@@ -123,16 +126,28 @@ class MessageEncoder:
         return self._encode(rows)
 
     def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows that contain both rows of each update; None if there are none."""
+        """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone.
+
+        Raises:
+            RecordError: As for `encode`.
+        """
         return self._encode(rows)
 
     def finish(self) -> pa.RecordBatch | None:
-        """Encode the row that waits; None if there is none."""
+        """Encode the row that waits, which is a delete then; None if there is none, or it does not pass.
+
+        Raises:
+            RecordError: As for `encode`.
+        """
         rows, self._waiting = self._waiting, None
         return None if rows is None else self._encode(rows)
 
     def _encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows; none of them waits for another."""
+        """Encode rows that do not wait for others; None if no row passes.
+
+        Raises:
+            RecordError: As for `encode`.
+        """
         kinds = pc.index_in(rows.column(ROW_KIND), pa.array(ROW_KINDS)).to_numpy(zero_copy_only=False)
         passes: Mask = np.ones(rows.num_rows, dtype=bool)
         if PASSES in rows.schema.names:
@@ -149,7 +164,11 @@ class MessageEncoder:
         )
 
     def _keys(self, columns: dict[str, pa.Array], changes: _Changes) -> pa.Array:
-        """The message keys: the table id and the primary key of the row after, or before a delete."""
+        """The message keys: the table id and the primary key of the row after, or before a delete.
+
+        Raises:
+            RecordError: A primary key has NULL, or a key cannot be encoded.
+        """
         own = pa.array(np.where(changes.after >= 0, changes.after, changes.before))
         arrays = [pa.array([format_id(self._table)] * len(own)), *(columns[name].take(own) for name in self._key_names)]
         wrong = [name for name, array in zip(self._key_names, arrays[1:], strict=True) if array.null_count]
@@ -159,7 +178,11 @@ class MessageEncoder:
         return self._check(self._key.encode(structs))
 
     def _values(self, texts: pa.Array, changes: _Changes) -> pa.Array:
-        """The message values."""
+        """The message values, of rows as JSON, in the format of the sink. With JSON, deletes are tombstones.
+
+        Raises:
+            RecordError: The format is JSON, and a row without a primary key is deleted.
+        """
         before, after = (texts.take(pa.array(side, mask=side < 0)) for side in (changes.before, changes.after))
         if isinstance(self._sink.value, Json):
             if not self._key_names and after.null_count:
@@ -210,19 +233,22 @@ def _with_modes(value: DebeziumJson) -> DebeziumJson:
 
 
 def _message_schema(row: t.Row, value: DebeziumJson) -> str:
-    """The schema of messages: of the rows before and after a change."""
+    """The schema of messages in Kafka Connect's JSON: of the rows before and after a change."""
     fields = [{**connect_schema(row, value.modes), "optional": True, "field": side} for side in ("before", "after")]
     return json.dumps({"type": "struct", "fields": fields, "optional": False}, ensure_ascii=False)
 
 
 def _wrap(texts: pa.Array) -> pa.Array:
-    """Lists of one element in JSON; null for a missing one."""
+    """Each string as a JSON list of one element; ``null`` for a missing one."""
     lists = _join("[", texts, "]")
     return pc.fill_null(lists, b"null")
 
 
 def _choose(before: pa.Array, after: pa.Array, insert: str, update: str, delete: str) -> pa.Array:
-    """A string for each change by its kind."""
+    """One of three strings for each change: ``insert`` if it has no row before, ``delete`` if none after.
+
+    Otherwise ``update``.
+    """
     texts = [pa.scalar(text.encode(), pa.binary()) for text in (insert, update, delete)]
     return pc.if_else(after.is_valid(), pc.if_else(before.is_valid(), texts[1], texts[0]), texts[2])
 
@@ -261,17 +287,17 @@ def encode_packets(
     zone: str,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Decode and encode the packets of a task.
+    """Decode and encode the packets of a task, and report the counts of values that changed.
 
     Args:
         sink: The sink.
         tables: The tables that are written, by the upstream table as packets name it. Other packets are left out.
         partition: The partition of all messages; None leaves it to their keys.
         zone: The time zone of the session.
-        batches: The packets, with their table and its records.
+        batches: The packets, with their table and its records; small ones of a table are joined.
 
     Returns:
-        The columns ``key``, ``value``, ``topic``, ``headers`` and ``partition``.
+        The columns ``key``, ``value``, ``topic``, ``headers`` and ``partition``; rows without a message give no batch.
     """
     decoders: dict[str, RecordDecoder] = {}
     encoders: dict[tuple[str, TableId], MessageEncoder] = {}
@@ -303,7 +329,7 @@ def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _add_columns(messages: pa.RecordBatch, table: PlainTable, partition: int | None) -> pa.RecordBatch:
-    """Messages with their topic, headers and partition."""
+    """Messages with the table's topic and headers (NULL without any), and the partition."""
     count = messages.num_rows
     headers = pa.nulls(count, HEADERS)
     if table.headers:
@@ -322,7 +348,10 @@ def _add_columns(messages: pa.RecordBatch, table: PlainTable, partition: int | N
 def encode_rows(
     sink: KafkaTopics, table: Sequence[str], schema: TableSchema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Encode the rows of a task; see `MessageEncoder`."""
+    """Encode the rows of a task to ``key`` and ``value``; see `MessageEncoder`.
+
+    The row that still waits at the end is encoded, too.
+    """
     encoder = MessageEncoder(sink, table, schema)
     for batch in batches:
         messages = encoder.encode(batch)

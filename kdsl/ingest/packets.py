@@ -13,7 +13,7 @@ BYTES = 64 << 20
 
 
 def write_records(records: pa.RecordBatch) -> bytes:
-    """Write records as a packet."""
+    """Write records as a packet: a stream in Arrow's IPC format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, records.schema) as writer:
         writer.write_batch(records)
@@ -27,8 +27,8 @@ def join_packets(
 
     Args:
         packets: The tables, and the packets.
-        rows: The records of a table wait until there are as many.
-        max_bytes: If more bytes wait, nothing waits any longer.
+        rows: The records of a table wait until there are as many, or until the packets end.
+        max_bytes: If more bytes wait in all, nothing waits any longer.
 
     Returns:
         The tables and their records, those of each table in their order.

@@ -67,7 +67,7 @@ class IngestPlan:
     in_sql: bool = attrs.field(default=False, eq=False)
 
     def targets(self, table: TableId) -> tuple[TableId, ...]:
-        """The sink tables of an upstream table.
+        """The sink tables of an upstream table; the table itself if no route fits it.
 
         Raises:
             ValueError: A route makes a name that cannot be a table.
@@ -75,7 +75,7 @@ class IngestPlan:
         return route_table(table, self.route_rules, self.pipeline.route_mode)
 
     def table(self, table: TableId, schema: TableSchema) -> tuple[TablePlan | None, tuple[Problem, ...]]:
-        """What becomes of an upstream table, or the problems that prevent it.
+        """The plan of an upstream table; or None, and the problems that prevent it.
 
         Args:
             table: The upstream table.
@@ -94,13 +94,17 @@ class IngestPlan:
         return TablePlan(table, transformed, targets, topics), ()
 
     def tables(self) -> tuple[TablePlan, ...]:
-        """What becomes of the tables that are known before any record."""
+        """The plans of the tables that are known before any record; those with problems or no columns are left out.
+
+        Raises:
+            ValueError: A route makes a name that cannot be a table.
+        """
         plans = (self.table(table, schema)[0] for table, schema in self.initial_schemas.items() if schema.columns)
         return tuple(plan for plan in plans if plan is not None)
 
 
 def plan_ingestion(ingestion: IngestionDef) -> IngestPlan:
-    """Plan an ingestion.
+    """Plan an ingestion. The plan has no literal secrets; warnings become its notices.
 
     Raises:
         ResolveError: It has mistakes; all of them are reported.

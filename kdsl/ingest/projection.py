@@ -70,7 +70,7 @@ class TransformRule:
         """Read a transform.
 
         Raises:
-            SelectorError: The pattern cannot be used.
+            SelectorError: The pattern of tables cannot be used, or is missing.
             StatementError: The added columns cannot be read.
             UntranslatableError: An expression of the projection, the filter or an added column cannot be read.
             ValueError: The table options cannot be read.
@@ -93,15 +93,15 @@ class TransformRule:
 
     @property
     def passes_new_columns(self) -> bool:
-        """Whether columns that appear later pass through."""
+        """Whether columns that appear later pass through: there is no projection, or it has a ``*``."""
         return self.items is None or any(isinstance(item, n.Star) for item in self.items)
 
 
 def _read_added(text: str) -> tuple[tuple[AddedColumn, n.Node], ...]:
-    """Read the columns that a transform adds, each with its expression.
+    """Read the columns that a transform adds, each with its expression; none of a blank text.
 
     Raises:
-        StatementError: They cannot be read.
+        StatementError: They cannot be read, or something follows them.
         UntranslatableError: An expression cannot be read.
     """
     if not text.strip():
@@ -167,7 +167,7 @@ class _Names:
     values: Mapping[str, TypedSql]
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """Look up a column."""
+        """Look up a column by its first part; the other parts are returned with it. None if there is no such column."""
         value = self.values.get(parts[0])
         return None if value is None else (value, parts[1:])
 
@@ -177,11 +177,12 @@ class _Names:
 
 
 def _column(field: t.Field) -> TypedSql:
+    """The reference to a column by its quoted name, with its type, for expressions."""
     return TypedSql(quote_name(field.name), field.type)
 
 
 def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
-    """The names of the table, and the row kind, as columns."""
+    """The columns that all tables have for expressions: the names of its id, NULL for missing ones, and row kinds."""
     parts = (*reversed(table), None, None)
     values = {}
     for name, part in zip(_NAMES, parts, strict=False):
@@ -200,7 +201,7 @@ def transform_table(
     *,
     allow_trimming: bool = False,
 ) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
-    """What becomes of an upstream table by the first transform that fits it.
+    """What becomes of an upstream table by the first transform that fits it; without one, all columns as they are.
 
     Args:
         table: The table.
@@ -211,7 +212,9 @@ def transform_table(
         allow_trimming: Whether a transform may leave out columns of the upstream primary key.
 
     Returns:
-        The result, or None if there are problems; and the problems, whose paths begin at ``$.transform``.
+        The result, or None if there are problems; and the problems, whose paths begin at ``$.transform``, or are ``$``
+        or
+        below it if no transform fits.
     """
     index = next((i for i, rule in enumerate(rules) if rule.pattern.fits(table)), None)
     rule = TransformRule(TablePattern("", ())) if index is None else rules[index]
@@ -239,11 +242,12 @@ class _Work:
         self.problems: list[Problem] = []
 
     def add(self, option: str, message: str, fix: str, code: str = "ingest-transform") -> None:
+        """Add a problem of the table, at an option of the transform, or at the transform if that is empty."""
         where = Where(path=f"{self.path}.{option}" if option else self.path)
         self.problems.append(Problem(code, f"the table {format_id(self.table)!r}: {message}", fix, where))
 
     def run(self, *, allow_trimming: bool) -> TransformedTable:
-        """Apply the transform; problems are collected."""
+        """Apply the transform. Problems are collected, and the result is then not to be used."""
         upstream = {f.name: _column(f) for f in self.schema.columns}
         others = {c.name: _column(t.Field(c.name, c.type)) for c in self.metadata}
         names = {**_pseudo_columns(self.table), **others, **upstream}
@@ -274,7 +278,11 @@ class _Work:
         )
 
     def _source_columns(self, names: Mapping[str, TypedSql]) -> list[SinkColumn]:
-        """The columns that ``*`` stands for: those that are declared, in their order, and the other upstream ones."""
+        """The columns that ``*`` stands for: those that are declared, in their order, and the other upstream ones.
+
+        A declared physical column that the table lacks is left out; so is a computed one with a problem, which is
+        added.
+        """
         upstream = {f.name: SinkColumn(f.name, f.type, quote_name(f.name), f.comment) for f in self.schema.columns}
         columns: dict[str, SinkColumn] = {}
         for column in self.declared:
@@ -293,7 +301,7 @@ class _Work:
         return list((columns | {name: one for name, one in upstream.items() if name not in columns}).values())
 
     def _add_columns(self, columns: list[SinkColumn], names: Mapping[str, TypedSql]) -> list[SinkColumn]:
-        """The columns with those that the transform adds."""
+        """Insert the columns that the transform adds into ``columns``, and return it; those with a problem are not."""
         for i, (added, node) in enumerate(self.rule.added):
             name, option = added.column.name, f"add-columns[{i}]"
             column = self._compute(option, added.column.expression.text, node, name, names)
@@ -311,7 +319,11 @@ class _Work:
         return columns
 
     def _columns(self, every: Sequence[SinkColumn], names: Mapping[str, TypedSql]) -> list[SinkColumn]:
-        """The columns of the projection, where ``*`` stands for ``every``, and in it the listed metadata columns."""
+        """The columns of the projection, where ``*`` stands for ``every``, and in it the listed metadata columns.
+
+        Without a projection, all of these. A later column replaces one of ``*`` with its name, in its place; another
+        two with one name are a problem. Expressions with a problem are left out.
+        """
         shown = [SinkColumn(c.name, c.type, quote_name(c.name)) for c in self.listed]
         if self.rule.items is None:
             return [*every, *shown]
@@ -339,7 +351,9 @@ class _Work:
     def _compute(
         self, option: str, text: str, value: n.Node, name: str | None, names: Mapping[str, TypedSql]
     ) -> SinkColumn | None:
-        """A column with an expression; None, and a problem, if it has no name or cannot be translated.
+        """A column with an expression; None, and a problem, if that cannot be.
+
+        That is so if it has no name, cannot be translated, or has a type that tables do not have.
 
         Args:
             option: The option that has the expression.
@@ -361,7 +375,10 @@ class _Work:
         return SinkColumn(name, typed.type, typed.text)
 
     def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
-        """The filter in Spark SQL; None if there is none, or it has a problem."""
+        """The filter in Spark SQL; None if there is none, or it cannot be translated.
+
+        One that is not BOOLEAN is a problem.
+        """
         if self.rule.condition is None:
             return None
         typed = self._translate("filter", self.rule.filter, self.rule.condition, names)
@@ -371,6 +388,7 @@ class _Work:
         return None if typed is None else typed.text
 
     def _translate(self, option: str, text: str, node: n.Node, names: Mapping[str, TypedSql]) -> TypedSql | None:
+        """Translate an expression to Spark SQL; None, and a problem, if that fails or it is nested too deeply."""
         try:
             try:
                 return ExpressionTranslator(text, _Names(names))(node)
@@ -382,7 +400,11 @@ class _Work:
             return None
 
     def _primary_key(self, columns: Sequence[SinkColumn], *, allow_trimming: bool) -> tuple[str, ...]:
-        """The primary key: that of the transform, or that of the upstream table."""
+        """The primary key: that of the transform, without unknown columns, or that of the upstream table.
+
+        Unknown columns are a problem, and so are upstream key columns that the projection leaves out, unless that is
+        allowed: there is then no key but that of the transform.
+        """
         known = [c.name for c in columns]
         for name in self.rule.primary_keys:
             if name not in known:

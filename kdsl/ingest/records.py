@@ -108,6 +108,7 @@ class RecordSplitter:
     """
 
     def __init__(self, feed: KafkaFeed, *, max_columns: int, keyed: bool = False) -> None:
+        """Create the observers of values and, with a key format, of keys."""
         chosen = feed.valid()
         self._feed = chosen
         self._declared = chosen.initial_tables
@@ -124,12 +125,12 @@ class RecordSplitter:
     def split(
         self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection] = ()
     ) -> Split:
-        """Divide a batch.
+        """Divide a batch by table, and reject what cannot be read; nothing is raised for it.
 
         Args:
             raw: The records, with topic, partition, offset, key and value.
             known: What is known of the tables.
-            rejected: Records that are rejected already, ascending; they show nothing.
+            rejected: Records that are rejected already, ascending; they show nothing, and are among the rejections.
         """
         if rejected:
             return self._split_rest(raw, known, rejected)
@@ -147,14 +148,18 @@ class RecordSplitter:
     def _split_rest(
         self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection]
     ) -> Split:
-        """Divide the records of a batch that are not rejected."""
+        """Divide the records of a batch that are not rejected; the result has the rejections of all of the batch."""
         rest = _remove(np.arange(raw.num_rows), rejected)
         split = self.split(raw.take(pa.array(rest)), known)
         others = [attrs.evolve(one, index=int(rest[one.index])) for one in split.rejections]
         return attrs.evolve(split, rejections=tuple(sorted([*rejected, *others], key=lambda one: one.index)))
 
     def _split_topic(self, topic: str, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
-        """Divide the records of one topic."""
+        """Divide the records of one topic; indices are those in ``raw``.
+
+        With a static schema, records that do not fit a known table are rejected; so are records with placeholders for
+        values that did not change, if the format's ``unavailable`` is ``error``.
+        """
         by_id, values = self._name_known(topic, known)
         of_topic = self._feed.table_id(topic)
         observed = self._value.observe(raw.column("value"), values)
@@ -192,7 +197,11 @@ class RecordSplitter:
     def _name_known(
         self, topic: str, known: Mapping[TableId, UpstreamTable]
     ) -> tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]:
-        """The known tables, and their columns in the value, as the messages of a topic name them."""
+        """The known tables, and their columns in the value, as the messages of a topic name them.
+
+        If the source or the topic names the table, both have the same answer for every name. They are cached for as
+        long as ``known`` is the same object.
+        """
         if self._known is not known:
             self._known, self._named = known, {}
         if topic not in self._named:
@@ -202,7 +211,7 @@ class RecordSplitter:
     def _name_all(
         self, topic: str, known: Mapping[TableId, UpstreamTable]
     ) -> tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]:
-        """See `_name_known`."""
+        """The tables and columns of a topic, not cached; see `_name_known`."""
         declared, of_topic = self._declared, self._feed.table_id(topic)
         by_id: dict[TableId, UpstreamTable] = {}
         if of_topic is None:
@@ -223,7 +232,14 @@ class RecordSplitter:
     def _find_unfitting(
         self, raw: pa.RecordBatch, indices: Indices, table: TableId, known: UpstreamTable
     ) -> list[Rejection]:
-        """The records among some that cannot be read with some columns of their table."""
+        """The records among some that cannot be read with the columns of their table, by index in ``raw``.
+
+        Args:
+            raw: The records.
+            indices: Those that are tried.
+            table: The table; its decoder is kept for as long as its columns stay the same.
+            known: The columns with which they are read.
+        """
         schema, decoder = self._decoders.get(table, (None, None))
         if decoder is None or schema != known:
             key = known.schema.primary_key if self._keyed else ()
@@ -242,7 +258,7 @@ class RecordSplitter:
     def _find_lacking(
         self, raw: pa.RecordBatch, indices: Indices, table: TableId, shown: UpstreamTable
     ) -> list[Rejection]:
-        """The records among some that lack a value, because the change did not touch it."""
+        """As `_find_unfitting`; where a column is to blame, the reason tells what to do about unchanged values."""
         fix = (
             f"set {self._feed.value.identifier}.unavailable to keep, by which the sink table keeps its value, or to "
             "null; or the table's REPLICA IDENTITY to FULL"
@@ -268,7 +284,10 @@ class RecordSplitter:
     def _observe_keys(
         self, keys: pa.BinaryArray, indices: Indices, known: UpstreamTable | None
     ) -> tuple[tuple[SchemaDelta, Indices] | None, list[Rejection]]:
-        """What the keys of some records show, with their indices; and the keys that cannot be read."""
+        """What the keys of some records show, with their indices, and the keys that cannot be read.
+
+        None, and no rejections, without a key format; None, too, if the keys show nothing new.
+        """
         if self._key is None:
             return None, []
         prefix = self._feed.key_prefix
@@ -282,7 +301,8 @@ class RecordSplitter:
     def _with_message_key(self, value: SchemaDelta, keys: pa.BinaryArray, indices: Indices) -> SchemaDelta:
         """What the values of a new table show, with the fields of the first message key as primary key.
 
-        Nothing changes if the messages say a primary key, or if a field of the message key is not a column.
+        Nothing changes if the messages say a primary key, if the option for it is off or the format is not Debezium's
+        JSON, or if a field of the message key is not a column.
         """
         chosen = self._feed
         if value.schema.primary_key or not (chosen.key_is_primary_key and isinstance(chosen.value, DebeziumJson)):
@@ -301,7 +321,11 @@ class RecordSplitter:
         value: SchemaDelta | None,
         keys: tuple[SchemaDelta, Indices] | None,
     ) -> TableDelta | None:
-        """What the records of a table show; None if that is nothing new, or no column of the value yet."""
+        """What the records of a table show, with prefixes; None if that is nothing new, or no column of the value yet.
+
+        Columns that the table declares otherwise are left out, and so are columns of the key that are also in the
+        value, or that a key that is known already lacks.
+        """
         declared = self._declared.get(table)
         hidden = {c.name for c in declared.other_columns} if declared is not None else set()
         if value is not None:
@@ -354,6 +378,7 @@ def _remove(indices: Indices, rejections: Iterable[Rejection]) -> Indices:
 
 
 def _add_prefix(columns: Iterable[t.Field], prefix: str) -> list[t.Field]:
+    """Copies of columns with a prefix before their names."""
     return [attrs.evolve(f, name=prefix + f.name) for f in columns]
 
 
@@ -366,7 +391,7 @@ def _group_by_topic(raw: pa.RecordBatch) -> Iterator[tuple[str, Indices]]:
 
 
 def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> TableDef:
-    """The declaration of a table, without metadata columns. It reads all topics of the source.
+    """The declaration of a table, without metadata columns. It reads all topics of the source, from their start.
 
     Args:
         feed: The source.
@@ -406,6 +431,9 @@ def plan_table(
 ) -> ReadPlan:
     """The plan by which `kdsl.run.records.decode.RecordDecoder` reads the records of a table.
 
+    It has the metadata columns of the table, too, and those that order changes if its changes are in several
+    partitions.
+
     Args:
         feed: The source.
         table: The table.
@@ -439,10 +467,13 @@ def plan_table(
 
 
 def time_member(feed: KafkaFeed) -> str:
-    """The member of messages with the time of a change in the source, by which `ORDER` is; empty if it is none."""
+    """The member of messages with the time of a change in the source, which orders changes.
+
+    Empty if the format has none.
+    """
     return _TIMES.get(feed.value.identifier, ("", ""))[1]
 
 
 def initial_tables(tables: Mapping[TableId, InitialTable]) -> dict[TableId, UpstreamTable]:
-    """The tables that initial schemas describe; without those that have no column of the message yet."""
+    """The tables that initial schemas describe, without those that declare no physical column."""
     return {table: UpstreamTable(one.schema, one.key) for table, one in tables.items() if one.schema.columns}

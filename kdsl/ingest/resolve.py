@@ -29,7 +29,7 @@ MAPPING = "sink.tableId-to-topic.mapping"
 
 
 def find_problems(ingestion: IngestionDef) -> list[Problem]:
-    """All mistakes of an ingestion; warnings, too."""
+    """All mistakes of an ingestion, each once; warnings, too."""
     return check_parts(
         ingestion.source,
         ingestion.sink,
@@ -48,7 +48,7 @@ def check_parts(
     pipeline: Pipeline,
     locations: Locations,
 ) -> list[Problem]:
-    """All mistakes of the parts of an ingestion; a document may lack some of them.
+    """All mistakes of the parts of an ingestion, each once, warnings too; a document may lack some of the parts.
 
     Args:
         source: The source; None if it could not be read.
@@ -76,7 +76,7 @@ def check_parts(
 def transform_source_table(
     source: Source, table: TableId, schema: TableSchema, rules: Sequence[TransformRule], *, allow_trimming: bool
 ) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
-    """What becomes of an upstream table of a source; see `transform_table`."""
+    """What becomes of an upstream table of a source, with its initial schema in Kafka; see `transform_table`."""
     if not isinstance(source, KafkaFeed):
         return transform_table(table, schema, rules, allow_trimming=allow_trimming)
     initial = source.initial_tables.get(table)
@@ -120,7 +120,7 @@ class _Check:
             self.add("secret-literal", f"{path}.{key}", message, fix, warning=True)
 
     def pipeline(self, pipeline: Pipeline, source: Source | None) -> None:
-        """Add the problems of the settings."""
+        """Add the problems of the settings, and those of the collector of dirty data with the source."""
         path = "$.pipeline"
         self.group(pipeline, path)
         chosen = pipeline.valid()
@@ -156,7 +156,10 @@ class _Check:
                          "set ingestion.ignore-errors of the source to true", warning=True)  # fmt: skip
 
     def letters(self, source: KafkaFeed, pipeline: Pipeline) -> None:
-        """Add the problem of each secret that the tasks that write dead letters would get in plain text."""
+        """Add the problem of each secret that the tasks that write dead letters would get in plain text.
+
+        Only if the collector is ``kafka``.
+        """
         if pipeline.collector != "kafka" or not isinstance(source.cluster, Cluster):
             return
         own = Properties(pipeline.collector_properties)
@@ -233,7 +236,7 @@ class _Check:
         return rules
 
     def mapping(self, sink: Sink | None) -> None:
-        """Warn of a topic mapping that is declared under ``source``."""
+        """Warn of a topic mapping of a sink in Kafka that is declared under ``source``."""
         if f"$.source.{MAPPING}" in self.locations.lines and isinstance(sink, KafkaTopics):
             message = f"{MAPPING!r} is an option of the sink, and is used for it"
             self.add("ingest-mapping", f"$.source.{MAPPING}", message, "move it to 'sink'", warning=True)
@@ -246,7 +249,7 @@ class _Check:
         routes: Sequence[RouteRule],
         pipeline: Pipeline,
     ) -> None:
-        """Add the problems of the tables whose columns are known from initial schemas."""
+        """Add the problems of the tables whose columns are known from initial schemas, and of their sink tables."""
         chosen = pipeline.valid()
         path = "$.source.scan.value.initial-schemas.ddls"
         merged: dict[TableId, list[TransformedTable]] = {}
@@ -286,7 +289,7 @@ class _Check:
             self.add("ingest-sink", "$.sink", message, fix)
 
     def topic(self, sink: KafkaTopics, table: tuple[str, ...], path: str) -> None:
-        """Add the problem of a table whose id cannot be the name of its topic."""
+        """Add the problem of a sink table whose topic cannot have its name; none if the topic mapping is wrong."""
         try:
             wrong = wrong_topic(sink.valid().topic_of(table))
         except SelectorError:

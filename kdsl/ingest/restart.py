@@ -29,7 +29,11 @@ _PATH = "path"
 
 
 def write_declaration(plan: IngestPlan) -> dict[str, str]:
-    """The parts of a declaration that a checkpoint keeps, as text, by their names."""
+    """The parts of a declaration that a checkpoint keeps, as text, by their names.
+
+    Always routes and transforms; of a source in Kafka whether tables are distributed, and initial schemas with other
+    than physical columns; of a Delta table its path.
+    """
     rules: dict[str, tuple[Route, ...] | tuple[Transform, ...]] = {"route": plan.route, "transform": plan.transform}
     parts = {name: json.dumps([rule.to_strings() for rule in of_name]) for name, of_name in rules.items()}
     if isinstance(plan.source, KafkaFeed):
@@ -44,6 +48,9 @@ def write_declaration(plan: IngestPlan) -> dict[str, str]:
 def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[AllowedChange] | None, location: str) -> None:
     """Check that an ingestion may continue from a checkpoint.
 
+    Another order of changes or another Delta table never may; other parts may if no sink table would lose anything, or
+    if all of them are allowed.
+
     Args:
         plan: The plan.
         state: What the checkpoint has.
@@ -51,7 +58,7 @@ def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[Allowe
         location: The checkpoint, for messages.
 
     Raises:
-        CheckpointError: It may not; the message says which sink tables would change.
+        CheckpointError: It may not; the message says what differs, and which sink tables would change.
     """
     declared = write_declaration(plan)
     changed = [name for name, text in state.declared.items() if declared.get(name) != text]
@@ -79,7 +86,11 @@ def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[Allowe
 
 
 def _find_losses(plan: IngestPlan, state: IngestState) -> Iterator[str]:
-    """Yield what sink tables would lose."""
+    """Yield what sink tables would lose: all their rows, their primary key, or the values of columns.
+
+    Raises:
+        ValueError: A route makes a name that cannot be a table.
+    """
     wanted: dict[TableId, list[TableSchema]] = {}
     for table, upstream in state.upstream.items():
         table_plan, _ = plan.table(table, upstream.schema)

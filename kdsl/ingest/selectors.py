@@ -41,7 +41,7 @@ def _compile(pattern: str, written: str, flags: int = 0) -> re.Pattern[str]:
     """Compile a part of a pattern of tables.
 
     Raises:
-        SelectorError: It is not a regular expression.
+        SelectorError: It is not a regular expression, or one that kdsl does not support, or has unequal curly brackets.
     """
     if written.count("{") != written.count("}"):
         message = f"the part '{written}' has a '{{' without '}}': a comma separates tables"
@@ -79,10 +79,10 @@ class RoutePattern:
 
     @classmethod
     def parse(cls, text: str) -> RoutePattern:
-        """Read a pattern.
+        r"""Read a pattern: parts with commas between them, where ``.`` separates names, and ``\.`` is any character.
 
         Raises:
-            SelectorError: It is empty, or not a regular expression.
+            SelectorError: A part is empty, or not a regular expression.
         """
         parts = [part.strip() for part in text.split(",")]
         if not all(parts):
@@ -92,7 +92,7 @@ class RoutePattern:
         return cls(text, _compile("|".join(map(_swap_dots, parts)), text))
 
     def match(self, table: TableId) -> re.Match[str] | None:
-        """Match the id of a table."""
+        """Match the whole id of a table: its names with dots between them, without quotes. None if it does not fit."""
         return self.regex.fullmatch(".".join(table))
 
 
@@ -110,10 +110,10 @@ class TablePattern:
 
     @classmethod
     def parse(cls, text: str) -> TablePattern:
-        """Read a pattern.
+        """Read a pattern: alternatives with commas between them, each of one to three names in any letter case.
 
         Raises:
-            SelectorError: It is empty, has more than three names, or a name is not a regular expression.
+            SelectorError: A name is empty or not a regular expression, or there are more than three.
         """
         alternatives = []
         for entry in (part.strip() for part in _split(text, ",")):
@@ -130,7 +130,7 @@ class TablePattern:
         return cls(text, tuple(alternatives))
 
     def fits(self, table: TableId) -> bool:
-        """Whether a table is selected: its names match the last ones of an alternative."""
+        """Whether a table is selected: its names match the last ones of an alternative, which has at least as many."""
         return any(
             len(names) >= len(table)
             and all(n.fullmatch(part) for n, part in zip(names[-len(table) :], table, strict=True))
@@ -139,7 +139,7 @@ class TablePattern:
 
     @property
     def fits_all(self) -> bool:
-        """Whether every table with that number of names, or fewer, is selected."""
+        """Whether every table is selected: an alternative has three names that are all ``.*``."""
         return any(len(names) == MAX_PARTS and all(n.pattern == ".*" for n in names) for names in self.alternatives)
 
 
@@ -168,8 +168,14 @@ class RouteRule:
     def parse(cls, source_table: str, sink_table: str, symbol: str | None = None) -> RouteRule:
         """Read a route.
 
+        Args:
+            source_table: The pattern of upstream tables.
+            sink_table: The sink table, in which ``$1`` stands for a group of the pattern.
+            symbol: What stands for the name of the upstream table in the sink table instead.
+
         Raises:
-            SelectorError: The pattern cannot be used, or the sink table cannot be a table.
+            SelectorError: The pattern cannot be used, the symbol is empty, missing in the sink table or beside a group,
+                the pattern lacks a group, or the sink table cannot be a table.
         """
         pattern = RoutePattern.parse(source_table)
         groups = pattern.regex.groups
@@ -200,7 +206,7 @@ class RouteRule:
         return rule
 
     def write(self, table: TableId, groups: Sequence[str | None] = ()) -> str:
-        """The sink table's id as a string.
+        """The sink table's id as a string, with the table's last name for the symbol, or groups for ``$1`` and so on.
 
         Args:
             table: The upstream table.
@@ -221,7 +227,10 @@ class RouteRule:
 
 
 def _group_number(digits: str, groups: int) -> int | None:
-    """How many of the digits after ``$`` are the number of a group, as Java reads them; None if there is no such."""
+    """The number of digits after ``$`` that are the number of a group, as Java reads them.
+
+    None if there is no such group.
+    """
     number, length = int(digits[0]), 1
     if not 1 <= number <= groups:
         return None
@@ -231,18 +240,25 @@ def _group_number(digits: str, groups: int) -> int | None:
 
 
 def _replace_group(digits: str, groups: Sequence[str | None]) -> str:
+    """What a group matched, for the digits after ``$``; digits that do not belong to its number follow.
+
+    A group that matched nothing is empty.
+    """
     length = _group_number(digits, len(groups))
     assert length is not None
     return (groups[int(digits[:length]) - 1] or "") + digits[length:]
 
 
 def route_table(table: TableId, rules: Iterable[RouteRule], mode: RouteMode = "ALL_MATCH") -> tuple[TableId, ...]:
-    """The sink tables of an upstream table; the table itself if no route fits it.
+    """The sink tables of an upstream table, each once; the table itself if no route fits it.
 
     Args:
         table: The upstream table.
         rules: The routes, in order.
         mode: Whether all routes that fit count, or only the first.
+
+    Raises:
+        ValueError: What the groups of a pattern match makes a name that cannot be a table.
     """
     targets: list[TableId] = []
     for rule in rules:
@@ -262,10 +278,11 @@ class TopicMapping:
 
     @classmethod
     def parse(cls, text: str) -> TopicMapping:
-        """Read ``sel,sel:topic;sel:topic``.
+        """Read ``sel,sel:topic;sel:topic``; empty entries are left out, and the topics are not checked.
 
         Raises:
-            SelectorError: An entry does not have exactly one colon, or its pattern cannot be used.
+            SelectorError: An entry does not have exactly one colon with something on both sides, or its pattern cannot
+                be used.
         """
         entries = []
         for entry in (part.strip() for part in text.split(";")):

@@ -21,6 +21,7 @@ def show_plan(plan: IngestPlan) -> str:
 
 
 def _lines(plan: IngestPlan) -> Iterator[str]:
+    """The lines of a plan as text: its parts, how it runs, the tables that are known, and notices."""
     tables = plan.tables()
     yield f"ingestion {plan.pipeline.name}" if plan.pipeline.name else "ingestion"
     yield from _section("source", plan.source.describe())
@@ -45,7 +46,7 @@ def _section(name: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _transforms(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
-    """The transforms, each with the known tables that it fits."""
+    """The transforms, each with the known tables that it is the first to fit."""
     rest = [table.table for table in tables]
     for i, (transform, rule) in enumerate(zip(plan.transform, plan.transform_rules, strict=True)):
         fitting = [format_id(table) for table in rest if rule.pattern.fits(table)]
@@ -56,6 +57,7 @@ def _transforms(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str
 
 
 def _transform(transform: Transform) -> Iterator[str]:
+    """The parts of a transform that are set, without its options of tables."""
     yield (transform.projection or "*").replace(r"\*", "*")
     if transform.filter:
         yield f"where {transform.filter}"
@@ -70,7 +72,7 @@ def _transform(transform: Transform) -> Iterator[str]:
 
 
 def _routes(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
-    """The routes, each with the known tables that it fits."""
+    """The routes, each with the known tables that it fits; by FIRST_MATCH those that no earlier one fits."""
     rest = [table.table for table in tables]
     for i, (route, rule) in enumerate(zip(plan.route, plan.route_rules, strict=True)):
         matched = [table for table in rest if rule.pattern.match(table)]
@@ -84,7 +86,7 @@ def _routes(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
 
 
 def _run(source: Source, pipeline: Pipeline) -> Iterator[str]:
-    """How the ingestion runs."""
+    """How the ingestion runs: when, from which checkpoint, how many tasks and tables, and where bad records go."""
     if source.copied_once:
         yield "once, a copy of the tables"
     elif pipeline.runtime_mode == "BATCH":
@@ -105,7 +107,7 @@ def _run(source: Source, pipeline: Pipeline) -> Iterator[str]:
 
 
 def _table(table: TablePlan, *, wide: bool) -> Iterator[str]:
-    """A table that is known, with its columns in the sink."""
+    """A table that is known, with its targets, its columns in the sink, their key, and the filter."""
     targets = table.topics or tuple(map(format_id, table.targets))
     what = "topic " if table.topics else ""
     yield f"{format_id(table.table)} → {what}{', '.join(targets)}"

@@ -67,7 +67,7 @@ class Note:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to keep."""
+        """Whether there is nothing to keep but the number of the batch."""
         return self == Note(self.batch)
 
 
@@ -98,7 +98,7 @@ class IngestState:
     places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
 
     def add(self, note: Note) -> Self:
-        """The state after a batch.
+        """The state after a batch: counts are added to those before, and known columns become wider.
 
         Raises:
             PrimaryKeyError: A table has another primary key.
@@ -120,6 +120,11 @@ class IngestState:
 def _join_tables(
     before: Mapping[TableId, UpstreamTable], more: Mapping[TableId, UpstreamTable]
 ) -> dict[TableId, UpstreamTable]:
+    """The tables of both, each with the columns of both; the message key is that of ``more``.
+
+    Raises:
+        PrimaryKeyError: A table has another primary key.
+    """
     joined = dict(before)
     for table, one in more.items():
         other = joined.get(table)
@@ -183,17 +188,20 @@ class StateFiles:
         return state
 
     def write(self, note: Note, before: IngestState) -> IngestState:
-        """Keep what a batch learned and counted; nothing is written if that is nothing.
+        """Keep what a batch learned and counted. Nothing is written if that is nothing, and the batch has no file yet.
+
+        A repeated batch keeps the changes of its earlier attempt. From time to time the whole state is written, and
+        earlier files are removed.
 
         Args:
             note: What the batch learned and counted.
             before: The state before the batch, as `load` returns it for the batch.
 
         Returns:
-            The state after the batch.
+            The state after the batch; without a file, that before it.
 
         Raises:
-            CheckpointError: The file cannot be written.
+            CheckpointError: The file cannot be written, or that of an earlier attempt cannot be read.
         """
         numbers = self._numbers()
         earlier = [number for number in numbers if number < note.batch]
@@ -219,7 +227,9 @@ class StateFiles:
         return before.add(note)
 
     def set_aside(self) -> None:
-        """Move all files into another folder, so that everything is learned again.
+        """Move the files of the checkpoint's schemas into another folder, so that everything is learned again.
+
+        Ingestions that share the checkpoint lose theirs, too.
 
         Raises:
             CheckpointError: A file cannot be read, written or removed.
@@ -229,7 +239,7 @@ class StateFiles:
             self._folder.remove(f"{SCHEMAS}/{name}")
 
     def _numbers(self) -> list[int]:
-        """The numbers of the batches that have a file, ascending."""
+        """The numbers of the batches that have a file, ascending; other files are ignored."""
         names = self._folder.names(self._place)
         stems = [name.removesuffix(".json") for name in names if name.endswith(".json")]
         return sorted(START if stem == "start" else int(stem) for stem in stems if stem == "start" or stem.isdecimal())
@@ -238,7 +248,7 @@ class StateFiles:
         """Read the file of a batch.
 
         Raises:
-            CheckpointError: It cannot be read, or was written by a newer kdsl.
+            CheckpointError: It is not complete, or was not written by this version of the state.
         """
         name = f"{self._place}/{_file(number)}"
         text = self._folder.read(name)
@@ -257,6 +267,7 @@ class StateFiles:
         return dict(document)
 
     def _error(self, number: int, reason: str, fix: str) -> CheckpointError:
+        """The error of the file of a batch, which says what to do, too: restore the checkpoint, or learn anew."""
         path = self._folder.path(f"{self._place}/{_file(number)}")
         return CheckpointError(
             f"{path} {reason}; {fix}: it says what was learned of the tables, which kdsl never guesses; or start once "
@@ -265,7 +276,11 @@ class StateFiles:
 
 
 def _repeat(attempt: Note, note: Note) -> Note:
-    """The note of a batch that is repeated: a sink may have the changes of the earlier attempt already."""
+    """The note of a batch that is repeated, with what an earlier attempt learned and changed.
+
+    A sink may have these changes already. Of the earlier counts, only those that are made after the rows are written
+    stay.
+    """
     return attrs.evolve(
         note,
         upstream={**attempt.upstream, **note.upstream},
@@ -276,10 +291,12 @@ def _repeat(attempt: Note, note: Note) -> Note:
 
 
 def _file(number: int | None) -> str:
+    """The name of the file of a batch, or of what is known before the first."""
     return "start.json" if number == START else f"{number}.json"
 
 
 def _schema_document(schema: TableSchema) -> dict[str, Any]:
+    """A schema as JSON; `_schema` reads it."""
     columns = [
         {"name": f.name, "type": str(f.type)} | ({} if f.comment is None else {"comment": f.comment})
         for f in schema.columns
@@ -288,10 +305,12 @@ def _schema_document(schema: TableSchema) -> dict[str, Any]:
 
 
 def _fields(columns: Iterable[Mapping[str, Any]]) -> tuple[t.Field, ...]:
+    """Columns from their JSON."""
     return tuple(t.Field(c["name"], parse_type(c["type"]), c.get("comment")) for c in columns)
 
 
 def _schema(document: Mapping[str, Any]) -> TableSchema:
+    """A schema from its JSON."""
     return TableSchema(_fields(document["columns"]), tuple(document["primary_key"]))
 
 
@@ -329,6 +348,7 @@ def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
 
 
 def _change_document(change: SchemaChange) -> dict[str, Any]:
+    """A schema change as JSON, without what it does not have."""
     place = change.place
     return {
         "tag": change.tag,
@@ -340,11 +360,12 @@ def _change_document(change: SchemaChange) -> dict[str, Any]:
 
 
 def _place_document(place: Place) -> list[str | int]:
+    """A place as JSON: topic, partition and offset."""
     return [place.topic, place.partition, place.offset]
 
 
 def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
-    """The notes of a file."""
+    """The notes of a file, as `_document` wrote them; errors of what is missing or wrong are those of Python."""
     notes: Sequence[Mapping[str, Any]] = document["notes"]
     for one in notes:
         changes = tuple(

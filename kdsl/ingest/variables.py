@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 def replace_variables(text: str, variables: Mapping[str, str], report: Callable[[str, str], None]) -> str:
-    """Replace the variables in a value; ``$${`` is left as it is.
+    """Replace the variables in a value; ``$${``, references to secrets, and what is reported stay as they are.
 
     Args:
         text: The value.

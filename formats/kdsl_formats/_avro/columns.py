@@ -279,7 +279,10 @@ class _Several(ColumnDecoder):
 
 
 def _branch_codes(numbers: Sequence[int]) -> Mask:
-    """A mask of the bytes that encode the indices of some branches of a union, without indices of several bytes."""
+    """A mask over all bytes: True for those that encode the indices of some branches of a union.
+
+    Indices that take several bytes are left out.
+    """
     mask = np.zeros(256, dtype=bool)
     mask[[2 * n for n in numbers if n < ONE_BYTE]] = True
     return mask

@@ -622,5 +622,5 @@ def _mismatch_error(column: t.DataType, r: Type, path: str) -> AvroTypeError:
 
 
 def _have_same_name(w: Type, r: Type) -> bool:
-    """Whether two named types have the same name without its namespace, or the writer's is an alias of the table's."""
+    """Whether two named types have the same name without its namespace, or ``r`` has the name of ``w`` as alias."""
     return w.short == r.short or w.name in r.aliases

@@ -167,7 +167,7 @@ def _mapping_phrase(legacy: bool) -> str:
 
 
 def _mapping_fix(fix: str) -> str:
-    """Offer the other mapping of timestamps before another fix."""
+    """Write a fix that offers first to turn the legacy mapping of timestamps off."""
     return f"set 'timestamp_mapping.legacy' to 'false', or {fix}"
 
 

@@ -188,7 +188,7 @@ def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
 
 
 def _starts_with(words: Words, position: Indices, text: bytes) -> Mask:
-    """Which positions are followed by a string of nine to sixteen bytes."""
+    """At which positions a certain string of nine to sixteen bytes begins."""
     head, tail = (np.uint64(int.from_bytes(part, "little")) for part in (text[:8], text[-8:]))
     matches: Mask = (words[position] == head) & (words[position + len(text) - 8] == tail)
     return matches

@@ -46,7 +46,7 @@ class AvroRegistryFormat(RegistryFormat):
     )
 
     def envelope_row(self, row: t.Row, use: Use = ALONE) -> t.Row:
-        """The type of the record in a message that contains rows of a type."""
+        """The type of the record in a message that contains rows of a type; here that type itself."""
         return row
 
     def row_extractor(self, row: t.Row, use: Use = ALONE) -> Callable[[Decoded], Decoded]:

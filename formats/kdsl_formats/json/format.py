@@ -207,7 +207,7 @@ def _lossy_problem(column: str, message: str, fix: str) -> Problem:
 
 
 def _lower(mode: str | None) -> Any:
-    """A mode in lower case."""
+    """A mode in lower case; None stays."""
     return None if mode is None else mode.lower()
 
 

@@ -25,6 +25,7 @@ _FAMILIES = ("column", "table", "drop")
 
 
 def _split_list(text: str) -> tuple[str, ...]:
+    """Split a string at commas; spaces around entries and empty entries are dropped."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -186,7 +187,10 @@ class Sink(End):
         return None
 
     def applies(self, tag: str) -> bool:
-        """Whether the sink applies a kind of schema change, one of `CHANGE_TAGS`."""
+        """Whether the sink applies a kind of schema change, one of `CHANGE_TAGS`, by its own two options.
+
+        Changes that are excluded are not applied; ``create.table`` is applied although it is not included.
+        """
         chosen = self.valid()
         if _names(chosen.exclude_changes, tag):
             return False
@@ -194,7 +198,10 @@ class Sink(End):
 
 
 def _names(tags: Iterable[str], tag: str) -> bool:
-    """Whether tags or families name a tag."""
+    """Whether one of some tags and families, in any letter case, names a tag.
+
+    Families are ``column``, ``table`` and ``drop``.
+    """
     first, *_, last = tag.split(".")
     family = "column" if "column" in tag else last
     return any(one.lower() in (tag, family, first if first == "drop" else tag) for one in tags)

@@ -60,7 +60,12 @@ class KafkaEnd(End):
 
     @classmethod
     def read(cls, strings: Mapping[str, str]) -> tuple[Self, list[WrongOption]]:
-        """Create the end from the strings of a document; see `End.read`."""
+        """Create the end from the strings of a document; see `End.read`.
+
+        Keys without the prefix of the value format, keys of formats that are not used, and formats that the end does
+        not have are reported and left out. Without ``properties.bootstrap.servers``, the other properties are left out,
+        too.
+        """
         rest = dict(strings)
         wrong: list[WrongOption] = []
         properties = {key: rest.pop(key) for key in strings if key.startswith(PROPERTIES)}
@@ -94,7 +99,10 @@ class KafkaEnd(End):
         return cls.from_strings(rest, **others), wrong
 
     def write(self) -> dict[str, str]:
-        """The options as strings; see `End.write`."""
+        """The options as strings, with secrets of the cluster hidden; see `End.write`.
+
+        The value format ``debezium-json``, the default, is left out.
+        """
         strings = {f"{PROPERTIES}{SERVERS}": self.cluster.bootstrap_servers}
         strings |= {f"{PROPERTIES}{key}": text for key, text in self.cluster.properties.redact().items()}
         own = self.to_strings()
@@ -111,7 +119,10 @@ class KafkaEnd(End):
         return {**strings, **own, **of_format}
 
     def split(self, prefix: str = "") -> tuple[Self, dict[str, str]]:
-        """Separate the literal secrets; those of the cluster have keys that begin with ``properties.``."""
+        """The end without the literal secrets of its cluster, and these secrets by key.
+
+        The keys begin with ``prefix`` and ``properties.``.
+        """
         if not isinstance(self.cluster, Cluster):
             return self, {}  # a problem of the option itself
         cluster, literals = self.cluster.split_literals()
@@ -119,7 +130,7 @@ class KafkaEnd(End):
         return without, {f"{prefix}{PROPERTIES}{key}": value for key, value in literals.items()}
 
     def check(self) -> Iterable[WrongOption]:
-        """Report formats that the end does not have, and the problems of the client settings and formats."""
+        """Report formats that the end does not have, and the problems of the formats and of the cluster's settings."""
         sides: dict[Side, Format | None] = {"key": self.key, "value": self.value}
         for side, chosen in sides.items():
             if not isinstance(chosen, Format):
@@ -146,11 +157,13 @@ def _format_option(chosen: Format, name: str, key: str) -> str:
 
 
 def _unknown(end: type[End], key: str, fix: str, why: str = "") -> WrongOption:
+    """The problem of an option that the end does not have, with the nearest one that it has."""
     message = f"{end.title} has no option {key!r}{nearest(key, (a.metadata['key'] for a in end.declarations()))}"
     return WrongOption("option-unknown", key, f"{message}: {why}" if why else message, fix)
 
 
 def _wrong_format(end: type[KafkaEnd], side: Side, name: str) -> WrongOption:
+    """The problem of a format that the end does not have for its keys or values, with those that it has."""
     names = end.formats[side]
     message = f"the {side} format of {end.title} cannot be {name!r}{nearest(name, names)}"
     fix = f"use {listing(names)}"
@@ -170,6 +183,7 @@ METADATA_NAMES = (
 
 
 def _check_metadata(names: tuple[str, ...]) -> str | None:
+    """What to write instead of metadata that does not exist; None if all of it does."""
     wrong = [name for name in names if name not in METADATA_NAMES]
     return f"use {listing(METADATA_NAMES)}; not {wrong[0]!r}{nearest(wrong[0], METADATA_NAMES)}" if wrong else None
 
@@ -264,7 +278,10 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
             super().__init__(*positional, **values)
 
     def check(self) -> Iterator[WrongOption]:
-        """Report what is wrong with combinations of options."""
+        """Report what `KafkaEnd.check` reports, wrong combinations of options, and mistakes in initial schemas.
+
+        Also a wrong pattern of topics, a wrong name of the table, and metadata that is listed twice.
+        """
         yield from super().check()
         chosen = self.valid()
         yield from _check_topics(chosen)
@@ -324,12 +341,12 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
 
     @property
     def initial_ddl(self) -> str | None:
-        """The statements of the initial schemas."""
+        """The statements of the initial schemas; None without any."""
         return self.initial_schemas if isinstance(self.initial_schemas, str) else None
 
     @property
     def initial_tables(self) -> Mapping[TableId, InitialTable]:
-        """The tables that are declared before any record."""
+        """The tables that the initial schemas declare, by id; their problems are those of `check`."""
         return read_initial_schemas(self.initial_ddl)[0]
 
     def table_id(self, topic: str) -> TableId | None:
@@ -341,7 +358,10 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         return None if self.table is None else parse_id(self.table.replace(ANY_TOPIC, quote_part(topic)))
 
     def metadata_columns(self, table: TableId) -> tuple[ColumnDef, ...]:
-        """The metadata columns of a table's rows: those that it declares, and those of ``metadata.list``."""
+        """The metadata columns of a table's rows: those that its initial schema has, then those of ``metadata.list``.
+
+        Of the list, names that the table declares and unknown names are left out.
+        """
         declared = self.initial_tables.get(table)
         own = () if declared is None else tuple(c for c in declared.columns if c.role == "metadata")
         names = {c.name for c in own}
@@ -356,7 +376,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         return f"topic{'' if len(self.topic) == 1 else 's'} {', '.join(self.topic)}"
 
     def describe(self) -> Iterator[str]:
-        """Yield the cluster, the topics, and how they are read."""
+        """Yield the cluster, the topics, how they are read, and the other options, with secrets hidden."""
         yield " ".join(["kafka", *(f"({self.name})" for _ in [0] if self.name), self.cluster.label, self.topics])
         prefetch = f"the newest {self.prefetch} records of each partition first" if self.prefetch else "no prefetch"
         yield f"  {self.value.identifier}, {self.inference} inference, {prefetch}, start {self.startup}"
@@ -366,7 +386,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
 
 
 def _check_topics(feed: KafkaFeed) -> Iterator[WrongOption]:
-    """Report missing topics, topics beside a pattern, and a pattern that is not a regular expression."""
+    """Report missing topics, topics beside a pattern, and a pattern that kdsl cannot use."""
     if feed.topic and feed.topic_pattern is not None:
         yield WrongOption("topic-and-pattern", "topic-pattern", "topic and topic-pattern are both set",
                           "keep one of them")  # fmt: skip
@@ -383,7 +403,7 @@ _NEEDS = {"timestamp": "scan.startup.timestamp-millis", "specific-offsets": "sca
 
 
 def _check_start(feed: KafkaFeed) -> Iterator[WrongOption]:
-    """Report a startup mode without what it needs, and settings of another mode."""
+    """Report a startup mode without the option that it needs, and, as warnings, such options of another mode."""
     values = {"timestamp": feed.startup_timestamp, "specific-offsets": feed.startup_offsets}
     for mode, value in values.items():
         key = _NEEDS[mode]
@@ -451,7 +471,7 @@ class KafkaTopics(KafkaEnd, Sink):
     )
 
     def check(self) -> Iterator[WrongOption]:
-        """Report what is wrong with combinations of options."""
+        """Report what `KafkaEnd.check` reports, wrong combinations of options, topics, mappings and headers."""
         yield from super().check()
         chosen = self.valid()
         if chosen.mapping is not None:
@@ -483,7 +503,7 @@ class KafkaTopics(KafkaEnd, Sink):
                 yield WrongOption("option-unknown", name, f"only the format debezium-json has {key}", "remove it")
 
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The headers that all records get.
+        """The headers that all records get, from ``sink.custom-header``; empty entries are left out.
 
         Raises:
             ValueError: An entry has no colon, or no name.
@@ -497,7 +517,7 @@ class KafkaTopics(KafkaEnd, Sink):
         return tuple(pairs)
 
     def topic_of(self, table: tuple[str, ...]) -> str:
-        """The topic of a table: the one topic, that of the mapping, or the id of the table.
+        """The topic of a table: the option ``topic``, that of the mapping, or else the id of the table, without quotes.
 
         Raises:
             SelectorError: The mapping cannot be read.
@@ -506,7 +526,7 @@ class KafkaTopics(KafkaEnd, Sink):
         return self.topic or mapping.topic(table) or ".".join(table)
 
     def describe(self) -> Iterator[str]:
-        """Yield the cluster, the formats, and the other options."""
+        """Yield the cluster, topics, formats, partitions and delivery, and the other options, with secrets hidden."""
         key = Json() if self.key is None else self.key
         where = f"topic {self.topic}" if self.topic else "topics by mapping" if self.mapping else "topics by table id"
         yield " ".join(["kafka", *(f"({self.name})" for _ in [0] if self.name), self.cluster.label, where])

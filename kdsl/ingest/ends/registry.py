@@ -23,22 +23,24 @@ _BUILT_IN: Mapping[Kind, tuple[type[End], ...]] = {
 
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
-    """The entry points of other packages, by their names."""
+    """The entry points of other packages, by their names; cached, not loaded."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def end_types(kind: Kind) -> tuple[str, ...]:
-    """The types of sources or of sinks, sorted."""
+    """The types of sources or of sinks, sorted: kdsl's own, and those of other packages."""
     others = (name.partition(".")[2] for name in _entry_points() if name.startswith(f"{kind}."))
     return tuple(sorted({*(end.type for end in _BUILT_IN[kind]), *others}))
 
 
 @cache
 def end_class(kind: Kind, name: str) -> type[End] | None:
-    """The class of a type of source or sink; None if there is no such type.
+    """The class of a type of source or sink: kdsl's own, or that of an entry point; None if there is no such type.
+
+    It is cached.
 
     Raises:
-        KdslError: The package that has it cannot be imported, or its entry point is not a source or sink.
+        KdslError: The entry point cannot be imported, or is not a class of such a source or sink.
     """
     for end in _BUILT_IN[kind]:
         if end.type == name:

@@ -29,10 +29,12 @@ _MAX_VERSIONS = "max-versions-per-trigger"
 
 
 def _check_url(url: str) -> str | None:
+    """What to write instead of an address that does not begin with ``jdbc:``; None if it does."""
     return None if url.startswith("jdbc:") else "write jdbc:postgresql://host/database"
 
 
 def _at_least_one(value: int) -> str | None:
+    """What to write instead of a number below 1; None if it is not below."""
     return None if value > 0 else "use a number greater than 0"
 
 
@@ -66,7 +68,10 @@ class DeltaTables(Sink):
     )
 
     def wrong_table(self, table: TableId) -> str | None:
-        """Why a name cannot be a folder: it would be hidden, or be in another one; None if it can."""
+        """Why a table cannot be a folder: it would be hidden, or have a separator or ``:`` in a name.
+
+        None if it can, or if the sink has a catalog instead of a path.
+        """
         if self.path is None:
             return None
         wrong = [name for name in table if name.startswith((".", "_")) or set(name) & set("/\\:\0")]
@@ -83,7 +88,7 @@ class DeltaTables(Sink):
 
 
 def _wrong_database_table(table: TableId) -> str | None:
-    """Why a name cannot be a table of a database; None if it can."""
+    """Why a name cannot be a table of a Postgres database; None if it can."""
     if len(table) > _POSTGRES_PARTS:
         return "a table of a database has a schema and a name"
     for name in table:
@@ -121,7 +126,7 @@ class JdbcTables(Sink):
     )
 
     def check(self) -> Iterable[WrongOption]:
-        """Report a database whose tables kdsl cannot create and change."""
+        """Report an address of a database other than Postgres; an address that names none is accepted."""
         url = self.url.reveal() if isinstance(self.url, Secret) else str(self.url)
         if product(url) not in ("", _POSTGRES):
             message = f"kdsl cannot create and change the tables of {product(url)!r}"
@@ -151,7 +156,7 @@ class HologresTables(Sink):
     password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
 
     def check(self) -> Iterable[WrongOption]:
-        """Report through which protocol the tables are written."""
+        """Warn that the tables are written through Postgres' protocol; it always does."""
         message = "the tables are written with the Postgres driver, as by 'type: jdbc'"
         fix = "nothing is to be done; functions that only Hologres has are not used"
         yield WrongOption("ingest-hologres", "type", message, fix, "warning")
@@ -161,7 +166,7 @@ class HologresTables(Sink):
         return _wrong_database_table(table)
 
     def jdbc(self) -> JdbcTables:
-        """The same tables as a sink of the type ``jdbc``."""
+        """The same tables as a sink of the type ``jdbc``, with the options that all sinks have."""
         url = f"jdbc:postgresql://{self.endpoint}/{quote(self.dbname, safe='')}"
         shared = {a.name: getattr(self, a.name) for a in Sink.declarations()}
         return JdbcTables(url=url, username=self.username, password=self.password, **shared)
@@ -198,7 +203,7 @@ class DatabaseSnapshot(Source):
         return True
 
     def check(self) -> Iterable[WrongOption]:
-        """Report patterns that select no tables."""
+        """Report patterns of tables that are not valid."""
         for key, patterns in (("tables", self.tables), ("tables.exclude", self.excluded)):
             for pattern in patterns or ():
                 try:
@@ -219,7 +224,7 @@ class JdbcSnapshot(DatabaseSnapshot):
     driver: str | None = option("driver", "The class of the driver, if Spark does not find it by itself.", default=None)
 
     def check(self) -> Iterable[WrongOption]:
-        """Report what `DatabaseSnapshot.check` reports, and an address that Spark cannot read tables from."""
+        """Report what `DatabaseSnapshot.check` reports, and an address for MariaDB's own driver."""
         yield from super().check()
         url = self.url.reveal() if isinstance(self.url, Secret) else str(self.url)
         if product(url) == _MARIADB:
@@ -247,7 +252,7 @@ class MySqlSnapshot(DatabaseSnapshot):
     startup: str = option("scan.startup.mode", "Only snapshot is supported.", default="initial")
 
     def check(self) -> Iterable[WrongOption]:
-        """Report what `DatabaseSnapshot.check` reports, and a start that needs the binlog."""
+        """Report what `DatabaseSnapshot.check` reports, and a startup mode other than ``snapshot``."""
         yield from super().check()
         if self.startup != "snapshot":
             message = f"the startup mode {self.startup!r} reads MySQL's binlog, which kdsl does not read"
@@ -255,7 +260,7 @@ class MySqlSnapshot(DatabaseSnapshot):
             yield WrongOption("ingest-binlog", "scan.startup.mode", message, fix)
 
     def describe(self) -> Iterable[str]:
-        """Yield the address, and the other options."""
+        """Yield the type and name, the address, and the other options, with secrets left out."""
         yield " ".join(["mysql", *(f"({self.name})" for _ in [0] if self.name)])
         yield f"  {self.hostname}:{self.port}"
         hidden = ("name", "hostname", "port", "password")
@@ -299,10 +304,10 @@ class DeltaChanges(Source):
 
     @property
     def table_id(self) -> TableId:
-        """The id of the table.
+        """The id of the table: that of the option ``table``, or else the last name of the path.
 
         Raises:
-            ValueError: It has no name that can be one.
+            ValueError: The option is not the name of a table, or the path has no last name.
         """
         if self.table is not None:
             return parse_id(self.table)
@@ -312,7 +317,7 @@ class DeltaChanges(Source):
         return (name,)
 
     def check(self) -> Iterable[WrongOption]:
-        """Report a table without a name, and options without a change data feed."""
+        """Report a table without a name, and, as warnings, options of the change data feed without the feed."""
         try:
             _ = self.table_id
         except ValueError as e:
@@ -324,7 +329,7 @@ class DeltaChanges(Source):
 
 
 def describe_jdbc(end: JdbcTables | JdbcSnapshot) -> Iterable[str]:
-    """Yield the lines of an end with a JDBC address in a plan."""
+    """Yield the lines of an end with a JDBC address in a plan: its type, name, address without a login, and options."""
     url = end.url.reveal() if isinstance(end.url, Secret) else str(end.url)
     yield " ".join([end.type, *(f"({end.name})" for _ in [0] if end.name)])
     yield f"  {hide_login(url)}"

@@ -95,6 +95,7 @@ class BatchRunner(ABC):
         *,
         forgive: bool = False,
     ) -> None:
+        """Keep the arguments; nothing is read or locked before the first batch."""
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
         self._driver = driver
         self._collect, self._forgive = collect, forgive
@@ -134,7 +135,9 @@ class BatchRunner(ABC):
         forgiven: Mapping[str, int],
         rejected: Places,
     ) -> Places | None:
-        """Run a batch without some records.
+        """Run a batch without some records: keep its note with the checkpoint, collect bad records, write the sinks.
+
+        The log gets the schema changes, and warnings of what is lost or not ordered.
 
         Args:
             records: What the query read.
@@ -147,6 +150,11 @@ class BatchRunner(ABC):
         Returns:
             None if the batch is written. Otherwise the rejected records, and those whose rows have NULL in a primary
             key, which only shows when rows are written: the batch is run again without them.
+
+        Raises:
+            CheckpointError: Another driver uses the checkpoint.
+            IngestError: The batch is refused; nothing is kept or written.
+            Exception: That of the write, if no row has NULL in a primary key.
         """
         plan, spark = self._plan, records.sparkSession
         with self._open(records, number, judged, rejected) as batch:
@@ -187,7 +195,10 @@ class BatchRunner(ABC):
         return None
 
     def _find_null_keys(self, batch: OpenBatch) -> Places:
-        """The records of Kafka with NULL in a primary key; none if that cannot be found out either."""
+        """The records of Kafka with NULL in a primary key; none for other sources, or if the search fails.
+
+        The log then has the error.
+        """
         if batch.packets is None:
             return {}
         try:
@@ -216,7 +227,13 @@ class BatchRunner(ABC):
         return decision.note if state.declared == declared else attrs.evolve(decision.note, declared=declared)
 
     def _count_values(self, reporter: ValueReporter, note: Note, before: IngestState) -> None:
-        """Add the values that changed while the records of a batch were decoded to its note; the log names columns."""
+        """Add the values that changed while the records of a batch were decoded to its note, and keep that.
+
+        The log names the columns.
+
+        Raises:
+            CheckpointError: Another driver uses the checkpoint.
+        """
         tables = VALUE_COUNTS.close(reporter)
         for table, counts in tables.items():
             log_drops(table, counts)
@@ -225,13 +242,17 @@ class BatchRunner(ABC):
             self._state = self._files.write(attrs.evolve(note, counts={**note.counts, **sum_up(tables)}), before)
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
-        """The schema that a sink table has; the sink is asked once in a run."""
+        """The schema that a sink table has, None if there is no table; the sink is asked once in a run."""
         if table not in self._live:
             self._live[table] = self._writer.read_schema(spark, table, known)
         return self._live[table]
 
     def _warn_of_partitions(self, partitions: Mapping[TableId, frozenset[str]], decision: Decision) -> None:
-        """Warn, once for each table, that changes of a key may be in several partitions, whose order is not known."""
+        """Warn, once for each table with a primary key, that changes of a key may be in several partitions.
+
+        Their order is then not known. Nothing is said if the format's ``distributed-tables`` is set. The partitions of
+        all batches of the run count.
+        """
         source = self._plan.source
         if not isinstance(source, KafkaFeed):
             return
@@ -258,12 +279,12 @@ class BatchRunner(ABC):
                     )  # fmt: skip
 
     def _refuse_changes(self, spark: SparkSession, decision: Decision) -> list[Refusal]:
-        """The changes that the sink cannot make to its tables."""
+        """Ask the sink which changes it cannot make to its tables; without changes, it is not asked."""
         changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
         return self._writer.refuse(spark, changes) if changes else []
 
     def _batch(self, number: int) -> Batch:
-        """The identity of a batch, by which sinks recognize one that is repeated."""
+        """The identity of a batch, by which sinks recognize one that is repeated; the query's id is read once."""
         if self._query is None:
             metadata = self._checkpoint.folder.read("metadata")
             self._query = "" if metadata is None else str(json.loads(metadata)["id"])
@@ -277,7 +298,10 @@ class KafkaBatchRunner(BatchRunner):
 
     @contextmanager
     def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
-        """Divide the records by table; see `BatchRunner._open`."""
+        """Divide the records by table; see `BatchRunner._open`.
+
+        Records with characters that the sink cannot store are rejected.
+        """
         plan, spark = self._plan, records.sparkSession
         known, keyed = self._send(spark, state), not self._writer.needs_rows_before
         reporter = VALUE_COUNTS.open(spark)
@@ -299,7 +323,7 @@ class KafkaBatchRunner(BatchRunner):
                 VALUE_COUNTS.close(reporter)
 
     def _split(self, records: DataFrame, known: KnownTables, rejected: Places, *, keyed: bool) -> DataFrame:
-        """The packets of a batch."""
+        """The packets of a batch, which are not computed yet; the pipeline and the sink say what tasks look for."""
         source = self._plan.source
         assert isinstance(source, KafkaFeed)
         task = split_task(
@@ -314,7 +338,7 @@ class KafkaBatchRunner(BatchRunner):
         return records.mapInArrow(task, PACKETS)
 
     def _send(self, spark: SparkSession, state: IngestState) -> KnownTables:
-        """Make what is known of tables known to tasks; it is sent again only if it has changed."""
+        """Broadcast what is known of tables to tasks, if it has changed; what was sent before is dropped then."""
         if self._known is None or self._known[0] != state.upstream:
             if self._known is not None:
                 self._known[1].data.unpersist()
@@ -323,12 +347,15 @@ class KafkaBatchRunner(BatchRunner):
 
 
 def _join_places(one: Places, other: Places) -> Places:
-    """The records of both, with their reasons."""
+    """The records of both, with their reasons; of a record in both, that of ``other``."""
     return {place: {**one.get(place, {}), **other.get(place, {})} for place in {**one, **other}}
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Set what an ingestion needs in the session of its query, which is not the one of its caller."""
+    """Turn on Spark's type TIME, and set the pipeline's time zone, in the session of a query.
+
+    That is not the session of the caller.
+    """
     spark.conf.set(TIME_TYPE_SETTING, "true")
     if pipeline.time_zone is not None:
         spark.conf.set("spark.sql.session.timeZone", pipeline.time_zone)
@@ -352,7 +379,7 @@ def _warn_of_dropped_columns(state: IngestState, decision: Decision) -> None:
 
 
 def with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> Decision:
-    """The decision with the number of lost values in its note; the log names the columns."""
+    """The decision with the number of lost values in its note; a warning in the log names each column."""
     for (table, column), count in losses.items():
         _log.warning("%s, column %r: %s values are lost: the sink table does not hold them", format_id(table), column,
                      f"{count:,}")  # fmt: skip
@@ -363,7 +390,7 @@ def with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> D
 
 
 def _collect_seen(packets: DataFrame) -> Seen:
-    """What the tasks counted and observed."""
+    """Collect what the tasks counted and observed; the packets are computed for it."""
     rows: dict[TableId, int] = {}
     deltas, reasons, dirty = [], [], 0
     hint: str | None = None

@@ -51,7 +51,10 @@ class TableBatchRunner(BatchRunner):
 
     @contextmanager
     def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
-        """Read the rows of the batch's tables; see `BatchRunner._open`."""
+        """Read the rows of the batch's tables; see `BatchRunner._open`.
+
+        Nothing can be rejected: ``rejected`` is ignored.
+        """
         del rejected
         spark = records.sparkSession
         batch = self._reader.read_batch(records, state.progress)
@@ -68,7 +71,10 @@ def decide_tables(
     batch: SourceBatch,
     read_schema: Callable[[TableId, TableSchema | None], TableSchema | None],
 ) -> Decision:
-    """Decide what a batch of tables changes, whose columns the source knows.
+    """Decide what a batch of tables changes, whose columns the source knows; see `decide_batch`.
+
+    Refusals of the source, and those of tables whose primary key changed, come first. The note also has the source's
+    progress, and no numbers of records.
 
     Args:
         plan: The plan of the ingestion.
@@ -99,6 +105,6 @@ def decide_tables(
 
 
 def row_reader(batch: SourceBatch) -> Callable[[TableWork], DataFrame]:
-    """A function that reads the rows of the upstream tables of a batch."""
+    """A function that reads the rows of an upstream table of a batch, with the columns that are known of it."""
     tables: dict[TableId, SourceTable] = {one.table: one for one in batch.tables}
     return lambda work: tables[work.plan.table].rows(work.upstream.schema)

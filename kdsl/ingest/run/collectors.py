@@ -68,12 +68,12 @@ def _letter_plan(feed: KafkaFeed, pipeline: Pipeline) -> ReadPlan:
 
 
 def _select_rejected(packets: DataFrame) -> DataFrame:
-    """The packets with rejected records."""
+    """The rejected records of packets, with the reasons."""
     return packets.where("table IS NULL").select("records", "delta")
 
 
 def _lines(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rejected records as JSON documents, one for each; keys and values are base64."""
+    """The rejected records of packets as JSON documents, one row for each; keys, values and headers are in base64."""
     reasons = ReasonWriter(plan)
     for batch in batches:
         for packet in batch.to_pylist():
@@ -84,7 +84,7 @@ def _lines(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _document(record: dict[str, Any], side: str, reason: str, reasons: ReasonWriter) -> dict[str, Any]:
-    """A rejected record as a document for JSON."""
+    """A rejected record as a document for JSON; see `_lines`. Without a time, its ``timestamp`` is None."""
     key, value = record["key"], record["value"]
     text = reasons.write(reason, b"\n".join(part for part in (key, value) if part))
     millis = record["timestamp"]
@@ -96,6 +96,7 @@ def _document(record: dict[str, Any], side: str, reason: str, reasons: ReasonWri
 
 
 def _base64(data: bytes | None) -> str | None:
+    """Bytes as text in base64; None stays."""
     return None if data is None else base64.b64encode(data).decode()
 
 
@@ -106,7 +107,7 @@ def _write_lines(plan: ReadPlan, path: str, packets: DataFrame, number: int) -> 
 
 
 def _log_records(plan: ReadPlan, name: str, packets: DataFrame, number: int) -> None:
-    """Log where the first rejected records are, and why they are rejected; and how many more there are."""
+    """Log where the first rejected records of a batch are, and why they are rejected; and how many more there are."""
     lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
     for (line,) in lines.limit(MAX_LOGGED).collect():
         record = json.loads(line)
@@ -125,7 +126,7 @@ def _write_letters(plan: ReadPlan, cluster: Cluster, packets: DataFrame, number:
 
 
 def _send_letters(plan: ReadPlan, cluster: Cluster, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rejected records of a task; all are acknowledged when it ends."""
+    """Write the rejected records of a task to Kafka, and yield their number; all are acknowledged by then."""
     task = TaskContext.get()
     name = f"partition {0 if task is None else task.partitionId()}"
     with LetterWriter(plan, cluster, "ingestion", name) as write:

@@ -8,7 +8,9 @@ from kdsl.secrets import Secret
 
 
 def find_database_table(end: JdbcTables | JdbcSnapshot, table: str) -> JdbcTarget:
-    """A table of a database, with the login of a source or sink; nothing is connected yet.
+    """A table of a database, with the login and driver of a source or sink; nothing is connected yet.
+
+    A source adds its properties of the driver.
 
     Args:
         end: The source or sink.

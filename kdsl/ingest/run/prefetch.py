@@ -23,13 +23,15 @@ TIMEOUT = 60.0
 def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> Learned:
     """The tables that are known before the first batch: the initial schemas, joined with what newest records show.
 
+    If the source does not prefetch, no broker is asked.
+
     Args:
         plan: The plan of the ingestion.
         feed: The source, with the secrets of its cluster.
 
     Raises:
         KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
-        KdslError: The newest records contradict the initial schemas.
+        KdslError: The newest records contradict the initial schemas or one another, or show too many tables.
     """
     known = initial_tables(feed.initial_tables)
     if not feed.prefetch:

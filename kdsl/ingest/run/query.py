@@ -74,7 +74,7 @@ def start_ingestion(
     forgive_errors: bool = False,
     rebuild_schemas: bool = False,
 ) -> StreamingQuery:
-    """Start the query of an ingestion.
+    """Start the query of one ingestion; see `start_ingestions`.
 
     Args:
         spark: A classic session.
@@ -114,6 +114,9 @@ def start_ingestions(
 ) -> StreamingQuery:
     """Start one query that reads the records of ingestions whose sources differ only in their topics.
 
+    Of sources other than Kafka there can be only one ingestion. What is known of tables at the start is kept with the
+    checkpoint before the query starts.
+
     Args:
         spark: A classic session.
         parts: The ingestions; the settings of the first one's pipeline say when batches start.
@@ -125,7 +128,8 @@ def start_ingestions(
         start_at: Where to start without a checkpoint; by default where the sources say.
 
     Raises:
-        CheckpointError: The checkpoint was written with other routes or transforms, and sink tables would lose columns.
+        CheckpointError: The checkpoint was written with another declaration by which sink tables would lose something,
+            or that can never change (`kdsl.ingest.restart.check_restart`), or it cannot be read.
         ResolveError: An ingestion has mistakes.
         KdslError: There is no checkpoint, kdsl cannot run an ingestion, a sink table exists that should not, or a
             cluster or a sink cannot be reached.
@@ -181,7 +185,7 @@ def _open_state(
     *,
     rebuild_schemas: bool,
 ) -> StateFiles:
-    """Open the state of an ingestion; before its first batch, keep what newest records show.
+    """Open the state of an ingestion; before its first batch, keep the declaration and what newest records show.
 
     Raises:
         KdslError: As for `start_ingestions`.
@@ -211,7 +215,10 @@ def _open_state(
 
 
 def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, number: int) -> None:
-    """Run a batch of several ingestions, each with the records of its topics, which are read once."""
+    """Run a batch of several ingestions, one after the other, each with the records of its topics.
+
+    The records are read once.
+    """
     from pyspark.sql import functions as F
 
     records = records.persist()
@@ -223,7 +230,10 @@ def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, num
 
 
 def _trigger(plan: IngestPlan, *, once: bool) -> dict[str, Any]:
-    """The arguments of Spark's trigger."""
+    """The arguments of Spark's trigger: all that there is, once; or the pipeline's interval.
+
+    Without an interval, batches of Kafka follow at once, and other sources are looked at from time to time.
+    """
     if once or plan.pipeline.runtime_mode == "BATCH":
         return {"availableNow": True}
     if plan.pipeline.trigger is None:
@@ -232,7 +242,9 @@ def _trigger(plan: IngestPlan, *, once: bool) -> dict[str, Any]:
 
 
 def explain_end(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> str | None:
-    """Why a query failed; None if it did not. Of an error of kdsl only its message remains.
+    """Why a query failed; None if it did not.
+
+    Of an error of kdsl only its message remains; of two drivers on one checkpoint, what to do about them.
 
     Args:
         spark: The session.

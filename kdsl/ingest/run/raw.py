@@ -18,6 +18,8 @@ from kdsl.table import Table
 def raw_table(*feeds: KafkaFeed, parallelism: int | None = None, **more: Any) -> Table:
     """The table whose rows are the raw records of a source, or of several that differ only in their topics.
 
+    It reads the topics of all sources; the other options are those of the first.
+
     Args:
         *feeds: The sources.
         parallelism: The largest number of tasks that read.
@@ -44,7 +46,10 @@ def raw_table(*feeds: KafkaFeed, parallelism: int | None = None, **more: Any) ->
 
 
 def can_share(one: KafkaFeed, other: KafkaFeed) -> bool:
-    """Whether the records of two sources can be read together: only their topics differ, and what is done with them."""
+    """Whether the records of two sources can be read together.
+
+    They have the same cluster, and the same options of reading except topics and names.
+    """
     if one.cluster != other.cluster:
         return False
     tables = (raw_table(attrs.evolve(feed, topic=("all",), topic_pattern=None, name=None)) for feed in (one, other))  # type: ignore[misc]
@@ -52,14 +57,14 @@ def can_share(one: KafkaFeed, other: KafkaFeed) -> bool:
 
 
 def _join_topics(feeds: Sequence[KafkaFeed]) -> tuple[tuple[str, ...], str | None]:
-    """The topics of sources, or a pattern of them."""
+    """The topics of sources; or none, and a pattern that matches them, if a source has one."""
     if all(feed.topic_pattern is None for feed in feeds):
         return tuple(dict.fromkeys(name for feed in feeds for name in feed.topic)), None
     return (), feeds[0].topic_pattern if len(feeds) == 1 else "|".join(topic_regex(feed) for feed in feeds)
 
 
 def topic_regex(feed: KafkaFeed) -> str:
-    """The regular expression of the topics of a source, as Java reads it."""
+    """The regular expression that matches the topics of a source, as Java reads it."""
     if feed.topic_pattern is not None:
         return f"(?:{feed.topic_pattern})"
     return "|".join(re.escape(name) for name in feed.topic)

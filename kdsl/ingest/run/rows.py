@@ -38,14 +38,15 @@ def build_sink_tables(
     packets: DataFrame | None = None,
     reporter: ValueReporter | None = None,
 ) -> Iterator[SinkTable]:
-    """The sink tables that get rows, each with its rows.
+    """The sink tables that get rows, each with a function that builds its rows.
 
     Args:
         plan: The plan of the ingestion.
         read: Reads the upstream rows of a table.
         decision: What the batch does.
         with_filtered: Whether rows that do not meet the filter are among them, with a column that says so.
-        packets: The packets of the batch, for writers that write plain rows by themselves.
+        packets: The packets of the batch, for writers that write plain rows by themselves. A table gets them if one
+            upstream table goes into it, and its rows stay as they are.
         reporter: As for `read_packets`.
     """
     works: dict[TableId, list[TableWork]] = {}
@@ -71,7 +72,7 @@ def _build_rows(
     *,
     with_filtered: bool,
 ) -> DataFrame:
-    """Build the rows of a sink table from those of the upstream tables that go into it."""
+    """Build the rows of a sink table from those of its upstream tables; columns that one of them lacks are NULL."""
     parts = [
         convert_rows(plan, transform_rows(read, work, with_filtered=with_filtered), work, evolution) for work in works
     ]
@@ -82,7 +83,7 @@ def _build_rows(
 
 
 def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bool:
-    """Whether the rows of a table go into a sink table as they are read, and in that order."""
+    """Whether the rows of a table go into a sink table as they are read, with its names and types, in that order."""
     if isinstance(plan.source, KafkaFeed) and plan.source.valid().distributed_tables:
         return False
     transformed, types = work.plan.transformed, {f.name: f.type for f in evolution.schema.columns}
@@ -100,7 +101,8 @@ def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bo
 def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[tuple[TableId, str], int]:
     """How many values a batch loses, by sink table and column: the sink does not get the column, or its type.
 
-    Tables that lose nothing cost nothing.
+    Only inserts and rows after updates that meet the filter count; columns that lose none are left out. It runs a job
+    for each upstream table with such a column, and for no other.
     """
     from pyspark.sql import functions as F
 
@@ -145,6 +147,8 @@ def read_packets(
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
+
+    With ``distributed-tables``, the job fails if a record has no time.
 
     Args:
         plan: The plan of the ingestion.
@@ -193,7 +197,8 @@ def _find_identifying_key(work: TableWork) -> tuple[str, ...]:
 def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = False) -> DataFrame:
     """The upstream rows of a table that meet its filter, or all with a column that says whether they do.
 
-    The row kind is their first column.
+    Without a filter, all, without that column. Rows of a source without row kinds are inserts. The job fails if the
+    filter needs a value that a change does not contain; not with ``with_filtered``.
     """
     from pyspark.sql import functions as F
 
@@ -216,7 +221,7 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
 
 
 def _find_used(sql: str, rows: DataFrame) -> Column:
-    """The names of the upstream columns that an expression uses, as an array."""
+    """The names of the upstream columns that an expression contains in back-ticks, as an array."""
     from pyspark.sql import functions as F
 
     return F.array(*(F.lit(name) for name in rows.columns if quote_name(name) in sql)).cast("array<string>")
@@ -238,7 +243,11 @@ def _find_unavailable(rows: DataFrame, columns: Mapping[str, str]) -> Column:
 
 
 def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: SinkEvolution) -> DataFrame:
-    """Rows with the columns and types of a sink table."""
+    """Rows with the columns and types of a sink table, without those that it does not get.
+
+    Values that do not fit a column that stays narrow are NULL. With soft deletes, deletes become inserts. The columns
+    of the order, the place, the filter and unavailable values stay.
+    """
     from pyspark.sql import functions as F
 
     transformed, types = work.plan.transformed, _types(plan, evolution)

@@ -40,6 +40,7 @@ def copy_snapshot(
     """Copy the tables of a source into the sink.
 
     If a copy was interrupted, the tables that have their rows are skipped; the others get the rows that they have now.
+    Whether it is done is noted in the checkpoint.
 
     Args:
         spark: A classic session.
@@ -54,7 +55,8 @@ def copy_snapshot(
         ResolveError: The ingestion has mistakes.
         CheckpointError: Another driver uses the checkpoint.
         IngestError: A table is refused; nothing was written.
-        KdslError: There is no checkpoint, kdsl cannot read the source, or the source or the sink cannot be reached.
+        KdslError: There is no checkpoint, kdsl cannot read the source or it is a stream, the session is one of Spark
+            Connect, or the source or the sink cannot be reached.
     """
     plan = plan_ingestion(ingestion)
     location = checkpoint or plan.pipeline.checkpoint
@@ -97,9 +99,13 @@ def _copy(
         ingestion: The ingestion, with its secrets.
         plan: Its plan.
         folder: The folder of the checkpoint.
-        document: What identifies the copy; it gets its progress.
+        document: What identifies the copy; it gets its progress, and is written to the folder.
         writer: Writes to the sink; None for that of the sink.
         driver: The use of the checkpoint by this copy.
+
+    Raises:
+        IngestError: A table is refused; no row was written.
+        CheckpointError: Another driver uses the checkpoint.
     """
     reader = open_reader(ingestion.source)
     assert isinstance(reader, SnapshotReader)

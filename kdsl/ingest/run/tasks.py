@@ -79,7 +79,7 @@ def raw_columns() -> tuple[ColumnDef, ...]:
 
 
 def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn rows of a table with `raw_columns` back into a raw record batch."""
+    """Turn rows of a table with `raw_columns` back into a raw record batch; a NULL time becomes `NO_TIMESTAMP`."""
     arrays = {}
     for field, kind in RAW.items():
         array = batch.column(field)
@@ -110,7 +110,7 @@ class KnownTables:
 
     @classmethod
     def send(cls, spark: SparkSession, tables: Tables) -> Self:
-        """Make tables known to the workers of a classic session."""
+        """Broadcast tables to the workers of a classic session."""
         data = pickle.dumps(dict(tables))
         return cls(hashlib.sha256(data).hexdigest(), spark.sparkContext.broadcast(data))
 
@@ -178,7 +178,7 @@ def _find_rejected(raw: pa.RecordBatch, places: Places) -> list[Rejection]:
 
 
 def _may_have_null(records: pa.RecordBatch) -> bool:
-    """Whether strings of records may have the character U+0000: in JSON it is escaped."""
+    """Whether strings of records may have the character U+0000, as a byte or as JSON escapes it."""
     return any(
         any(form in buffer.to_pybytes() for form in _NULL_FORMS)
         for side in ("key", "value")
@@ -188,6 +188,10 @@ def _may_have_null(records: pa.RecordBatch) -> bool:
 
 
 def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool, look_for_null: bool) -> pa.RecordBatch:
+    """The rows of `PACKETS` of a batch: one for each table, and one without a table for all rejected records.
+
+    With ``collect``, the last has the records and why they are rejected; otherwise only their number and some reasons.
+    """
     rows = [
         {
             "table": format_id(packet.table),
@@ -229,11 +233,12 @@ def _partitions(records: pa.RecordBatch) -> list[str]:
 
 
 def _place(raw: pa.RecordBatch, index: int) -> Place:
+    """The topic, partition and offset of a record."""
     return Place(*(raw.column(name)[index].as_py() for name in ("topic", "partition", "offset")))
 
 
 def read_rejections(packet: Mapping[str, Any]) -> tuple[pa.RecordBatch, list[Rejection]]:
-    """The records that cannot be read, and why, of a packet without a table.
+    """The records that cannot be read, and why, of a packet without a table. Records must have been collected.
 
     Args:
         packet: The packet, with the columns ``records`` and ``delta``.

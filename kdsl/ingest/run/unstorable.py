@@ -48,7 +48,10 @@ def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decisio
 
 
 def find_null_keys(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
-    """Find the records whose rows have NULL in the primary key of a sink table; arguments as above."""
+    """Find the records whose rows have NULL in the primary key of a sink table.
+
+    The arguments are those of `find_null_characters`.
+    """
     from pyspark.sql import functions as F
 
     def wrong(rows: DataFrame, key: Sequence[str]) -> dict[str, Column]:
@@ -69,7 +72,7 @@ def _find(
     *,
     keyed: bool,
 ) -> Places:
-    """Find the records of some tables whose rows have a wrong value in a column of a sink table.
+    """Find the records of some tables whose rows have a wrong value in a column of a sink table; each table is a job.
 
     Args:
         plan: The plan of the ingestion.
@@ -79,6 +82,9 @@ def _find(
         find_wrong: Returns the columns that may be wrong, each with the condition, from rows and their primary key.
         reason: What is wrong with the value.
         keyed: As for `read_packets`.
+
+    Returns:
+        The reason of each record, with the first table and column that are wrong.
     """
     from pyspark.sql import functions as F
 

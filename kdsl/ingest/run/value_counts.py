@@ -70,21 +70,27 @@ class ValueCounts:
         self._lock = Lock()
 
     def extend(self, reports: Iterable[_Report]) -> None:
-        """Add the reports of a task; those of batches that are closed are late, and left out."""
+        """Keep the reports of a task, in place of earlier ones of the same records.
+
+        Late reports, of closed batches, are left out.
+        """
         with self._lock:
             for batch, records, counts in reports:
                 if batch in self._batches:
                     self._batches[batch][records] = counts
 
     def open(self, spark: SparkSession) -> ValueReporter:
-        """Begin to count a batch."""
+        """Begin to count a batch, and return what its tasks count with; `close` ends it."""
         with self._lock:
             number = next(self._numbers)
             self._batches[number] = {}
         return ValueReporter(_ACCUMULATORS.id_of(spark), number)
 
     def close(self, reporter: ValueReporter) -> dict[str, Counter[str]]:
-        """Return what was counted of each table, under the keys of `kdsl.run.records.drops`, and forget the batch."""
+        """Return what was counted of each table, under the keys of `kdsl.run.records.drops`, and forget the batch.
+
+        Nothing if the batch is closed already.
+        """
         with self._lock:
             reports = self._batches.pop(reporter.batch, {})
         tables: dict[str, Counter[str]] = {}
@@ -98,7 +104,10 @@ _ACCUMULATORS = Accumulators(VALUE_COUNTS)
 
 
 def sum_up(tables: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The counts of a batch by reason, under the names that the state of an ingestion has for them."""
+    """The counts of a batch by reason, under the names that the state of an ingestion has for them.
+
+    Other reasons are left out.
+    """
     total: Counter[str] = Counter()
     for counts in tables.values():
         total.update({name: counts[reason] for reason, name in NAMES.items() if reason in counts})

@@ -35,7 +35,7 @@ class DeltaWriter(TableWriter):
         self._sink = sink
 
     def target(self, table: TableId) -> DeltaTarget:
-        """The Delta table of a sink table."""
+        """The Delta table of a sink table: a folder below the sink's path, or a name in its catalog."""
         if self._sink.path is not None:
             path = "/".join([self._sink.path.rstrip("/"), *table])
             return DeltaTarget(path, is_path=True, schema_evolution=False)
@@ -52,7 +52,7 @@ class DeltaWriter(TableWriter):
         return None if columns is None else TableSchema(columns, () if known is None else known.primary_key)
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
-        """Whether the catalog has a database, or its folder has tables."""
+        """Whether the catalog has a database; with a path, whether the database's folder there has anything."""
         if self._sink.path is None:
             names = [*filter(None, [self._sink.catalog]), *database]
             return spark.catalog.databaseExists(".".join(map(quote_name, names)))
@@ -60,7 +60,7 @@ class DeltaWriter(TableWriter):
         return bool(folder.names("/".join(database)))
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse changes of types that would rewrite a table that is too large."""
+        """Refuse the changes of types of a table if they would rewrite more bytes than the sink allows."""
         altered = [change for change in changes if change.tag == "alter.column.type"]
         if not altered:
             return []
@@ -76,7 +76,10 @@ class DeltaWriter(TableWriter):
         return [Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}")]
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
-        """Create or change a table, and merge or append its rows; see `TableWriter.write_table`."""
+        """Create or change a table, then merge its last changes by the primary key, or append its inserts without one.
+
+        See `TableWriter.write_table`. A change of the table and the rows are different commits.
+        """
         target, spark = self.target(table.table), table.rows.sparkSession
         added: list[t.Field] = []
         altered: list[t.Field] = []

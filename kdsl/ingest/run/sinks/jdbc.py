@@ -47,7 +47,7 @@ class JdbcWriter(TableWriter):
         self._started: set[TableId] = set()
 
     def target(self, table: TableId) -> JdbcTarget:
-        """The database table of a sink table."""
+        """The database table of a sink table, each name in quotes; nothing is connected yet."""
         return find_database_table(self._sink, ".".join(map(quote_identifier, table)))
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
@@ -64,6 +64,7 @@ class JdbcWriter(TableWriter):
 
         Raises:
             ChangelogError: The database cannot be reached.
+            ValueError: ``database`` is not one name.
         """
         (schema,) = database
         return bool(self.target((schema, "")).query(spark, _SCHEMAS, schema))
@@ -80,7 +81,11 @@ class JdbcWriter(TableWriter):
         ]
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
-        """Create or change a table, and upsert or insert its rows; see `TableWriter.write_table`."""
+        """Create or change a table, and upsert its last changes by the primary key, or insert its inserts without one.
+
+        See `TableWriter.write_table`. At the first write of a table, staging tables of a killed run are dropped; a
+        schema that a new table needs is created.
+        """
         target, spark, keys = self.target(table.table), table.rows.sparkSession, table.schema.primary_key
         if table.table not in self._started:
             target.last_batch(spark, batch.writer)  # drops staging tables of a run that was killed

@@ -37,7 +37,7 @@ _HEADERS = t.Array(t.Row((t.Field("key", t.STRING), t.Field("value", t.BYTES))))
 
 
 def plan_write(sink: KafkaTopics) -> WritePlan:
-    """The plan of the write of messages, which name their topic, and their partition if it is not chosen by the key."""
+    """The plan of the write of messages, which name their topic, and their partition or NULL, if the key chooses it."""
     chosen = sink.valid()
     columns = [
         ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__"),
@@ -79,7 +79,9 @@ class KafkaWriter(SinkWriter):
         return known
 
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
-        """Refuse new tables whose topic does not exist, if brokers may not create it.
+        """Refuse new tables whose topic does not exist, if ``allow.auto.create.topics`` is false.
+
+        Otherwise no broker is asked.
 
         Raises:
             KafkaReadError: The brokers do not answer.
@@ -97,7 +99,10 @@ class KafkaWriter(SinkWriter):
         ]  # fmt: skip
 
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
-        """Write the messages of all tables; see `SinkWriter.write`."""
+        """Write the messages of all tables in one write; see `SinkWriter.write`.
+
+        With exactly-once, a batch is written once.
+        """
         if not tables:
             return
         messages = [self._messages(table) for table in tables if table.plain is None]
@@ -114,7 +119,10 @@ class KafkaWriter(SinkWriter):
         write(messages[0], self._plan, self._cluster, write_id=write_id)
 
     def _plain_messages(self, tables: Sequence[SinkTable]) -> DataFrame:
-        """The messages of tables whose rows are written as they are read: all of them in one pass over the packets."""
+        """The messages of tables whose rows are written as they are read: all of them in one pass over the packets.
+
+        There must be at least one table, and all have the same packets.
+        """
         entries: dict[str, list[PlainTable]] = {}
         packets: DataFrame | None = None
         for table in tables:
@@ -133,7 +141,10 @@ class KafkaWriter(SinkWriter):
         return packets.select("table", "records").mapInArrow(encode, _RECORDS)
 
     def _messages(self, table: SinkTable) -> DataFrame:
-        """The messages of a table, with topic, partition and headers."""
+        """The messages of a table, all of one topic, with partition and headers.
+
+        The partition is NULL if the key chooses it, and so are headers without any.
+        """
         from pyspark.sql import functions as F
 
         sink = self._sink
@@ -152,7 +163,10 @@ class KafkaWriter(SinkWriter):
         )  # fmt: skip
 
     def _headers(self, table: SinkTable) -> list[tuple[str, str]]:
-        """The headers of a table's messages."""
+        """The headers of a table's messages: those of the sink, and the names of the table's id if the sink says so.
+
+        Names that the id lacks are empty.
+        """
         headers = list(self._sink.headers())
         if self._sink.table_id_headers:
             namespace, schema, name = ("", "", *table.table)[-3:]

@@ -27,12 +27,12 @@ class WritableSink(Protocol):
 
 
 def open_writer(sink: Sink, concurrency: int, name: str = "") -> SinkWriter:
-    """Create the writer of a sink.
+    """Create the writer of a sink; nothing is connected yet.
 
     Args:
         sink: The sink, with its secrets.
-        concurrency: How many tables are written at the same time.
-        name: The name of the ingestion, if several share a query.
+        concurrency: How many tables are written at the same time; the sink ``print`` writes one at a time.
+        name: The name of the ingestion, if several share a query; only for Kafka.
 
     Raises:
         KdslError: kdsl cannot write to the sink.

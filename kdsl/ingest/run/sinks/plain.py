@@ -25,7 +25,10 @@ class PrintWriter(TableWriter):
     """Prints one line for each row: the table, the row kind and the values."""
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
-        """Print the changes; see `TableWriter.write_table`."""
+        """Print the changes of the table and then of its rows, which are collected; see `TableWriter.write_table`.
+
+        A batch that is repeated is printed again.
+        """
         del batch
         for change in table.evolution.changes:
             print(change)
@@ -51,7 +54,7 @@ class MemoryWriter(TableWriter):
         self._applied: dict[tuple[TableId, str], Batch] = {}
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
-        """Add or replace rows; see `TableWriter.write_table`."""
+        """Add rows, or replace them by the primary key, unless the batch is applied; see `TableWriter.write_table`."""
         name = table.table
         if table.schema.primary_key:
             rows = table.last_changes().persist()

@@ -85,7 +85,7 @@ class SinkTable:
     def inserts(self) -> DataFrame:
         """The rows of a table without a primary key, to which rows can only be added.
 
-        A row that is an update or a delete fails the job.
+        A row that is an update or a delete, or lacks a value that a change does not contain, fails the job.
         """
         from pyspark.sql import functions as F
 
@@ -116,7 +116,10 @@ class SinkTable:
         return self._sort(order).drop(*ORDER) if order else self.rows
 
     def _sort(self, order: Sequence[str]) -> DataFrame:
-        """Sort rows that are in no order by columns; rows with equal values of these stay as they are."""
+        """Sort the rows by columns of the order; rows with equal values of these stay as they are.
+
+        Those of a key are in one partition then; without a primary key, all are.
+        """
         from pyspark.sql import functions as F
 
         keys = [F.col(quote_name(name)) for name in self.schema.primary_key]
@@ -198,7 +201,7 @@ class TableWriter(SinkWriter):
         return known
 
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
-        """See `SinkWriter.refuse`."""
+        """Ask `refuse_table` for each table; see `SinkWriter.refuse`."""
         return [one for table, own in changes.items() for one in self.refuse_table(spark, table, own)]
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
@@ -207,7 +210,11 @@ class TableWriter(SinkWriter):
         return []
 
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
-        """See `SinkWriter.write`. If tables fail, the others are written, and the error of the first is raised."""
+        """Write the tables at the same time; see `SinkWriter.write`.
+
+        If some fail, the others are written, and the error of the first is raised; one at a time, the first that fails
+        is the last.
+        """
         if len(tables) <= 1 or self._concurrency == 1:
             for table in tables:
                 self.write_table(table, batch)

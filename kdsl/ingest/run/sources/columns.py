@@ -28,7 +28,9 @@ class ReadColumn:
     has_type: bool = False
 
     def spark_sql(self, selected: str, table: str) -> str:
-        """The Spark SQL of the column; a value that its type does not hold fails the job.
+        """The Spark SQL of the column, of its type; a value that the type does not hold fails the job.
+
+        Strings, bytes and booleans, and columns that have their type already, are not checked.
 
         Args:
             selected: The name of what the database selected.

@@ -62,7 +62,7 @@ class DatabaseReader:
         return SourceBatch([self._read_table(spark, table, entry) for table, entry in selected.items()])
 
     def _read_table(self, spark: SparkSession, table: TableId, entry: DatabaseTable) -> SourceTable:
-        """Find the columns of a table."""
+        """Find the columns and the primary key of a table; rows are not read yet."""
         target = find_database_table(self._source, entry.sql_name)
         key = target.read_key(spark, entry.schema, entry.name)
         fetch = {"fetchsize": str(self._source.fetch_size)}
@@ -74,9 +74,9 @@ class DatabaseReader:
     def _read_other_table(
         self, spark: SparkSession, target: JdbcTarget, table: TableId, key: Sequence[str], fetch: Mapping[str, str]
     ) -> SourceTable:
-        """Find the columns of a table that is not MySQL's, as Spark reads them.
+        """Find the columns of a table that is not MySQL's, as Spark reads them; rows are not read yet.
 
-        Of Postgres, dates and times are read as text.
+        Of Postgres, dates and times are read as strings, which are converted then.
 
         Raises:
             ChangelogError: A column has a type that the tables of kdsl do not have.
@@ -109,7 +109,7 @@ def _mysql_table(
     read: MySqlTable,
     options: Mapping[str, str],
 ) -> SourceTable:
-    """A table of MySQL, as its columns are read."""
+    """A table of MySQL with its refusals and its count of zero dates; columns are nullable except those of the key."""
     columns = tuple(t.Field(c.name, c.type.as_nullable(c.name not in key)) for c in read.columns)
     build = partial(_read_rows, spark, target, read.columns, options, quote_column)
     counts = {ZERO_DATES: read.zero_dates} if read.zero_dates else {}
@@ -123,7 +123,7 @@ def _read_rows(
     options: Mapping[str, str],
     quote: Callable[[str], str],
 ) -> DataFrame:
-    """Read columns with one query, and convert them."""
+    """Read columns with one query, and convert them. Nothing is read before a job asks for it."""
     from pyspark.sql import functions as F
 
     selected = ", ".join(f"{column.sql} AS {quote(f'c{i}')}" for i, column in enumerate(columns))
@@ -138,7 +138,7 @@ def select_tables(
     """Select the tables that patterns fit, in the order of the patterns.
 
     A pattern of one name selects tables of the default schema, whose ids have one name then. A view is selected only by
-    a pattern that is its name.
+    a pattern that is its name. A table that several patterns fit has the id of the first.
 
     Args:
         tables: The tables and views.
@@ -147,7 +147,7 @@ def select_tables(
         default: The default schema.
 
     Raises:
-        ValueError: A pattern selects no table.
+        ValueError: A pattern of ``patterns`` fits no table; it may fit only tables that are left out.
     """
     left_out = {entry for pattern in excluded for _, entry in _match(tables, pattern, default)}
     selected: dict[DatabaseTable, TableId] = {}
@@ -169,7 +169,7 @@ def select_tables(
 def _match(
     tables: Sequence[DatabaseTable], pattern: str, default: str | None
 ) -> Iterator[tuple[TableId, DatabaseTable]]:
-    """Yield the tables that a pattern fits, with their ids."""
+    """Yield the tables that a pattern fits, with their ids; see `select_tables`."""
     compiled, has_one_name = RoutePattern.parse(pattern), "." not in pattern.replace(r"\.", "")
     for entry in tables:
         if has_one_name and entry.schema not in (None, default):
@@ -180,7 +180,7 @@ def _match(
 
 
 def _id_of(entry: DatabaseTable, default: str | None, *, full: bool) -> TableId:
-    """The id of a table; without its schema where that is the default one, unless it is to be full."""
+    """The id of a table; without its schema if it has none, or, unless it is to be full, if that is the default one."""
     return (
         (entry.name,) if entry.schema is None or (not full and entry.schema == default) else (entry.schema, entry.name)
     )

@@ -54,7 +54,11 @@ class _DeltaReader:
         return version
 
     def _rows(self, spark: SparkSession, version: int) -> SourceTable:
-        """The rows of a version of the table."""
+        """The rows of a version of the table, with the columns that it had then.
+
+        Raises:
+            ChangelogError: The version cannot be read, or has a column of a type that the tables of kdsl do not have.
+        """
         schema = TableSchema(self._target.read_columns(spark, version) or ())
         rows = self._target.read_rows(spark, version)
         return SourceTable(self._source.table_id, schema, lambda: rows)
@@ -64,7 +68,7 @@ class DeltaRowReader(_DeltaReader):
     """Reads the rows of a table once; a copy that is continued reads the same version."""
 
     def read_tables(self, spark: SparkSession, progress: Mapping[str, str]) -> SourceBatch:
-        """Read the columns of the table; see `SnapshotReader.read_tables`.
+        """Read the columns of the table, at its last version or that of the progress; see `SnapshotReader.read_tables`.
 
         Raises:
             ChangelogError: There is no table, or it has a column of a type that the tables of kdsl do not have.
@@ -96,6 +100,9 @@ class DeltaChangeReader(_DeltaReader):
     def read_batch(self, records: DataFrame, progress: Mapping[str, str]) -> SourceBatch:
         """Read the changes up to the last version of the batch; see `StreamReader.read_batch`.
 
+        The first batch reads all rows, or changes from the ``starting-version`` on: none for ``latest``, or before that
+        version.
+
         Raises:
             ChangelogError: The table has a column of a type that the tables of kdsl do not have.
         """
@@ -119,7 +126,11 @@ class DeltaChangeReader(_DeltaReader):
         return SourceBatch([self._changes(spark, int(start), last)], at)
 
     def _changes(self, spark: SparkSession, first: int, last: int) -> SourceTable:
-        """The changes of some versions, with the columns that the table has in them."""
+        """The changes of some versions, with all columns that the table has in them, each of the widest type.
+
+        Raises:
+            ChangelogError: Delta refuses to read the changes.
+        """
         parts = [self._read_range(spark, *versions) for versions in self._split(spark, first, last)]
         if len(parts) == 1:
             return parts[0]
@@ -132,7 +143,10 @@ class DeltaChangeReader(_DeltaReader):
         return SourceTable(self._source.table_id, schema, build)
 
     def _split(self, spark: SparkSession, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Divide versions into ranges in which columns are only added and become wider: Delta reads no others."""
+        """Yield ranges of versions, first and last, in which columns are only added and become wider.
+
+        Delta reads no others.
+        """
         while first <= last:
             before, end = self._target.read_columns(spark, first) or (), last
             while end > first and not _holds(self._target.read_columns(spark, end) or (), before):
@@ -142,6 +156,8 @@ class DeltaChangeReader(_DeltaReader):
 
     def _read_range(self, spark: SparkSession, first: int, last: int) -> SourceTable:
         """The changes of some versions, with the columns that the table has in the last of them.
+
+        If the table's columns change meanwhile, it tries again.
 
         Raises:
             ChangelogError: Delta refuses to read the changes.
@@ -160,7 +176,11 @@ class DeltaChangeReader(_DeltaReader):
     def _read_changes(
         self, spark: SparkSession, first: int, last: int, columns: Sequence[t.Field], *, narrower: bool
     ) -> DataFrame:
-        """Read changes; those of a key are ordered by version, and in a version removed rows come first."""
+        """Read changes, with the columns of their order: the version, then removed rows before others.
+
+        Raises:
+            ChangelogError: Delta refuses to read them.
+        """
         from pyspark.sql import functions as F
 
         changes = self._target.read_changes(spark, first, last, narrower=narrower)
@@ -175,10 +195,11 @@ class DeltaChangeReader(_DeltaReader):
 
 
 def _join(a: TableSchema, b: TableSchema) -> TableSchema:
+    """The columns of both schemas, each of a type that holds both; without a primary key."""
     return TableSchema(join_columns(a.columns, b.columns))
 
 
 def _holds(columns: Sequence[t.Field], before: Sequence[t.Field]) -> bool:
-    """Whether a table still has all its columns, with types that hold the earlier ones."""
+    """Whether a table still has all earlier columns, with types that hold the earlier ones."""
     types = {f.name: f.type for f in columns}
     return all(f.name in types and holds(types[f.name], f.type) for f in before)

@@ -57,7 +57,10 @@ class MySqlTable:
 def read_mysql_table(
     spark: SparkSession, target: JdbcTarget, table: TableId, entry: DatabaseTable, *, tiny_boolean: bool
 ) -> MySqlTable:
-    """Find out how a table is read, and look for values that no column type holds.
+    """Find out how a table is read, and look for values that no column type holds, for which the table is read once.
+
+    Columns of types that kdsl does not read, and values that their columns do not hold, are refusals of the result;
+    zero dates that the driver's properties turn into NULL are only counted.
 
     Args:
         spark: A classic session.
@@ -101,11 +104,15 @@ def quote_column(name: str) -> str:
 
 
 def _is_zero(quoted: str) -> str:
+    """MySQL's condition that a date has month 0 or day 0."""
     return f"(MONTH({quoted}) = 0 OR DAYOFMONTH({quoted}) = 0)"
 
 
 def _read_column(name: str, declared: str, types: MySqlTypes, *, zero_as_null: bool) -> ReadColumn | None:
-    """How a column of a declared type is read; None if it is not."""
+    """How a column of a declared type is read; None if kdsl does not read the type.
+
+    With ``zero_as_null``, zero dates are NULL.
+    """
     word = re.split(r"\W", declared.lower(), maxsplit=1)[0]
     kind, quoted = types.type_of(declared), quote_column(name)
     match kind:
@@ -132,7 +139,7 @@ def _read_column(name: str, declared: str, types: MySqlTypes, *, zero_as_null: b
 
 
 def _count_wrong(spark: SparkSession, target: JdbcTarget, columns: Sequence[ReadColumn]) -> dict[str, int]:
-    """Count the values of dates and times that their types do not hold, by column; the table is read for that."""
+    """Count zero dates and times outside of a day, by column; the table is read for that, if it has such columns."""
     wrong = {c.name: _is_zero(quote_column(c.name)) for c in columns if isinstance(c.type, _DATES)}
     for column in columns:
         if isinstance(column.type, t.Time):

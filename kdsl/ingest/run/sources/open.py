@@ -21,13 +21,16 @@ class ReadableSource(Protocol):
 
 
 def open_reader(source: Source) -> SnapshotReader | StreamReader:
-    """Create the reader of a source other than Kafka.
+    """Create the reader of a source other than Kafka; nothing is connected yet.
 
     Args:
         source: The source, with its secrets.
 
+    Returns:
+        A `SnapshotReader` if the source is copied once, otherwise a `StreamReader`.
+
     Raises:
-        KdslError: kdsl cannot read the source.
+        KdslError: kdsl cannot read the source, or its reader is of the other kind.
     """
     match source:
         case JdbcSnapshot():

@@ -44,6 +44,9 @@ class SourceTable:
     def rows(self, schema: TableSchema) -> DataFrame:
         """The rows with the columns and types of the upstream table, which may have more, or wider ones.
 
+        Columns that the rows lack are NULL. The row kind comes first, and the columns of the order last, if there are
+        any.
+
         Args:
             schema: What is known of the upstream table.
         """
