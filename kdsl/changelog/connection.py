@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from kdsl.changelog.dialects import product
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError
 from kdsl.spark_internals.errors import GatewayError, JavaError
@@ -152,7 +153,7 @@ class Connection:
                 sql_name = ".".join(self.quote(part) for part in (schema, name) if part)
                 tables.append(DatabaseTable(schema, name, kind in _VIEW_KINDS, sql_name))
         rows.close()
-        if "postgresql" not in str(self._java.getMetaData().getURL()):
+        if self._product() != "postgresql":
             return tables
         partitions = self.query(
             "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -167,8 +168,11 @@ class Connection:
 
     def _has_catalogs(self) -> bool:
         """Whether the driver calls catalog what contains tables, as those of MySQL and MariaDB do."""
-        url = str(self._java.getMetaData().getURL())
-        return "mysql" in url or "mariadb" in url
+        return self._product() in ("mysql", "mariadb")
+
+    def _product(self) -> str:
+        """The database, as its address names it."""
+        return product(str(self._java.getMetaData().getURL()))
 
     def primary_key(self, schema: str | None, table: str) -> tuple[str, ...]:
         """Ask the database for the columns of a table's primary key, in order.

@@ -124,11 +124,7 @@ def decide_batch(
         if upstream is None:
             counts[WITHOUT_COLUMNS] = counts.get(WITHOUT_COLUMNS, 0) + rows
             continue
-        try:
-            table_plan, problems = plan.table(table, upstream.schema)
-        except ValueError as e:
-            refusals.append(Refusal(table, None, str(e), "correct the route"))
-            continue
+        table_plan, problems = plan.table(table, upstream.schema)
         own = f"the table {format_id(table)!r}: "
         refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix) for p in problems)
         if table_plan is not None:

@@ -13,7 +13,7 @@ from kdsl.ingest.ends.end import Sink, Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.ingest.evolution import Policy
 from kdsl.ingest.projection import TransformedTable, TransformRule
-from kdsl.ingest.resolve import find_problems, transform_source_table
+from kdsl.ingest.resolve import find_problems, route_problem, transform_source_table
 from kdsl.ingest.selectors import RouteRule, route_table
 from kdsl.options import Spelling
 from kdsl.types.widening import TableSchema
@@ -80,25 +80,21 @@ class IngestPlan:
         Args:
             table: The upstream table.
             schema: Its columns and its primary key.
-
-        Raises:
-            ValueError: A route makes a name that cannot be a table.
         """
         transformed, problems = transform_source_table(
             self.source, table, schema, self.transform_rules, allow_trimming=self.pipeline.trimming_keys
         )
         if transformed is None:
             return None, problems
-        targets = self.targets(table)
+        try:
+            targets = self.targets(table)
+        except ValueError as e:
+            return None, (route_problem(table, e),)
         topics = tuple(map(self.sink.topic_of, targets)) if isinstance(self.sink, KafkaTopics) else ()
         return TablePlan(table, transformed, targets, topics), ()
 
     def tables(self) -> tuple[TablePlan, ...]:
-        """The plans of the tables that are known before any record; those with problems or no columns are left out.
-
-        Raises:
-            ValueError: A route makes a name that cannot be a table.
-        """
+        """The plans of the tables that are known before any record; those with problems or no columns are left out."""
         plans = (self.table(table, schema)[0] for table, schema in self.initial_schemas.items() if schema.columns)
         return tuple(plan for plan in plans if plan is not None)
 

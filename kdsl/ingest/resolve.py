@@ -8,7 +8,7 @@ import attrs
 
 from kdsl.client_settings.properties import Properties
 from kdsl.cluster import Cluster
-from kdsl.errors import Problem, Severity
+from kdsl.errors import Problem, Severity, Where
 from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.formats import TableId, keeps_unavailable
@@ -71,6 +71,12 @@ def check_parts(
         check.unavailable_values(source, sink)
         check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
     return list(dict.fromkeys(check.problems))
+
+
+def route_problem(table: TableId, error: ValueError) -> Problem:
+    """The problem of a table for which a route makes a name that cannot be a table, as ``error`` says; no location."""
+    message = f"the table {format_id(table)!r}: a route gives its sink table a name that cannot be one: {error}"
+    return Problem("ingest-route", message, "correct the route", Where())
 
 
 def transform_source_table(
@@ -261,7 +267,13 @@ class _Check:
             )
             for problem in wrong:
                 self.problems.append(problem.at(self.locations.where(problem.where.path or path)))
-            for target in route_table(table, routes, chosen.route_mode):
+            try:
+                targets = route_table(table, routes, chosen.route_mode)
+            except ValueError as e:
+                problem = route_problem(table, e)
+                self.add(problem.code, "$.route", problem.message, problem.fix)
+                continue
+            for target in targets:
                 if isinstance(sink, KafkaTopics):
                     self.topic(sink, target, path)
                 if view is not None:

@@ -86,11 +86,7 @@ def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[Allowe
 
 
 def _find_losses(plan: IngestPlan, state: IngestState) -> Iterator[str]:
-    """Yield what sink tables would lose: all their rows, their primary key, or the values of columns.
-
-    Raises:
-        ValueError: A route makes a name that cannot be a table.
-    """
+    """Yield what sink tables would lose: all their rows, their primary key, or the values of columns."""
     wanted: dict[TableId, list[TableSchema]] = {}
     for table, upstream in state.upstream.items():
         table_plan, _ = plan.table(table, upstream.schema)

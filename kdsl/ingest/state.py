@@ -81,7 +81,7 @@ class IngestState:
         counts: The counts of all batches, by reason.
         changes: All changes of sink tables, in order, each with the number of its batch.
         declared: What the sections of the declaration were when they were last noted.
-        last: The number of the last batch with a file; None if there is none.
+        last: The number of the last batch with a file, a repeated one aside; None if there is none.
         records: How many records of each upstream table all batches read.
         progress: How far a source that is not Kafka is read.
         places: As in a note.
@@ -183,8 +183,11 @@ class StateFiles:
         except Exception as e:
             raise self._error(number, f"cannot be read: {type(e).__name__} in its contents", "restore it") from e
         for note in notes:
-            repeated = before is not None and note.batch >= before
-            state = state.add(Note(note.batch, note.upstream) if repeated else note)
+            if before is not None and note.batch >= before:
+                # `last` stays: under the number of the repeated batch a whole file would be taken for its attempt.
+                state = attrs.evolve(state.add(Note(note.batch, note.upstream)), last=state.last)
+            else:
+                state = state.add(note)
         return state
 
     def write(self, note: Note, before: IngestState) -> IngestState:

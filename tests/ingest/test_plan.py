@@ -279,3 +279,21 @@ def test_an_ingestion_with_mistakes_is_not_planned() -> None:
         Ingestion(ingestion.source, ingestion.sink, transform=[of("FIRST("), of("nix")]).plan()
 
     assert error.value.problems[0].where.path == "$.transform[0].projection"
+
+
+def test_a_route_whose_group_matches_nothing_is_a_problem_of_the_plan() -> None:
+    _, problems = Ingestion.read("""
+source:
+  type: kafka
+  properties.bootstrap.servers: localhost:9092
+  topic: t
+  scan.value.initial-schemas.ddls: "CREATE TABLE shop.orders (id INT, PRIMARY KEY (id) NOT ENFORCED)"
+sink: {type: memory}
+route:
+  - source-table: shop.(x)*orders
+    sink-table: ods.$1
+""")
+
+    (problem,) = problems
+    assert (problem.code, problem.where.line) == ("ingest-route", 8)
+    assert "the table 'shop.orders': a route gives its sink table a name that cannot be one: 'ods.'" in problem.message

@@ -118,6 +118,20 @@ def test_every_hundredth_file_is_whole_and_the_others_are_removed(files: StateFi
     assert run(files, change(201)) == files.load()
 
 
+def test_a_batch_that_writes_everything_may_fail_several_times(files: StateFiles) -> None:
+    run(files, Note(START, declared={"route": "abc"}))
+    for batch in range(WHOLE_EVERY):
+        run(files, attrs.evolve(change(batch), progress={"at": str(batch)}))
+
+    attempts = [run(files, change(WHOLE_EVERY)) for _ in range(4)]
+
+    assert all(state == attempts[0] for state in attempts)
+    assert files.load() == attempts[0]
+    assert files.load().counts == {"dirty": 2 * (WHOLE_EVERY + 1)}
+    assert files.load().progress == {"at": str(WHOLE_EVERY - 1)}
+    assert files.load().declared == {"route": "abc"}
+
+
 def test_files_that_a_kill_left_beside_a_whole_one_do_not_count(files: StateFiles, tmp_path: Path) -> None:
     for batch in range(WHOLE_EVERY):
         run(files, change(batch))
