@@ -58,6 +58,15 @@ def test_calls_that_make_no_sense_are_refused(tmp_path: Path, arguments: tuple[s
     assert message in " ".join((result.output + str(result.exception or "")).replace("│", " ").split())
 
 
+def test_a_sample_of_another_source_than_kafka_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text("source: {type: delta, path: /orders}\nsink: {type: print}\n")
+    result = kdsl(file, "--dry-run", "--sample")
+
+    assert result.exit_code == 2
+    assert "it reads topics, and the source is 'delta'" in " ".join(result.output.replace("│", " ").split())
+
+
 def test_a_dry_run_prints_the_plan_with_settings(tmp_path: Path) -> None:
     result = kdsl(write_file(tmp_path), "--var", "topic=orders", "--dry-run", "-D", "pipeline.name=shop")
 
@@ -127,7 +136,6 @@ def test_a_run_of_the_changes_of_a_delta_table(
     status = kdsl(*call, "--status").output
     assert "batch 0 is the last one with rows or changes\nread up to version 1\n" in status
     assert kdsl(*call, "--schemas").output == "orders\n  `id` BIGINT\n"
-    assert "it reads topics, and the source is 'delta'" in kdsl(*call, "--dry-run", "--sample").output
     assert "--ddl describes tables of Kafka topics, and the source is 'delta'" in str(
         kdsl(*call, "--schemas", "--ddl").exception
     )
