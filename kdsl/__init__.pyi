@@ -54,6 +54,7 @@ from kdsl.declare.dsl.ref import (
 )
 from kdsl.declare.dsl.relation import aliased as aliased
 from kdsl.declare.dsl.rows import row_kind as row_kind, with_row_kind as with_row_kind
+from kdsl.declare.topic_settings import TopicSettings as TopicSettings
 from kdsl.errors import (
     ChangelogError as ChangelogError,
     CheckpointError as CheckpointError,
