@@ -29,8 +29,8 @@ NotNullEnforcer = Literal["error", "drop"]
 
 MOST_BUCKETS = 65_536
 PARTITIONS = (
-    "How many partitions each topic should have. `kdsl diff` compares it with the cluster, and `kdsl apply` creates and "
-    "changes topics; by default those that it creates have the brokers' `num.partitions`."
+    "How many partitions each topic should have. `kdsl diff` compares it with the cluster, and `kdsl apply` creates "
+    "and changes topics; by default those that it creates have the brokers' `num.partitions`."
 )
 REPLICATION_FACTOR = (
     "How many replicas each partition should have, for `kdsl diff` and `kdsl apply`; by default the brokers' "

@@ -103,7 +103,12 @@ def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
     """The names of the arguments that the class statement of a connector's table (its options' class) accepts."""
     keywords = (a.name for a in kind.declarations() if not a.metadata["sql_only"])
     options = (name for name in keywords if name not in (*STARTUP[1:], *BOUNDED[1:], *DEAD_LETTERS, *TOPIC_SETTINGS))
-    return (*options, "dead_letters", "topic_settings", *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
+    return (
+        *options,
+        "dead_letters",
+        "topic_settings",
+        *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions),
+    )
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
@@ -272,7 +277,7 @@ def _read_option(name: str, value: Any) -> dict[str, Any]:
     """Return the options, by attribute, that an argument sets; most values are not checked here.
 
     Raises:
-        _StatementError: The value cannot be a topic, function, duration, start or end, `DeadLetters` or `TopicSettings`.
+        _StatementError: The value cannot be a topic, function, duration, start or end, or the class of its argument.
     """
     match name:
         case "topic":

@@ -300,7 +300,9 @@ def _check_group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettin
         return
     yield from check_rights(check, group.rights, ("READ",))
     if group.members:
-        message = f"the group has other members: {listing(group.members)}; brokers then refuse the offsets that kdsl commits"
+        message = (
+            f"the group has other members: {listing(group.members)}; brokers then refuse the offsets that kdsl commits"
+        )
         yield warning(check, message, "use a separate group.id for this table")
     else:
         yield ok(check, "the group has no other members")
