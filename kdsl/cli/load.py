@@ -46,13 +46,24 @@ def tables(target: str) -> list[Table]:
             imported.
     """
     source, name = _split(target)
+    return _choose_tables(source, name)
+
+
+def _choose_tables(source: str, name: str, module: ModuleType | None = None) -> list[Table]:
+    """Load the tables of a file or module, or the one with a name; errors as for `tables`.
+
+    Args:
+        source: The file, or the module.
+        name: The name of a table, or its class or variable; empty for all.
+        module: The module, if it is imported already.
+    """
     classes: dict[str, Table] = {}
     if source.lower().endswith(ENDINGS):
         of_file = [Table(definition) for definition in table_definitions(script(source))]
     elif source.lower().endswith(YAML):
         of_file = _read(source, load_tables)
     else:
-        classes = _list_module_tables(_import_module(source))
+        classes = _list_module_tables(module or _import_module(source))
         values = list(classes.values())
         of_file = [table for i, table in enumerate(values) if table not in values[:i]]
     if not of_file:
@@ -92,15 +103,17 @@ def declarations(
     source, name = _split(target)
     if source.lower().endswith(ENDINGS) and not name:
         return _script_declarations(script(source), directions, cluster)
-    of_module: list[Declaration] = []
-    if not source.lower().endswith((*YAML, *ENDINGS)):
-        values = vars(_import_module(source)).values()
-        pipelines = [value for value in values if isinstance(value, Ingestion)]
-        of_module = [Declaration(one, title=title_of(one)) for one in dict.fromkeys(pipelines)]
-        if of_module and not _list_module_tables(_import_module(source)) and not name:
-            return of_module
-    of_tables = [Declaration(table, directions, title=table.name) for table in tables(target)]
-    return [*of_tables, *(of_module if not name else ())]
+    module = None if source.lower().endswith((*YAML, *ENDINGS)) else _import_module(source)
+    pipelines: list[Ingestion] = []
+    if module is not None and not name:
+        values = [value for value in vars(module).values() if isinstance(value, Ingestion)]
+        pipelines = [value for i, value in enumerate(values) if value not in values[:i]]
+    has_tables = module is None or not pipelines or bool(_list_module_tables(module))
+    loaded_tables = _choose_tables(source, name, module) if has_tables else []
+    return [
+        *(Declaration(table, directions, title=table.name) for table in loaded_tables),
+        *(Declaration(one, title=title_of(one)) for one in pipelines),
+    ]
 
 
 def _script_declarations(

@@ -178,7 +178,9 @@ def compare(
         return open_folder(open_session(), location) if remote else open_local_folder(location)
 
     sinks = [
-        *chain.from_iterable(compare_ingestion(one, needs, open_checkpoint, open_session) for one in needs.ingestions),
+        *chain.from_iterable(
+            _guard(compare_ingestion(one, needs, open_checkpoint, open_session), one) for one in needs.ingestions
+        ),
         *chain.from_iterable(
             _guard(compare_target(one.item, (targets or {})[one.title], open_session), one)
             for one in declared
@@ -201,10 +203,12 @@ def compare(
 
 
 def _guard(steps: Iterator[Step], declaration: Declaration) -> Iterator[Step]:
-    """Yield steps; an error of Java becomes one that cannot be looked at."""
+    """Yield steps; an error of Java or Spark becomes a thing that cannot be looked at."""
+    from pyspark.errors import PySparkException
+
     try:
         yield from steps
-    except (GatewayError, JavaError) as e:
+    except (KdslError, GatewayError, JavaError, PySparkException) as e:
         yield Step(Difference("?", "table", declaration.title, _first_line(e)))
 
 

@@ -11,10 +11,9 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.deployment.model import Difference
 from kdsl.errors import Problem, ResolveError, Where, fail_on
-from kdsl.formats import Direction, Side, TableId
+from kdsl.formats import Direction, Side
 from kdsl.ingest import Ingestion
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
-from kdsl.ingest.ids import format_id
 from kdsl.ingest.run.raw import raw_table
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.resolve.model import Topics
@@ -295,16 +294,15 @@ class Needs:
                 need = TopicNeed(Topics((pipeline.collector_topic,)), title, where, ("WRITE",))
                 self._needs_of(letters).topics.append(need)
         if isinstance(sink, KafkaTopics) and sink.topic is not None:
-            self.add_sink_topics(ingestion, title, [sink.topic], keyed=True)
+            self.add_sink_topics(ingestion, title, [sink.topic])
 
-    def add_sink_topics(self, ingestion: Ingestion, title: str, topics: Iterable[str], *, keyed: bool) -> None:
+    def add_sink_topics(self, ingestion: Ingestion, title: str, topics: Iterable[str]) -> None:
         """Add the topics that an ingestion writes.
 
         Args:
             ingestion: The ingestion, with a sink of Kafka.
             title: Its name.
             topics: The topics.
-            keyed: Whether records are in partitions by their keys.
         """
         sink = ingestion.sink
         assert isinstance(sink, KafkaTopics)
@@ -313,6 +311,7 @@ class Needs:
         settings = {name: Setting(value, title, where) for name, value in values}
         names = Topics(tuple(dict.fromkeys(topics)))
         if names.names:
+            keyed = chosen.partition_strategy == "hash-by-key"
             need = TopicNeed(names, title, where, ("WRITE",), settings, keyed=keyed)
             self._needs_of(sink.cluster).topics.append(need)
 
@@ -348,9 +347,3 @@ def _locate(table: TableDef, setting: str) -> Where:
     keys = (_KEYS.get(setting, f"topic.config.{setting}"), "topic.config.*")
     location = next((table.option_locations[key] for key in keys if key in table.option_locations), Where())
     return Problem("", "", "", location).at(attrs.evolve(table.where, table=table.name)).where
-
-
-def sink_topics(ingestion: Ingestion, tables: Iterable[TableId]) -> list[str]:
-    """The topics that sink tables of an ingestion go into."""
-    sink = ingestion.sink
-    return [sink.topic_of(table) for table in tables] if isinstance(sink, KafkaTopics) else list(map(format_id, tables))

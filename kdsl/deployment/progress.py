@@ -14,6 +14,7 @@ from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.offsets.stored import Offsets
+from kdsl.secrets.hiding import redact_value
 
 OpenFolder = Callable[[str], Folder]
 Positions = Mapping[TopicPartition, int]
@@ -121,10 +122,8 @@ def _compare_checkpoint(
     """Yield why the query of a table would not go on from a checkpoint; its offsets are added to ``positions``."""
 
     def make(mark: Mark, what: str, before: str | None, declared: str | None, consequence: str) -> Step:
-        return Step(
-            Difference(mark, "checkpoint", need.location, consequence, what, before, declared, need.table.where,
-                       need.table.name)
-        )  # fmt: skip
+        name, table = redact_value("", need.location), need.table
+        return Step(Difference(mark, "checkpoint", name, consequence, what, before, declared, table.where, table.name))
 
     try:
         checkpoint = Checkpoint(open_folder(need.location))

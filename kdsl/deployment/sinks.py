@@ -10,13 +10,13 @@ import attrs
 
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.changelog.to_jdbc import JdbcTarget
-from kdsl.deployment.desired import Declaration, Needs, sink_topics
+from kdsl.deployment.desired import Declaration, Needs
 from kdsl.deployment.model import Difference, Kind, Mark, Step
 from kdsl.errors import KdslError, Where
 from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables
 from kdsl.ingest.decision import Seen, decide_batch
-from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
+from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
 from kdsl.ingest.evolution import Policy, Refusal, SchemaChange, SinkEvolution, UpstreamTable, evolve_sink
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
@@ -28,6 +28,7 @@ from kdsl.ingest.run.sinks.writer import TableChanger
 from kdsl.ingest.state import START, IngestState, StateFiles
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.dataframes.latest import choose_key
+from kdsl.secrets.hiding import redact_value
 from kdsl.table import Table
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
@@ -114,7 +115,7 @@ def compare_ingestion(
     location = declaration.checkpoint or plan.pipeline.checkpoint
     state = IngestState()
     if location is not None:
-        checkpoint = _SinkTable(location, where, declaration.title, "checkpoint")
+        checkpoint = _SinkTable(redact_value("", location), where, declaration.title, "checkpoint")
         try:
             state = StateFiles(open_folder(location), declaration.name).load()
             if state.last is not None:
@@ -135,8 +136,12 @@ def compare_ingestion(
         for target in () if planned is None else planned.targets:
             targets.setdefault(target, {})[table] = 0
     if isinstance(ingestion.sink, KafkaTopics):
-        keyed = ingestion.sink.valid().partition_strategy == "hash-by-key"
-        needs.add_sink_topics(ingestion, declaration.title, sink_topics(ingestion, targets), keyed=keyed)
+        topics = dict.fromkeys(map(ingestion.sink.topic_of, targets))
+        for topic in topics:
+            if (wrong := wrong_topic(topic)) is not None:
+                fix = "name a topic for the table in sink.tableId-to-topic.mapping"
+                yield Step(Difference("!", "topic", topic, f"{wrong}; {fix}", where=where))
+        needs.add_sink_topics(ingestion, declaration.title, [t for t in topics if wrong_topic(t) is None])
     elif targets:
         yield from _compare_sink(ingestion, plan, state, targets, where, open_spark)
 
@@ -178,7 +183,7 @@ def _compare_sink(
 def _address(writer: TableChanger, table: TableId) -> str:
     """Where a table is, without a login."""
     target = writer.target(table)
-    return target.table if isinstance(target, DeltaTarget) else repr(target)
+    return redact_value("", target.table) if isinstance(target, DeltaTarget) else repr(target)
 
 
 def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Iterator[Step]:

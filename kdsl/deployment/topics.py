@@ -97,7 +97,7 @@ class _Topic:
             for setting, one in need.settings.items():
                 self._settings.setdefault(setting, []).append(one)
         self._upserts = [Setting(COMPACT, n.table, n.where) for n in needs if n.upserts and POLICY not in n.settings]
-        self._where = needs[0].where
+        self._where = next((need for need in needs if need.settings), needs[0]).where
 
     @property
     def reads_configs(self) -> bool:
@@ -123,7 +123,11 @@ class _Topic:
         if isinstance(self.state, NotAnsweredError):
             yield self._explain_missing(self.state, chosen, contradictions)
             return
-        yield from contradictions
+        known = {} if isinstance(configs, NotAnsweredError) else {name: one.value for name, one in configs.items()}
+        known |= {PARTITIONS: str(len(self.state.partitions)), REPLICATION: str(_replicas(self.state))}
+        for name, (one, other) in contradictions.items():
+            declared, consequence = _describe_contradiction(one, other)
+            yield Step(self._difference("!", name, known.get(name), declared, consequence, one.where))
         yield from self._compare_sizes(self.state, chosen)
         if isinstance(configs, NotAnsweredError):
             consequence = f"the configs cannot be read: {configs}; grant DESCRIBE_CONFIGS on the topic"
@@ -132,50 +136,42 @@ class _Topic:
             yield from self._compare_configs(configs, chosen)
         yield from self._compare_rights(self.state)
 
-    def _choose(self) -> tuple[dict[str, Setting], list[Step]]:
-        """The setting of each name, and what tables declare in contradiction, which is left out."""
+    def _choose(self) -> tuple[dict[str, Setting], dict[str, tuple[Setting, Setting]]]:
+        """The setting of each name, and where two contradict each other, which are not among the others."""
         chosen: dict[str, Setting] = {}
-        contradictions: list[Step] = []
+        contradictions: dict[str, tuple[Setting, Setting]] = {}
         for name, settings in self._settings.items():
             values = {_comparable(name, one.value): one for one in settings}
             against = self._upserts if name == POLICY and not all(COMPACT in one.value for one in settings) else []
             if len(values) > 1 or against:
-                both = [*values.values(), *against][:2]
-                consequence = f"{both[0]} and {both[1]} contradict each other; declare one value"
-                declared = " and ".join(one.value for one in both)
-                contradictions.append(
-                    Step(self._difference("!", name, self._live_value(name), declared, consequence, both[0].where))
-                )
+                one, other, *_ = (*values.values(), *against)
+                contradictions[name] = (one, other)
             else:
                 chosen[name] = settings[0]
         return chosen, contradictions
 
-    def _live_value(self, name: str) -> str | None:
-        """The live partitions or replicas; None for a config, and for a topic that does not exist."""
-        if isinstance(self.state, NotAnsweredError):
-            return None
-        return {PARTITIONS: str(len(self.state.partitions)), REPLICATION: str(_replicas(self.state))}.get(name)
-
     def _explain_missing(
-        self, why: NotAnsweredError, chosen: Mapping[str, Setting], contradictions: Sequence[Step]
+        self,
+        why: NotAnsweredError,
+        chosen: Mapping[str, Setting],
+        contradictions: Mapping[str, tuple[Setting, Setting]],
     ) -> Step:
         """The difference of a topic that cannot be described, mostly because it does not exist."""
         if why.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
             consequence = f"the topic cannot be looked at: {why}; grant DESCRIBE on it"
             return Step(self._difference("?", "", None, None, consequence))
-        if contradictions:
-            first = contradictions[0].difference
-            declared = f"{first.what} {first.declared}"
-            consequence = f"there is no such topic, and it is not created: {first.consequence}"
-            return Step(self._difference("!", "", "no topic", declared, consequence, first.where))
+        for name, (one, other) in contradictions.items():
+            declared, reason = _describe_contradiction(one, other)
+            consequence = f"there is no such topic, and it is not created: {reason}"
+            return Step(self._difference("!", "", "no topic", f"{name} {declared}", consequence, one.where))
         settings = {name: one.value for need in self._needs for name, one in need.defaults.items()}
         settings |= {name: one.value for name, one in chosen.items()}
         if self._upserts:
             settings.setdefault(POLICY, self._upserts[0].value)
         partitions, replicas = settings.pop(PARTITIONS, None), settings.pop(REPLICATION, None)
-        one = "" if partitions == "1" else "s"
+        plural = "" if partitions == "1" else "s"
         parts = [
-            f"{partitions} partition{one}" if partitions else "the brokers' number of partitions",
+            f"{partitions} partition{plural}" if partitions else "the brokers' number of partitions",
             f"replication {replicas}" if replicas else "the brokers' replication",
             *(f"{name}={value}" for name, value in settings.items()),
         ]
@@ -283,6 +279,11 @@ class _Topic:
             consequence += f"--bootstrap-server {self._live.place} --add --allow-principal User:… --operation "
             consequence += f"{right.title()} --topic {shlex.quote(self.name)}"
             yield Step(self._difference("!", "rights", has, right, consequence, need.where))
+
+
+def _describe_contradiction(one: Setting, other: Setting) -> tuple[str, str]:
+    """What two tables declare in contradiction, and what to do."""
+    return f"{one.value} and {other.value}", f"{one} and {other} contradict each other; declare one value"
 
 
 def _replicas(state: TopicState) -> int:

@@ -156,7 +156,7 @@ def test_a_checkpoint_that_is_not_there(kdsl_topic: MakeTopic, cluster: Cluster,
     difference = only(kdsl.diff(declared, cluster, checkpoints={"Orders": str(tmp_path / "nosuch")}))
 
     assert (difference.kind, difference.values) == ("checkpoint", "none → a checkpoint")
-    with pytest.raises(ValueError, match="'Order' is not declared, did you mean 'Orders'"):
+    with pytest.raises(ValueError, match=r"'Order' is not declared \(did you mean 'Orders'"):
         kdsl.diff(declared, cluster, checkpoints={"Order": str(tmp_path)})
 
 
