@@ -9,7 +9,7 @@ from kdsl.deployment.desired import CheckpointNeed, GroupNeed
 from kdsl.deployment.model import Difference, Mark, Step
 from kdsl.deployment.topics import LiveCluster
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, TopicState
-from kdsl.errors import KdslError, listing
+from kdsl.errors import KdslError
 from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
@@ -49,11 +49,11 @@ def _compare_groups(live: LiveCluster, checkpoints: Mapping[str, list[Offsets]])
         if need.commits and state.rights is not None and not state.rights & {"READ", "ALL"}:
             consequence = f"{need.table} cannot commit its offsets; grant it: kafka-acls --bootstrap-server "
             consequence += f"{live.place} --add --allow-principal User:… --operation Read --group {need.group!r}"
-            has = listing(sorted(state.rights)) if state.rights else "none"
+            has = ", ".join(sorted(state.rights)) or "none"
             yield Step(_of_group("!", need, live, "rights", has, "READ", consequence))
         if need.commits and state.members:
             consequence = "brokers refuse the offsets that kdsl commits while a group has members; use another group.id"
-            yield Step(_of_group("!", need, live, "members", listing(state.members), None, consequence))
+            yield Step(_of_group("!", need, live, "members", ", ".join(state.members), None, consequence))
         if state.exists and (need.starts or need.table in checkpoints) and need.group not in committed:
             try:
                 committed[need.group] = live.admin.group_offsets(need.group)
@@ -94,15 +94,16 @@ def _compare_positions(
             what, begin = f"{topic}[{partition}]", f"begin at {first[topic, partition]}"
             yield Step(_of_group("!", need, live, what, f"offset {at}", begin, consequence))
         for stored in checkpoints.get(need.table, ()):
-            past = {p: at for p, at in offsets.items() if p in stored.positions and at > stored.positions[p]}
+            known = stored.positions
+            past = {p: at for p, at in offsets.items() if p not in ahead and at > known.get(p, at)}
             for (topic, partition), at in sorted(past.items())[:1]:
                 consequence = (
                     f"the group is ahead of the checkpoint{_count(past)}: an older copy of the checkpoint, or "
                 )
                 consequence += "another reader with this group; a start goes on from the checkpoint and reads the "
                 consequence += "records between again"
-                what, known = f"{topic}[{partition}]", f"checkpoint at {stored.positions[topic, partition]}"
-                yield Step(_of_group("!", need, live, what, f"offset {at}", known, consequence))
+                what, read = f"{topic}[{partition}]", f"checkpoint at {known[topic, partition]}"
+                yield Step(_of_group("!", need, live, what, f"offset {at}", read, consequence))
 
 
 def _count(partitions: Positions) -> str:

@@ -85,7 +85,7 @@ class _SinkTable:
             run, field = partial(change, one), one.columns[0]
             match one.tag:
                 case "create.table":
-                    columns = ", ".join(map(str, one.columns))
+                    columns = ", ".join(f"{f.name} {f.type}" for f in one.columns)
                     yield self.step("+", "", None, columns, f"there is no such table; {effect}", run)
                 case "add.column":
                     yield self.step("+", f"column {field.name}", None, str(field.type), effect, run)

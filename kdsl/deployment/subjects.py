@@ -12,7 +12,7 @@ from kdsl.cluster import Registry
 from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.deployment.desired import SubjectNeed
 from kdsl.deployment.model import Difference, Mark, Step
-from kdsl.errors import KdslError, listing
+from kdsl.errors import KdslError
 from kdsl.formats import Use
 from kdsl.registry import (
     IncompatibleSchemaError,
@@ -115,7 +115,7 @@ def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str
         try:
             latest = client.latest(subject)
         except UnknownSubjectError:
-            columns = ", ".join(map(str, need.row.fields))
+            columns = ", ".join(f"{f.name} {f.type}" for f in need.row.fields)
             why = "there is no such subject; " + _explain_write(need)
             step = _step("+", client, need, subject, None, columns, why)
         else:
@@ -182,4 +182,4 @@ def _columns(client: RegistryClient, need: SubjectNeed, schema: RegisteredSchema
 
 def _first_sentence(error: KdslError) -> str:
     """The message of an error without the schema that it quotes."""
-    return listing([str(error).partition(": {")[0]])
+    return str(error).partition(": {")[0]

@@ -16,7 +16,7 @@ from kdsl.deployment.model import Difference, Mark, Step
 from kdsl.diagnostics.clients import open_admin
 from kdsl.diagnostics.doctor.admin import Config, Inspector, NotAnsweredError, TopicState
 from kdsl.diagnostics.doctor.java_admin import inspect_with
-from kdsl.errors import Where, listing, nearest
+from kdsl.errors import Where, nearest
 from kdsl.resolve.topics import COMPACT, POLICY
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 
@@ -274,7 +274,7 @@ class _Topic:
         needed = {right: need for need in self._needs for right in need.rights}
         for right in sorted(needed.keys() - state.rights):
             need = needed[right]
-            has = listing(sorted(state.rights)) if state.rights else "none"
+            has = ", ".join(sorted(state.rights)) or "none"
             consequence = f"{need.table} cannot be {'read' if right == 'READ' else 'written'}; grant it: kafka-acls "
             consequence += f"--bootstrap-server {self._live.place} --add --allow-principal User:… --operation "
             consequence += f"{right.title()} --topic {shlex.quote(self.name)}"

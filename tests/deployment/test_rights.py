@@ -21,6 +21,7 @@ from tests.deployment.setup import list_values, only, snapshot, table
 pytestmark = pytest.mark.kafka
 USERS = {"root": "root-pw-0815", "ann": "ann-pw-4711"}
 MANY = 100
+EARLIEST = {"scan_startup_mode": "earliest-offset"}
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +47,16 @@ def test_a_missing_right_is_a_difference_and_what_cannot_be_read_is_not_comparab
     kafka.allow("ann", ["READ", "DESCRIBE"], topic="readable")
     kafka.allow("ann", ["READ", "WRITE", "DESCRIBE"], topic="described")
     tables = [
-        table("readable", name="Readable"),
-        table("hidden", name="Hidden"),
-        table("described", name="Described", topic_partitions=2, topic_config_retention_ms=1),
+        table("readable", name="Readable", **EARLIEST),
+        table("hidden", name="Hidden", **EARLIEST),
+        table("described", name="Described", topic_partitions=2, topic_config_retention_ms=1, **EARLIEST),
     ]
 
     diff = kdsl.diff(tables, ann)
     reader = kdsl.diff(tables[0], ann, direction="read")
 
     by_topic = {name: list_values(d for d in diff.differences if d.name == name) for name in ("readable", "described")}
-    assert by_topic["readable"] == [("!", "rights", "DESCRIBE and READ", "WRITE")]
+    assert by_topic["readable"] == [("!", "rights", "DESCRIBE, READ", "WRITE")]
     assert by_topic["described"] == [("~", "partitions", "1", "2"), ("?", "configs", None, None)]
     (hidden,) = (d for d in diff.differences if d.name == "hidden")
     assert (hidden.mark, hidden.what) == ("?", "")
@@ -92,7 +93,8 @@ def test_apply_works_without_the_right_to_delete_and_stops_at_what_it_may_not(
     script.write_text(
         "\n".join(
             f"CREATE TABLE {name} (id BIGINT) WITH ('connector' = 'kafka', 'topic' = 'c-{topic}', "
-            f"'value.format' = 'json', 'topic.partitions' = '2', 'topic.config.retention.ms' = '70000');"
+            f"'value.format' = 'json', 'scan.startup.mode' = 'earliest-offset', 'topic.partitions' = '2', "
+            "'topic.config.retention.ms' = '70000');"
             for name, topic in (("A", "first"), ("B", "live"), ("C", "second"))
         ),
         encoding="utf-8",
