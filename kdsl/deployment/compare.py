@@ -193,7 +193,7 @@ def compare(
         try:
             live = LiveCluster(needed)
             topics += compare_topics(live)
-            progress += compare_progress(live, open_checkpoint)
+            progress += compare_progress(live, open_checkpoint, open_session)
         except KdslError as e:
             place = needed.cluster.label
             where = needed.topics[0].where if needed.topics else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from kdsl.callbacks import TopicPartition
 from kdsl.deployment.desired import CheckpointNeed, GroupNeed
@@ -14,22 +15,31 @@ from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.offsets.stored import Offsets
+from kdsl.run.upsert.stored_settings import declared_settings, read_stored_settings
 from kdsl.secrets.hiding import redact_value
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 OpenFolder = Callable[[str], Folder]
+OpenSpark = Callable[[], "SparkSession"]
 Positions = Mapping[TopicPartition, int]
+_REFUSED = "a restart is refused; start with a new checkpoint"
 
 
-def compare_progress(live: LiveCluster, open_folder: OpenFolder) -> Iterator[Step]:
+def compare_progress(live: LiveCluster, open_folder: OpenFolder, open_spark: OpenSpark) -> Iterator[Step]:
     """Yield how the groups and the checkpoints of a cluster's tables differ from what is declared.
 
     Args:
         live: The cluster.
         open_folder: Opens the folder of a checkpoint.
+        open_spark: Opens a session, for the state of upsert tables.
     """
     positions: dict[str, list[Offsets]] = {}
     steps = [
-        step for need in live.needs.checkpoints for step in _compare_checkpoint(need, live, open_folder, positions)
+        step
+        for need in live.needs.checkpoints
+        for step in _compare_checkpoint(need, live, open_folder, open_spark, positions)
     ]
     yield from _compare_groups(live, positions)
     yield from steps
@@ -118,7 +128,11 @@ def _exists(live: LiveCluster, partition: TopicPartition) -> bool:
 
 
 def _compare_checkpoint(
-    need: CheckpointNeed, live: LiveCluster, open_folder: OpenFolder, positions: dict[str, list[Offsets]]
+    need: CheckpointNeed,
+    live: LiveCluster,
+    open_folder: OpenFolder,
+    open_spark: OpenSpark,
+    positions: dict[str, list[Offsets]],
 ) -> Iterator[Step]:
     """Yield why the query of a table would not go on from a checkpoint; its offsets are added to ``positions``."""
 
@@ -147,14 +161,14 @@ def _compare_checkpoint(
     if before is not None and need.write is not None and (before.table == need.write.table or not named):
         for change in unsafe_changes(before, need.write, allow=False):
             old, new = describe_change(change, before), describe_change(change, need.write)
-            consequence = f"{UNSAFE_CHANGES[change]}: a restart is refused; start with a new checkpoint, undo the "
+            consequence = f"{UNSAFE_CHANGES[change]}: {_REFUSED}, undo the "
             consequence += f'change, or pass allow={{"{change}"}}'
             yield make("!", change, old, new, consequence)
         return
     if not named and need.read is not None:
         topics = sorted({name for offsets in stored for name in offsets.ids})
         if topics:
-            consequence = "the checkpoint is that of another read: a restart is refused; start with a new checkpoint"
+            consequence = f"the checkpoint is that of another read: {_REFUSED}"
             yield make("!", "topics", ", ".join(topics), str(need.read.topics), consequence)
     positions.setdefault(need.table.name, []).extend(named)
     for offsets in named:
@@ -162,5 +176,21 @@ def _compare_checkpoint(
             state = live.states.get(name)
             if isinstance(state, TopicState) and id_ and state.id and state.id != id_:
                 consequence = f"the topic {name!r} was deleted and created again, and the offsets belong to other "
-                consequence += "records: a restart is refused; start with a new checkpoint"
+                consequence += f"records: {_REFUSED}"
                 yield make("!", "topic id", id_, state.id, consequence)
+    declared = None if need.read is None or not named else declared_settings(need.read)
+    if declared is None:
+        return
+    from pyspark.errors import PySparkException
+
+    try:
+        before_settings = read_stored_settings(open_spark(), need.location)
+    except PySparkException as e:
+        yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
+        return
+    if before_settings is not None and before_settings.key != declared.key:
+        consequence = f"the state stores rows by another key: {_REFUSED}, or declare the key as before"
+        yield make("!", "key", before_settings.key, declared.key, consequence)
+    if before_settings is not None and before_settings.buckets != declared.buckets:
+        consequence = f"the state has another number of buckets of keys: {_REFUSED}, or declare the number as before"
+        yield make("!", "changelog buckets", str(before_settings.buckets), str(declared.buckets), consequence)

@@ -20,6 +20,7 @@ from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
 from kdsl.ingest.evolution import Policy, Refusal, SchemaChange, SinkEvolution, UpstreamTable, evolve_sink
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.restart import check_restart
 from kdsl.ingest.run.sinks.delta import change_delta_table
 from kdsl.ingest.run.sinks.jdbc import change_database_table
@@ -59,6 +60,7 @@ class _SinkTable:
 
     def compare(
         self,
+        before: TableSchema | None,
         evolution: SinkEvolution,
         refusals: Iterable[Refusal],
         wanted: Mapping[str, t.DataType],
@@ -68,15 +70,17 @@ class _SinkTable:
         """Yield the changes that a table needs, and what is refused.
 
         Args:
-            evolution: How its columns change.
+            before: Its columns; None if there is no such table.
+            evolution: How they change.
             refusals: What the sink cannot change.
             wanted: The types of the rows by column.
             change: Makes a change.
             effect: What follows from a missing change.
         """
         refused = [*evolution.refusals, *refusals]
+        existing = {f.name.lower(): str(f.type) for f in (() if before is None else before.columns)}
         for refusal in refused:
-            live = {f.name: str(f.type) for f in evolution.schema.columns}.get(refusal.column or "")
+            live = existing.get((refusal.column or "").lower())
             declared = str(wanted[refusal.column]) if refusal.column in wanted else None
             what = "" if refusal.column is None else f"column {refusal.column}"
             yield self.step("!", what, live, declared, f"{refusal.reason}; {refusal.fix}")
@@ -96,7 +100,7 @@ class _SinkTable:
             consequence = "schema.change.behavior or the sink's options leave the column out: its values are counted"
             yield self.step("!", f"column {name}", None, str(wanted.get(name, "")), consequence)
         for name in evolution.narrowed:
-            live = next(str(f.type) for f in evolution.schema.columns if f.name == name)
+            live = existing[name.lower()]
             declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")
             consequence = "schema.change.behavior keeps the type: values that do not fit are NULL and counted"
             yield self.step("!", f"column {name}", live, declared, consequence)
@@ -161,8 +165,18 @@ def _compare_sink(
     spark = open_spark()
     for target, rows in targets.items():
         table = _SinkTable(format_id(target), where, f"{ingestion.sink.type} {_address(writer, target)}")
+        schemas: dict[TableId, TableSchema | None] = {}
+
+        def read(
+            table: TableId,
+            known: TableSchema | None,
+            schemas: dict[TableId, TableSchema | None] = schemas,
+        ) -> TableSchema | None:
+            schemas[table] = writer.read_schema(spark, table, known)
+            return schemas[table]
+
         try:
-            decision = decide_batch(plan, state, START, Seen(rows), partial(writer.read_schema, spark))
+            decision = decide_batch(plan, state, START, Seen(rows), read)
             evolution = decision.sinks.get(target, SinkEvolution(TableSchema(())))
             refusals = [*decision.refusals]
             if evolution.changes:
@@ -170,14 +184,16 @@ def _compare_sink(
         except KdslError as e:
             yield table.step("?", "", None, None, str(e))
             continue
-        work = next((w for w in decision.tables if target in w.plan.targets), None)
-        wanted = {} if work is None else {c.name: c.type for c in work.plan.transformed.columns}
+        plans = [planned for one in rows if (planned := plan.table(one, state.upstream[one].schema)[0]) is not None]
+        wanted = {column.name: column.type for planned in plans for column in planned.transformed.columns}
 
-        def change(one: SchemaChange, target: TableId = target, work: object = work) -> None:
-            transformed = getattr(work, "plan").transformed  # noqa: B009  # there is one where there is a change
+        def change(
+            one: SchemaChange, target: TableId = target, transformed: TransformedTable = plans[0].transformed
+        ) -> None:
             writer.change_table(spark, target, [one], transformed)
 
-        yield from table.compare(evolution, refusals, wanted, change, "the next batch with such rows changes it")
+        effect = "the next batch with such rows changes it"
+        yield from table.compare(schemas.get(target), evolution, refusals, wanted, change, effect)
 
 
 def _address(writer: TableChanger, table: TableId) -> str:
@@ -219,4 +235,4 @@ def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Itera
     adds = isinstance(target, DeltaTarget) and target.schema_evolution
     effect = "the next batch changes it" if adds else "the next batch fails without it"
     wanted = {f.name: f.type for f in columns}
-    yield from shown.compare(evolution, (), wanted, change, effect)
+    yield from shown.compare(live, evolution, (), wanted, change, effect)

@@ -188,7 +188,7 @@ class _Topic:
 
     def _explain_use(self) -> str:
         """What fails without the topic."""
-        if all(need.rights == ("WRITE",) and not need.settings for need in self._needs):
+        if all(need.rights == ("WRITE",) for need in self._needs):
             return "records for it cannot be written"
         return "reads and writes fail"
 

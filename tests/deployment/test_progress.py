@@ -10,7 +10,7 @@ import pytest
 import kdsl
 from kdsl import Cluster
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
-from kdsl.testing import RunningKafka
+from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.deployment.setup import only, table
 
@@ -148,6 +148,35 @@ def test_a_checkpoint_of_another_read_and_of_a_topic_that_was_created_again(
     kdsl_kafka.create_topic(topic, 1)
     recreated = kdsl.diff(source, cluster, checkpoints={"Source": folder}, direction="read")
     assert "topic id" in [d.what for d in recreated.differences]
+
+
+def test_the_state_of_an_upsert_table_with_another_key_and_other_buckets(
+    kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka, cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, folder = kdsl_topic(config={"cleanup.policy": "compact"}), str(tmp_path / "checkpoint")
+    kdsl_kafka.produce(topic, Record(key=b'{"id": 1}', value=b'{"id": 1, "item": 2}'))
+
+    def declare(*columns: str, key: str = "id", buckets: int = 2) -> kdsl.Table:
+        return kdsl.sql(
+            f"CREATE TABLE Users ({', '.join(columns)}, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = "
+            f"'upsert-kafka', 'topic' = '{topic}', 'key.format' = 'json', 'value.format' = 'json', "
+            f"'scan.changelog.buckets' = '{buckets}')"
+        )
+
+    def compare(declared: kdsl.Table) -> kdsl.Diff:
+        return kdsl.diff(declared, cluster, checkpoints={"Users": folder}, direction="read", spark=spark)
+
+    rows = declare("id BIGINT", "item BIGINT").read_stream(spark, cluster)
+    query = rows.writeStream.format("noop").option("checkpointLocation", folder).trigger(availableNow=True)
+    query.start().awaitTermination()
+
+    assert not compare(declare("id BIGINT", "item BIGINT"))
+    assert not compare(declare("id BIGINT", "item BIGINT", "more STRING"))
+    by_item = only(compare(declare("id BIGINT", "item BIGINT", key="item")))
+    assert (by_item.kind, by_item.what, by_item.values) == ("checkpoint", "key", "id int64 → item int64")
+    assert "the state stores rows by another key" in by_item.consequence
+    in_more = only(compare(declare("id BIGINT", "item BIGINT", buckets=8)))
+    assert (in_more.what, in_more.values) == ("changelog buckets", "2 → 8")
 
 
 def test_a_checkpoint_that_is_not_there(kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
