@@ -13,7 +13,7 @@ import kdsl
 from kdsl import Diff, Difference, Table
 
 
-def table(topic: str, *columns: str, name: str = "Orders", **options: Any) -> Table:
+def table(topic: str | None, *columns: str, name: str = "Orders", **options: Any) -> Table:
     """A table in SQL; options are written with ``_`` for ``.`` and ``__`` for ``-``."""
     named = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     all_options = {"connector": "kafka", "topic": topic, "value.format": "json", **named}

@@ -32,7 +32,7 @@ def test_tables_in_yaml(run: Any, kdsl_topic: MakeTopic, tmp_path: Path) -> None
     topic, path = kdsl_topic(), tmp_path / "tables.yaml"
     path.write_text(
         f"name: orders\ncolumns: [{{name: id, type: BIGINT}}]\noptions:\n  connector: kafka\n  topic: {topic}\n"
-        "  value.format: json\n  topic.partitions: 3\n  topic.config.retention.ms: -1\n",
+        "  value.format: json\n  topic.partitions: 3\n  topic.config.max.message.bytes: 2000000\n",
         encoding="utf-8",
     )
 
@@ -40,7 +40,7 @@ def test_tables_in_yaml(run: Any, kdsl_topic: MakeTopic, tmp_path: Path) -> None
     applied = run("apply", path, "--yes")
     after = run("diff", path, "--exit-code")
 
-    assert differences(result) == [("~", topic, "partitions", 7), ("~", topic, "retention.ms", 8)]
+    assert differences(result) == [("~", topic, "partitions", 7), ("~", topic, "max.message.bytes", 8)]
     assert applied.exit_code == 0, applied.output
     assert after.exit_code == 0
 
@@ -83,7 +83,7 @@ def test_ingestions_in_yaml_and_python(
     results = [run("diff", yaml, "--var", f"name={topic}-out", "--json"), run("diff", python, "--json")]
 
     for result in results:
-        assert differences(result) == [("+", f"{topic}-out", "", 3)]
+        assert differences(result) == [("+", f"{topic}-out", "", 2)]
 
 
 def test_wrong_declarations_are_reported_together(run: Any, tmp_path: Path) -> None:

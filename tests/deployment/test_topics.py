@@ -101,7 +101,7 @@ def test_a_longer_retention_is_set_and_other_configs_stay(
     declared = table(
         topic, topic_config_retention_ms="-1", topic_config_max_message_bytes=100000, topic_config_segment_ms=70000
     )
-    before = snapshot(kdsl_kafka.admin, [topic])[topic]
+    before = snapshot(kdsl_kafka.admin(), [topic])[topic]
 
     difference = only(kdsl.diff(declared, cluster))
     kdsl.apply(declared, cluster)
@@ -109,7 +109,7 @@ def test_a_longer_retention_is_set_and_other_configs_stay(
     assert (difference.mark, difference.what, difference.values) == ("~", "retention.ms", "60000 → -1")
     assert "keeps records longer" in difference.consequence
     assert not kdsl.diff(declared, cluster)
-    after = snapshot(kdsl_kafka.admin, [topic])[topic]
+    after = snapshot(kdsl_kafka.admin(), [topic])[topic]
     assert isinstance(before, tuple)
     assert isinstance(after, tuple)
     assert after[2] == {**before[2], "retention.ms": "-1"}
@@ -137,7 +137,7 @@ def test_what_may_narrow_is_refused_with_the_command(
 ) -> None:
     topic = kdsl_topic(config=live)
     declared = table(topic, **{option: value})
-    before = snapshot(kdsl_kafka.admin, [topic])
+    before = snapshot(kdsl_kafka.admin(), [topic])
 
     difference = only(kdsl.diff(declared, cluster))
     applied = kdsl.apply(declared, cluster)
@@ -150,7 +150,7 @@ def test_what_may_narrow_is_refused_with_the_command(
     assert f"--alter --topic {topic} --add-config " in difference.consequence
     assert f"{name}={spelled}" in difference.consequence
     assert applied.done == ()
-    assert snapshot(kdsl_kafka.admin, [topic]) == before
+    assert snapshot(kdsl_kafka.admin(), [topic]) == before
 
 
 def test_a_topic_that_is_not_compacted_is_wrong_for_an_upsert_table(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -207,7 +207,7 @@ def test_a_config_that_is_set_and_not_declared_is_shown_and_stays(
 ) -> None:
     topic = kdsl_topic(config={"retention.ms": "60000", "segment.ms": "90000"})
     declared = table(topic, topic_config_retention_ms=60000)
-    before = snapshot(kdsl_kafka.admin, [topic])
+    before = snapshot(kdsl_kafka.admin(), [topic])
 
     difference = only(kdsl.diff(declared, cluster))
     kdsl.apply(declared, cluster)
@@ -219,7 +219,7 @@ def test_a_config_that_is_set_and_not_declared_is_shown_and_stays(
         None,
     )
     assert f"--topic {topic} --delete-config segment.ms" in difference.consequence
-    assert snapshot(kdsl_kafka.admin, [topic]) == before
+    assert snapshot(kdsl_kafka.admin(), [topic]) == before
     assert not kdsl.diff(table(topic, topic_partitions=1), cluster)
 
 
@@ -272,10 +272,10 @@ def test_settings_of_a_pattern_are_those_of_every_topic_that_it_matches(
     one = kdsl_topic("shard", partitions=1)
     other = kdsl_topic("shard", partitions=2)
     pattern = f"{one}|{other}"
-    declared = table("", topic=None, topic__pattern=pattern, topic_partitions=2)
+    declared = table(None, topic__pattern=pattern, topic_partitions=2)
 
     assert [(d.name, d.values) for d in kdsl.diff(declared, cluster, direction="read").differences] == [(one, "1 → 2")]
-    nothing = only(kdsl.diff(table("", topic=None, topic__pattern="nosuch.*x"), cluster, direction="read"))
+    nothing = only(kdsl.diff(table(None, topic__pattern="nosuch.*x"), cluster, direction="read"))
     assert (nothing.mark, nothing.name, nothing.values) == ("!", "nosuch.*x", "none → at least one")
 
 
@@ -318,7 +318,7 @@ def test_the_command_shows_the_line_of_the_declaration_and_its_exit_code(
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].startswith(f"topic {topic}  declared ")
-    assert lines[0].endswith("diff_orders.py:3")
+    assert lines[0].endswith("diff_orders.py:4")
     assert lines[1].startswith("  ~ partitions  2 → 4  keys move")
     assert lines[-1] == "1 to change."
     assert coded.exit_code == 1
