@@ -81,7 +81,7 @@ class _SinkTable:
         existing = {f.name.lower(): str(f.type) for f in (() if before is None else before.columns)}
         for refusal in refused:
             live = existing.get((refusal.column or "").lower())
-            declared = str(wanted[refusal.column]) if refusal.column in wanted else None
+            declared = str(wanted[refusal.column]) if refusal.column is not None and refusal.column in wanted else None
             what = "" if refusal.column is None else f"column {refusal.column}"
             yield self.step("!", what, live, declared, f"{refusal.reason}; {refusal.fix}")
         names = {refusal.column for refusal in refused}

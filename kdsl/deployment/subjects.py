@@ -13,7 +13,7 @@ from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.deployment.desired import SubjectNeed
 from kdsl.deployment.model import Difference, Mark, Step
 from kdsl.errors import KdslError
-from kdsl.formats import Use
+from kdsl.formats import Direction, Use
 from kdsl.registry import (
     IncompatibleSchemaError,
     RegistryClient,
@@ -143,7 +143,7 @@ def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, subject: s
     Raises:
         KdslError: The registry does not answer or refuses.
     """
-    direction = "write" if "write" in need.directions else "read"
+    direction: Direction = "write" if "write" in need.directions else "read"
     try:
         latest = client.latest(subject)
     except UnknownSubjectError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,7 +23,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def table_of_group(topic: str, **options: object) -> kdsl.Table:
+def table_of_group(topic: str, **options: Any) -> kdsl.Table:
     return table(topic, properties_group_id=f"group-{topic}", **options)
 
 

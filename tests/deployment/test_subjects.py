@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def cluster(kdsl_kafka: RunningKafka, kdsl_registry: LocalRegistry) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers, registry=kdsl_registry.url)
 
 
-def orders(topic: str, *columns: str, **options: object) -> kdsl.Table:
+def orders(topic: str, *columns: str, **options: Any) -> kdsl.Table:
     return table(topic, "id BIGINT NOT NULL", *columns, value_format=FORMAT, **options)
 
 

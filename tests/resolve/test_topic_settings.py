@@ -32,7 +32,7 @@ def declare(*options: str, upserts: bool = False) -> kdsl.Table:
 )
 def test_wrong_settings_are_errors_at_their_place(option: str, message: str, fix: str) -> None:
     for direction in ("read", "write"):
-        (problem,) = problems(declare(option, "'scan.startup.mode' = 'earliest-offset'").definition, direction)  # type: ignore[arg-type]
+        (problem,) = problems(declare(option, "'scan.startup.mode' = 'earliest-offset'").definition, direction)
 
         assert message in problem.message
         assert fix in problem.fix
