@@ -344,3 +344,22 @@ def test_settings_mean_the_same_in_python_and_sql(kdsl_topic: MakeTopic) -> None
     declared = table("orders", topic_partitions=4, topic_replication__factor=3, topic_config_retention_ms=60000)
 
     assert Orders.definition().options == declared.definition.options
+
+
+def test_what_the_brokers_refuse_ends_the_changes(
+    kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka, cluster: Cluster
+) -> None:
+    name = f"{kdsl_topic()}-new"
+    tables = [
+        table(f"{name}-{i}", name=f"T{i}", topic_replication__factor=factor, topic_partitions=1)
+        for i, factor in enumerate((1, 7, 1))
+    ]
+
+    applied = kdsl.apply(tables, cluster)
+
+    assert [d.name for d in applied.done] == [f"{name}-0"]
+    assert applied.failed is not None
+    assert (applied.failed.name, [d.name for d in applied.left]) == (f"{name}-1", [f"{name}-2"])
+    assert "cannot be created on " in applied.error
+    assert [d.name for d in kdsl.diff(tables, cluster).differences] == [f"{name}-1", f"{name}-2"]
+    kdsl_kafka.delete_topic(f"{name}-0")
