@@ -15,7 +15,7 @@ from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.offsets.stored import Offsets
-from kdsl.run.upsert.stored_settings import declared_settings, read_stored_settings
+from kdsl.run.upsert.stored_settings import derive_settings, read_stored_settings
 from kdsl.secrets.hiding import redact_value
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _compare_checkpoint(
                 consequence = f"the topic {name!r} was deleted and created again, and the offsets belong to other "
                 consequence += f"records: {_REFUSED}"
                 yield make("!", "topic id", id_, state.id, consequence)
-    declared = None if need.read is None or not named else declared_settings(need.read)
+    declared = None if need.read is None or not named else derive_settings(need.read)
     if declared is None:
         return
     from pyspark.errors import PySparkException

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def declared_settings(plan: ReadPlan) -> StateSettings | None:
+def derive_settings(plan: ReadPlan) -> StateSettings | None:
     """The settings that a read would store; None if it stores no rows.
 
     Args:
