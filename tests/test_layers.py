@@ -63,6 +63,7 @@ LAYERS = (
     ("kdsl.flink_sql.ddl",),
     ("kdsl.ingest",),
     ("kdsl.flink_sql",),
+    ("kdsl.deployment",),
     ("kdsl",),
     ("kdsl.codegen", "kdsl.codegen.inputs.ddl"),
     ("kdsl.testing",),

@@ -135,7 +135,8 @@ def connector_page() -> str:
         "The formats are `key=` and `value=` (`key.format`, `value.format` or "
         "`format`), the client settings `properties=` (`properties.*`), and the consumer group `group_id=` "
         "(`properties.group.id`). In a class, `startup=` alone sets the start: a mode, an aware `datetime`, or "
-        "`{partition: offset}`.",
+        "`{partition: offset}`; `topic_settings=` sets the options `topic.partitions` to `topic.config.*`, and "
+        "`dead_letters=` the options `scan.dead-letter.*`.",
         "Brokers must run Kafka 2.8 or later.",
         "## Options",
         KafkaOptions.reference(),

@@ -14,7 +14,7 @@ from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.codegen.model import CodegenError
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
-from kdsl.diagnostics.doctor.admin import NotAnsweredError
+from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import InferenceError
@@ -220,4 +220,4 @@ def is_compacted(topic: str, cluster: Cluster) -> bool:
 
 def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
     """Ask for the settings of a topic; NotAnsweredError if the brokers do not report them."""
-    return open_inspector(cluster, "catalog").topic_settings(topic)
+    return topic_settings(open_inspector(cluster, "catalog"), topic)

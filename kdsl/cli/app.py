@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kdsl.cli import check, codegen, demo, dlq, doctor, ingest, inspect, kafka, lag, peek, run, verify
+from kdsl.cli import check, codegen, demo, diff, dlq, doctor, ingest, inspect, kafka, lag, peek, run, verify
 from kdsl.cli.console import fail, out
 from kdsl.errors import KdslError
 
@@ -46,6 +46,8 @@ app.command("schema")(inspect.schema)
 app.command("peek")(peek.peek)
 app.command("lag")(lag.lag)
 app.command("doctor")(doctor.doctor)
+app.command("diff")(diff.diff)
+app.command("apply")(diff.apply)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
 app.command("ingest")(ingest.ingest)

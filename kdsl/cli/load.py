@@ -12,10 +12,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from kdsl.cluster import Cluster
+from kdsl.deployment.compare import title_of
+from kdsl.deployment.desired import Declaration
 from kdsl.documents import read_text
-from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
+from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.flink_sql.ddl.script_reader import Script
 from kdsl.flink_sql.load import ENDINGS, parse_file, table_definitions
+from kdsl.formats import Direction
 from kdsl.ingest import Ingestion
 from kdsl.ingest.document import is_ingestion_document
 from kdsl.kafka_table import KafkaTable
@@ -42,13 +46,24 @@ def tables(target: str) -> list[Table]:
             imported.
     """
     source, name = _split(target)
+    return _choose_tables(source, name)
+
+
+def _choose_tables(source: str, name: str, module: ModuleType | None = None) -> list[Table]:
+    """Load the tables of a file or module, or the one with a name; errors as for `tables`.
+
+    Args:
+        source: The file, or the module.
+        name: The name of a table, or its class or variable; empty for all.
+        module: The module, if it is imported already.
+    """
     classes: dict[str, Table] = {}
     if source.lower().endswith(ENDINGS):
         of_file = [Table(definition) for definition in table_definitions(script(source))]
     elif source.lower().endswith(YAML):
         of_file = _read(source, load_tables)
     else:
-        classes = _list_module_tables(_import_module(source))
+        classes = _list_module_tables(module or _import_module(source))
         values = list(classes.values())
         of_file = [table for i, table in enumerate(values) if table not in values[:i]]
     if not of_file:
@@ -62,6 +77,82 @@ def tables(target: str) -> list[Table]:
         names = [t.name for t in of_file]
         raise TargetError(f"{source!r} has no table {name!r}{nearest(name, names)}; it has {listing(names)}")
     return chosen
+
+
+def declarations(
+    target: str, directions: tuple[Direction, ...], variables: Mapping[str, str], cluster: Cluster | None = None
+) -> list[Declaration]:
+    """Load everything that a target declares: tables, and ingestions, in SQL also the copies of a script.
+
+    Args:
+        target: As for `tables`; or an ingestion in YAML. Of a whole SQL file its statements say which tables are read
+            and which are written, and which checkpoints they have.
+        directions: The directions of tables about which the file does not say it.
+        variables: The variables in an ingestion, by name.
+        cluster: The cluster of tables that name none.
+
+    Raises:
+        TargetError: As for `tables`.
+        ResolveError: As for `tables`; or an ingestion or a script has errors.
+    """
+    if is_ingestion(target):
+        loaded, problems = ingestion(target, variables)
+        fail_on(problems, target)
+        assert loaded is not None  # otherwise there is a problem
+        return [Declaration(loaded, title=title_of(loaded))]
+    source, name = _split(target)
+    if source.lower().endswith(ENDINGS) and not name:
+        return _script_declarations(script(source), directions, cluster)
+    module = None if source.lower().endswith((*YAML, *ENDINGS)) else _import_module(source)
+    pipelines: list[Ingestion] = []
+    if module is not None and not name:
+        values = [value for value in vars(module).values() if isinstance(value, Ingestion)]
+        pipelines = [value for i, value in enumerate(values) if value not in values[:i]]
+    has_tables = module is None or not pipelines or bool(_list_module_tables(module))
+    loaded_tables = _choose_tables(source, name, module) if has_tables else []
+    return [
+        *(Declaration(table, directions, title=table.name) for table in loaded_tables),
+        *(Declaration(one, title=title_of(one)) for one in pipelines),
+    ]
+
+
+def _script_declarations(
+    script_: Script, directions: tuple[Direction, ...], cluster: Cluster | None
+) -> list[Declaration]:
+    """The tables of a script, with what its statements do with them, and its copies.
+
+    Raises:
+        ResolveError: The script has errors.
+    """
+    from kdsl.catalog.stored import Inference
+    from kdsl.flink_sql.scripts.checkpoint_folders import predict_folders
+    from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
+
+    plan, problems = check_script(script_, cluster)
+    if any(p.code == UNCHECKED for p in problems):
+        plan = plan_script(script_, cluster, inference=Inference())
+    else:
+        fail_on(problems, script_.subject)
+    folders = predict_folders(plan.jobs)
+    written = {job.sink.name: job for job in plan.insert_jobs if job.sink is not None}
+    read = {name for job in plan.insert_jobs for name in job.tables}
+    result = []
+    for table in plan.tables:
+        if table.topic is None:
+            continue
+        used: tuple[Direction, ...] = (
+            *(["read"] if table.name in read else ()), *(["write"] if table.name in written else ())
+        )  # fmt: skip
+        job = written.get(table.name)
+        folder = None if job is None else folders.get(job.name)
+        folder = folder if folder is not None and Path(folder.removeprefix("file:")).is_dir() else None
+        result.append(Declaration(table.topic, used or directions, folder, title=table.topic.name))
+    for copies in plan.copy_jobs:
+        folder = folders.get(copies.name)
+        for copy in copies.copies:
+            own = copy.name if len(copies.copies) > 1 else ""
+            result.append(Declaration(copy.ingestion, checkpoint=folder, name=own, title=copy.name))
+    return result
 
 
 def script(path: str | Path) -> Script:

@@ -15,7 +15,7 @@ from kdsl.codegen.literals import Literals
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.dead_letters import NO_LIMIT
-from kdsl.declare.dsl.arguments import DEAD_LETTERS
+from kdsl.declare.dsl.arguments import DEAD_LETTERS, TOPIC_SETTINGS
 from kdsl.durations import duration_text
 from kdsl.formats import Format
 from kdsl.options import Options
@@ -83,7 +83,9 @@ class Arguments:
                 value = options.semantic  # its old name, which no class has
             if a.name == "dead_letter_topic" and value is not None:
                 yield self._write_dead_letters(options)
-            if a.name in ("topic", *DEAD_LETTERS) or (side in _BOUNDARIES and a.name != side):
+            if a.name == TOPIC_SETTINGS[0]:
+                yield from self._write_topic_settings(options)
+            if a.name in ("topic", *DEAD_LETTERS, *TOPIC_SETTINGS) or (side in _BOUNDARIES and a.name != side):
                 continue
             if a.metadata["sql_only"]:
                 if a.name != "semantic" and value != a.default:
@@ -104,6 +106,17 @@ class Arguments:
             properties = self._placeholders.properties(Properties(options.dead_letter_properties))
             parts.append(f"properties={self._literals.scalar(properties)}")
         return part(f"dead_letters={self._imports.name('kdsl', 'DeadLetters')}", parts, INDENT)
+
+    def _write_topic_settings(self, options: KafkaOptions) -> Iterator[str]:
+        """Yield the argument ``topic_settings=`` of options that declare any, and import its class."""
+        values = {
+            "partitions": options.topic_partitions,
+            "replication_factor": options.topic_replication_factor,
+            "configs": Properties(options.topic_configs).reveal() or None,
+        }
+        parts = [f"{name}={self._literals.scalar(value)}" for name, value in values.items() if value is not None]
+        if parts:
+            yield part(f"topic_settings={self._imports.name('kdsl', 'TopicSettings')}", parts, INDENT)
 
     def topics(self, options: KafkaOptions) -> Iterator[str]:
         """Yield the argument that names the topics; none if the table has no topics but a pattern."""

@@ -28,14 +28,32 @@ ChangelogMode = Literal["full", "upsert"]
 NotNullEnforcer = Literal["error", "drop"]
 
 MOST_BUCKETS = 65_536
+PARTITIONS = (
+    "How many partitions each topic should have. `kdsl diff` compares it with the cluster, and `kdsl apply` creates "
+    "and changes topics; by default those that it creates have the brokers' `num.partitions`."
+)
+REPLICATION_FACTOR = (
+    "How many replicas each partition should have, for `kdsl diff` and `kdsl apply`; by default the brokers' "
+    "`default.replication.factor`."
+)
+CONFIGS = (
+    "Configs that each topic should have, by Kafka's names, such as `topic.config.retention.ms`, for `kdsl diff` and "
+    "`kdsl apply`."
+)
+"""The options of a topic that sinks of ingestions have as well."""
 _ALWAYS_ALL = "an upsert table is always read from the beginning, because only all records give its current rows"
 
 
-def _check_positive(value: int | None) -> str | None:
+def check_positive(value: int | None) -> str | None:
     """Return what to do about a number that is not positive, or is 2**31 or more; None if it is right or not set."""
     if value is None or 0 < value < 1 << 31:
         return None
     return "use a number greater than 0" if value <= 0 else "use a number less than 2147483648"
+
+
+def check_replicas(value: int | None) -> str | None:
+    """Return what to do about a number of replicas that Kafka cannot store; None if it is right or not set."""
+    return None if value is None or 0 < value < 1 << 15 else "use a number from 1 to 32767"
 
 
 def _check_duration(value: timedelta | None) -> str | None:
@@ -75,6 +93,23 @@ class KafkaOptions(Options):
         "A regular expression that the whole name of a topic must match, in Java's or Python's syntax; a construct "
         "that only one of the two has keeps its meaning.",
         default=None,
+    )
+    topic_partitions: int | None = option(
+        "topic.partitions",
+        PARTITIONS,
+        default=None,
+        check=check_positive,
+    )
+    topic_replication_factor: int | None = option(
+        "topic.replication-factor",
+        REPLICATION_FACTOR,
+        default=None,
+        check=check_replicas,
+    )
+    topic_configs: Mapping[str, Value] = option(
+        "topic.config.*",
+        CONFIGS,
+        default=Properties(),
     )
     key_prefix: str = option(
         "key.fields-prefix",
@@ -175,7 +210,7 @@ class KafkaOptions(Options):
         "scan.parallelism",
         "The maximum number of tasks of a read; by default twice the number of cores.",
         default=None,
-        check=_check_positive,
+        check=check_positive,
     )
     discovery: timedelta = option(
         "scan.topic-partition-discovery.interval",
@@ -187,13 +222,13 @@ class KafkaOptions(Options):
         "scan.max-records-per-trigger",
         "The maximum number of records of one micro-batch, over all partitions.",
         default=None,
-        check=_check_positive,
+        check=check_positive,
     )
     max_records_per_partition: int | None = option(
         "scan.max-records-per-partition",
         "The maximum number of records of each partition in one micro-batch.",
         default=None,
-        check=_check_positive,
+        check=check_positive,
     )
     watermark_emit: EmitStrategy = option(
         "scan.watermark.emit.strategy",
@@ -261,7 +296,7 @@ class KafkaOptions(Options):
         "sink.parallelism",
         "The number of tasks that write; by default the number of the DataFrame's partitions.",
         default=None,
-        check=_check_positive,
+        check=check_positive,
     )
     sink_not_null_enforcer: NotNullEnforcer = option(
         "sink.not-null-enforcer",

@@ -245,6 +245,9 @@ _ARGUMENTS = {
     "dead_letter_topic": "dead_letters=",
     "dead_letter_max_count": "the max_count of dead_letters=",
     "dead_letter_properties": "the properties of dead_letters=",
+    "topic_partitions": "the partitions of topic_settings=",
+    "topic_replication_factor": "the replication_factor of topic_settings=",
+    "topic_configs": "the configs of topic_settings=",
 }
 """The options that Python spells otherwise than by their names."""
 

@@ -33,6 +33,21 @@ def unsafe_changes(before: WritePlan, after: WritePlan, allow: AllowedChanges) -
     return [change for change in _differences(before, after) if change not in allowed]
 
 
+def describe_change(change: Change, plan: WritePlan) -> str:
+    """What a plan has of what an unsafe change differs in, such as the columns of the message key."""
+    match change:
+        case "topic":
+            return str(plan.topics)
+        case "key":
+            fields = [] if plan.key is None else [f"{f.name} {f.type}" for f in plan.key.row.fields]
+            return ", ".join(fields or plan.key_columns) or "no key"
+        case "format":
+            parts = {"key": plan.key, "value": plan.value}
+            return ", ".join(f"{side} {p.format.identifier}" for side, p in parts.items() if p is not None) or "none"
+        case "prefix":
+            return "none" if plan.transactions is None else plan.transactions.prefix
+
+
 def difference_lines(before: WritePlan, after: WritePlan) -> list[str]:
     """The lines by which two plans differ, as ``explain`` shows them, each with ``-`` or ``+`` in front."""
     lines = ndiff(show(before).splitlines(), show(after).splitlines())

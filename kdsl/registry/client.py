@@ -326,6 +326,18 @@ class RegistryClient:
             )
         return self._read(answer, what, refusal_of)
 
+    def compatibility(self, subject: str) -> str:
+        """Ask for the compatibility level of a subject, such as ``BACKWARD``: its own, or that of the registry.
+
+        Raises:
+            RegistryError: The registry does not answer, or refuses.
+        """
+        what = f"the compatibility of the subject {subject!r}"
+        answer = self._ask("GET", f"/config/{quote(subject, safe='')}", what, {"defaultToGlobal": "true"})
+        if answer.status == httpx.codes.NOT_FOUND:
+            answer = self._ask("GET", "/config", what)
+        return self._read(answer, what, lambda document: str(document["compatibilityLevel"]))
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()

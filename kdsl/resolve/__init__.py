@@ -66,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     topics.topic_or_pattern,
     topics.legal_topics,
     topics.sink_topic,
+    topics.topic_settings,
     startup.startup,
     startup.stop_options,
     startup.order,

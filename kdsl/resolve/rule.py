@@ -78,6 +78,8 @@ def _enclosing_options(table: TableDef, key: str) -> tuple[str, ...]:
         return ("properties",)
     if key == "value.format":
         return ("format",)
+    if key.startswith("topic.config."):
+        return ("topic.config.*",)
     formats = {"key": table.key_format, "value": table.value_format}
     chosen = formats.get(space)
     if chosen is not None and rest.startswith(f"{chosen.identifier}."):

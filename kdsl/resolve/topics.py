@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kdsl.client_settings.properties import Properties
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, listing
 from kdsl.formats import Direction
 from kdsl.resolve.model import Topics
 from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.resolve.rule import problem
+from kdsl.secrets import Secret
 
 LONGEST_NAME = 249
+POLICY = "cleanup.policy"
+COMPACT = "compact"
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -61,6 +65,31 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
         except PatternError as e:
             message = f"{table.setting('topic_pattern', pattern)} {e}"
             yield problem(table, "topic-pattern", message, e.fix, option="topic_pattern")
+
+
+def topic_settings(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """Report configs that have no effect or contradict the table; the brokers know which configs there are."""
+    option = table.option_name("topic_configs", "topic.config.*")
+    configs = Properties(table.options.topic_configs)
+    instead = {"num.partitions": "topic_partitions", "default.replication.factor": "topic_replication_factor"}
+    for name, other in instead.items():
+        if name in configs:
+            message = f"{option} has {name!r}, which is a setting of brokers and not of topics"
+            yield problem(table, "topic-config", message, f"set {table.option_name(other)}", option=_config(name))
+    for name in (name for name, value in configs.items() if isinstance(value, Secret) or not str(value)):
+        message = f"{option} has no value for {name!r} that a topic can have"
+        yield problem(table, "topic-config", message, "write the value, or remove it", option=_config(name))
+    policy = str(configs.get(POLICY, COMPACT))
+    if table.upserts is not None and COMPACT not in policy:
+        message = f"{option} sets {POLICY!r} to {policy!r}, with which rows of an upsert table that are not updated "
+        message += "leave the topic"
+        fix = f"write {COMPACT!r}, or remove it"
+        yield problem(table, "topic-config", message, fix, option=_config(POLICY), severity="warning")
+
+
+def _config(name: str) -> str:
+    """The Flink key of a config."""
+    return f"topic.config.{name}"
 
 
 def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:

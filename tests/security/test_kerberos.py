@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+import kdsl
 from kdsl import Cluster, Col, Json, KafkaSource, KafkaTable, OffsetsInitializer, SimpleStringSchema
 from kdsl.cli.app import app
 from kdsl.client_settings.to_java import java_settings
@@ -278,3 +279,31 @@ class TestCommands:
 
         assert done.exit_code == 0, done.output
         assert "id: Col[" in done.stdout
+
+
+def test_topics_are_compared_created_and_changed(kafka: LocalKafka, spark: SparkSession) -> None:
+    """Java's admin client does what librdkafka's does (`kdsl.diff`, `kdsl.apply`)."""
+    cluster = Cluster(kafka.bootstrap_servers, properties=kafka.java_properties)
+    name = "ordered"
+
+    def declare(partitions: int, retention: int, *, policy: str = "delete") -> kdsl.Table:
+        return kdsl.sql(
+            f"CREATE TABLE Ordered (id BIGINT) WITH ('connector' = 'kafka', 'topic' = '{name}', "
+            f"'value.format' = 'json', 'topic.partitions' = '{partitions}', 'topic.config.retention.ms' = "
+            f"'{retention}', 'topic.config.cleanup.policy' = '{policy}', 'properties.group.id' = 'g')"
+        )
+
+    created = kdsl.apply(declare(1, 60000), cluster, spark=spark)
+    assert [d.declared for d in created.done] == [
+        "1 partition, the brokers' replication, retention.ms=60000, cleanup.policy=delete"
+    ]
+    assert not kdsl.diff(declare(1, 60000), cluster, spark=spark)
+    changes = kdsl.diff(declare(2, 70000, policy="compact"), cluster, spark=spark)
+    assert [(d.mark, d.what, d.values) for d in changes.differences] == [
+        ("~", "partitions", "1 → 2"),
+        ("~", "retention.ms", "60000 → 70000"),
+        ("!", "cleanup.policy", "delete → compact"),
+    ]
+    kdsl.apply(declare(2, 70000, policy="compact"), cluster, spark=spark)
+    assert not kdsl.diff(declare(2, 70000), cluster, spark=spark)
+    assert len(kafka.end_offsets(name)) == 2

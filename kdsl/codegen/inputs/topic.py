@@ -20,7 +20,7 @@ from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.codegen.model import CodegenError, ConnectorName, Hint, Path, TableDraft, TopicFormat
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
-from kdsl.diagnostics.doctor.admin import NotAnsweredError
+from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import last_records
 from kdsl.formats import Format
@@ -155,7 +155,7 @@ def _are_upserts(
 def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
     """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, for whatever reason."""
     try:
-        return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
+        return topic_settings(open_inspector(cluster, "codegen"), topic).get("cleanup.policy", "")
     except NotAnsweredError:
         return ""
 

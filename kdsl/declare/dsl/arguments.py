@@ -16,14 +16,16 @@ from kdsl.client_settings.properties import check_property_type
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.dead_letters import DeadLetters
 from kdsl.declare.start_and_end import start_or_end_options
+from kdsl.declare.topic_settings import TopicSettings
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class
 
-# One argument sets three options; `dead_letters` the last three.
+# One argument sets three options; `dead_letters` and `topic_settings` those after the boundaries.
 STARTUP = ("startup", "startup_timestamp", "startup_offsets")
 BOUNDED = ("bounded", "bounded_timestamp", "bounded_offsets")
 DEAD_LETTERS = ("dead_letter_topic", "dead_letter_max_count", "dead_letter_properties")
+TOPIC_SETTINGS = ("topic_partitions", "topic_replication_factor", "topic_configs")
 OTHER = ("name", "comment", "key", "value", "key_fields", "primary_key", "group_id", "properties")
 OWN = ("name", "comment")
 """Arguments that a table class does not inherit."""
@@ -36,6 +38,10 @@ _FIXES = {
     "bounded_timestamp": "set bounded= to an aware datetime",
     "bounded_offsets": "set bounded= to the offsets, such as {0: 42, 1: 300}",
     **dict.fromkeys(DEAD_LETTERS, "use dead_letters=DeadLetters('orders.dead', max_count=1000)"),
+    **dict.fromkeys(
+        (*TOPIC_SETTINGS, "partitions", "replication_factor", "configs"),
+        "use topic_settings=TopicSettings(partitions=12, configs={'retention.ms': 604800000})",
+    ),
     "semantic": "use delivery=",
     "format": "use value=",
     "bootstrap_servers": "pass the cluster when you read or write the table: Cluster('host:port')",
@@ -96,8 +102,13 @@ class Arguments:
 def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
     """The names of the arguments that the class statement of a connector's table (its options' class) accepts."""
     keywords = (a.name for a in kind.declarations() if not a.metadata["sql_only"])
-    options = (name for name in keywords if name not in (*STARTUP[1:], *BOUNDED[1:], *DEAD_LETTERS))
-    return (*options, "dead_letters", *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
+    options = (name for name in keywords if name not in (*STARTUP[1:], *BOUNDED[1:], *DEAD_LETTERS, *TOPIC_SETTINGS))
+    return (
+        *options,
+        "dead_letters",
+        "topic_settings",
+        *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions),
+    )
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
@@ -149,7 +160,10 @@ class _StatementError(Exception):
 
 def _options_of(name: str) -> tuple[str, ...]:
     """Return the attributes of the options that an argument sets."""
-    return {"startup": STARTUP, "bounded": BOUNDED, "dead_letters": DEAD_LETTERS}.get(name, (name,))
+    several = {
+        "startup": STARTUP, "bounded": BOUNDED, "dead_letters": DEAD_LETTERS, "topic_settings": TOPIC_SETTINGS
+    }  # fmt: skip
+    return several.get(name, (name,))
 
 
 def _explain_unknown(name: str, valid: Collection[str]) -> _StatementError:
@@ -263,7 +277,7 @@ def _read_option(name: str, value: Any) -> dict[str, Any]:
     """Return the options, by attribute, that an argument sets; most values are not checked here.
 
     Raises:
-        _StatementError: The value cannot be a topic, function, duration, start or end, or `DeadLetters`.
+        _StatementError: The value cannot be a topic, function, duration, start or end, or the class of its argument.
     """
     match name:
         case "topic":
@@ -274,6 +288,11 @@ def _read_option(name: str, value: Any) -> dict[str, Any]:
             if not isinstance(value, DeadLetters):
                 message = f"dead_letters= is {value!r}, which is not DeadLetters"
                 raise _StatementError("argument-value", message, "write dead_letters=DeadLetters('orders.dead')")
+            return value.options()
+        case "topic_settings":
+            if not isinstance(value, TopicSettings):
+                message = f"topic_settings= is {value!r}, which is not TopicSettings"
+                raise _StatementError("argument-value", message, "write topic_settings=TopicSettings(partitions=12)")
             return value.options()
         case "startup" | "bounded":
             read = start_or_end_options(value, name)

@@ -17,6 +17,7 @@ from kdsl.declare.connector import (
 )
 from kdsl.declare.dead_letters import DeadLetters
 from kdsl.declare.start_and_end import Bounded, Startup
+from kdsl.declare.topic_settings import TopicSettings
 from kdsl.formats import Format
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class CommonKeywords(TypedDict, total=False):
     them by their Python names). The others are described here.
 
     Attributes:
+        topic_settings: The partitions, replicas and configs that the topics should have, for `kdsl diff` and
+            `kdsl apply`.
         name: The table's name, if it is not that of the class; for example the name in a catalog.
         comment: What the table means, if the docstring of the class says something else.
         key: The format of the message key, or its name.
@@ -44,6 +47,7 @@ class CommonKeywords(TypedDict, total=False):
 
     topic: str | Sequence[str]
     topic_pattern: str
+    topic_settings: TopicSettings
     name: str
     comment: str
     key: Format | str

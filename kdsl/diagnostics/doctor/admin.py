@@ -7,11 +7,12 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 import attrs
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,  # pyright: ignore[reportPrivateImportUsage]
     AdminClient,
     ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigSource,  # pyright: ignore[reportPrivateImportUsage]
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
@@ -60,6 +61,37 @@ class TopicState:
     rights: frozenset[str] | None
 
 
+@attrs.frozen
+class Config:
+    """The value of a topic's config.
+
+    Attributes:
+        value: The value; None if it has none, or is a secret.
+        overridden: Whether it is set for the topic itself, and not a default.
+    """
+
+    value: str | None
+    overridden: bool = False
+
+
+@attrs.frozen
+class GroupState:
+    """The current state of a consumer group.
+
+    Attributes:
+        members: Its members: client id and host.
+        rights: What this user may do with it; None if the brokers do not report it.
+        exists: Whether there is such a group.
+    """
+
+    members: tuple[str, ...] = ()
+    rights: frozenset[str] | None = None
+    exists: bool = True
+
+
+NO_GROUP = GroupState(exists=False)
+
+
 class NotAnsweredError(KdslError):
     """The cluster did not answer a question; the message contains the reason.
 
@@ -87,23 +119,31 @@ class Inspector(Protocol):
         """Ask for the state of each topic, or why the cluster does not report it; such an error is not raised."""
         ...
 
-    def topic_settings(self, name: str) -> dict[str, str]:
-        """Ask for the settings of a topic, including the brokers' defaults.
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, Config] | NotAnsweredError]:
+        """Ask for the configs of each topic, including the brokers' defaults, or why the cluster does not report them.
 
-        Raises:
-            NotAnsweredError: The cluster does not report them.
+        All topics are in one request.
         """
         ...
 
-    def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group (client id and host), and what this user may do with it.
+    def groups(self, names: Iterable[str]) -> dict[str, GroupState | NotAnsweredError]:
+        """Ask for the state of each consumer group, or why the cluster does not report it.
 
-        A group that does not exist has no members; the rights are None if the cluster does not report them.
-
-        Raises:
-            NotAnsweredError: The cluster does not report the group.
+        A group that does not exist has no members.
         """
         ...
+
+
+def topic_settings(inspector: Inspector, name: str) -> dict[str, str]:
+    """Ask for the configs of a topic that have a value, including the brokers' defaults.
+
+    Raises:
+        NotAnsweredError: The cluster does not report them.
+    """
+    configs = inspector.configs([name])[name]
+    if isinstance(configs, NotAnsweredError):
+        raise configs
+    return {key: config.value for key, config in configs.items() if config.value is not None}
 
 
 class LibrdkafkaInspector:
@@ -133,58 +173,65 @@ class LibrdkafkaInspector:
         futures = self._client.describe_topics(
             TopicCollection(wanted), include_authorized_operations=True, request_timeout=ANSWER
         )
-        states: dict[str, TopicState | NotAnsweredError] = {}
-        for name, future in futures.items():
-            try:
-                states[name] = _parse_topic(_result(future))
-            except NotAnsweredError as e:
-                states[name] = e
-        return states
+        return {name: _answer(future, _parse_topic) for name, future in futures.items()}
 
-    def topic_settings(self, name: str) -> dict[str, str]:
-        """Ask for the settings of a topic, including the brokers' defaults; see `Inspector.topic_settings`."""
-        return self._settings(name)
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, Config] | NotAnsweredError]:
+        """Ask for the configs of each topic; see `Inspector.configs`."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+        if not resources:
+            return {}
+        futures = self._client.describe_configs(resources, request_timeout=ANSWER)
+        return {str(resource.name): _answer(future, _parse_configs) for resource, future in futures.items()}
 
-    def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`.
+    def groups(self, names: Iterable[str]) -> dict[str, GroupState | NotAnsweredError]:
+        """Ask for the state of each consumer group; see `Inspector.groups`.
 
-        Retriable errors are retried for `ANSWER` seconds. A group that does not exist has no members; its rights are
-        None.
-
-        Raises:
-            NotAnsweredError: The cluster does not report the group.
+        Groups with retriable errors are asked for again, for `ANSWER` seconds.
         """
+        states: dict[str, GroupState | NotAnsweredError] = {}
 
-        def ask(_: float) -> Any:
-            """Describe the group once; return the error instead of raising it."""
-            (future,) = self._client.describe_consumer_groups(
-                [name], include_authorized_operations=True, request_timeout=ANSWER
-            ).values()
-            try:
-                return _result(future)
-            except NotAnsweredError as e:
-                return e
+        def ask(_: float) -> list[str]:
+            """Describe the groups that have no final answer yet, and return those that still have none."""
+            open_names = sorted(set(names) - states.keys()) or retriable()
+            futures = self._client.describe_consumer_groups(
+                open_names, include_authorized_operations=True, request_timeout=ANSWER
+            )
+            states.update({name: _answer(future, _parse_group) for name, future in futures.items()})
+            return retriable()
 
-        def is_final(result: Any) -> bool:
-            return not isinstance(result, NotAnsweredError) or result.code not in RETRIABLE
+        def retriable() -> list[str]:
+            return [n for n, s in states.items() if isinstance(s, NotAnsweredError) and s.code in RETRIABLE]
 
-        group = retry(ask, is_final, Deadline(ANSWER))  # a coordinator may have to be found first
-        if isinstance(group, NotAnsweredError):
-            if group.code == KafkaError.GROUP_ID_NOT_FOUND:
-                return [], None
-            raise group
-        members = [f"{member.client_id} on {member.host.lstrip('/')}" for member in group.members]
-        return members, _name_rights(group.authorized_operations)
+        if set(names):
+            retry(ask, lambda remaining: not remaining, Deadline(ANSWER))  # a coordinator may have to be found first
+        missing = KafkaError.GROUP_ID_NOT_FOUND
+        return {
+            name: NO_GROUP if isinstance(state, NotAnsweredError) and state.code == missing else state
+            for name, state in states.items()
+        }
 
-    def _settings(self, topic: str) -> dict[str, str]:
-        """Ask for the settings of a topic that have a value.
 
-        Raises:
-            NotAnsweredError: The cluster does not report them.
-        """
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        (future,) = self._client.describe_configs([resource], request_timeout=ANSWER).values()
-        return {key: entry.value for key, entry in _result(future).items() if entry.value is not None}
+def _answer(future: Future[Any], parse: Callable[[Any], V]) -> V | NotAnsweredError:
+    """Wait for a future and parse its result; return the error instead of raising it."""
+    try:
+        return parse(_result(future))
+    except NotAnsweredError as e:
+        return e
+
+
+def _parse_configs(entries: Mapping[str, Any]) -> dict[str, Config]:
+    """Convert the client's configs of a topic."""
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return {
+        key: Config(None if entry.is_sensitive else entry.value, entry.source in (own, own.value))
+        for key, entry in entries.items()
+    }
+
+
+def _parse_group(group: Any) -> GroupState:
+    """Convert the client's description of a group; a dead one does not exist."""
+    members = tuple(f"{member.client_id} on {member.host.lstrip('/')}" for member in group.members)
+    return GroupState(members, _name_rights(group.authorized_operations), group.state != ConsumerGroupState.DEAD)
 
 
 def _parse_topic(described: Any) -> TopicState:
@@ -229,4 +276,16 @@ def _convert_errors(ask: Callable[[], V]) -> V:
 
 Settings = Mapping[str, str]
 
-__all__ = ["ANSWER", "Inspector", "LibrdkafkaInspector", "NotAnsweredError", "Partition", "Settings", "TopicState"]
+__all__ = [
+    "ANSWER",
+    "NO_GROUP",
+    "Config",
+    "GroupState",
+    "Inspector",
+    "LibrdkafkaInspector",
+    "NotAnsweredError",
+    "Partition",
+    "Settings",
+    "TopicState",
+    "topic_settings",
+]

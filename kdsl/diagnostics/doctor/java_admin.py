@@ -10,7 +10,16 @@ from confluent_kafka import KafkaError
 from kdsl.client_settings.bootstrap import Address
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import needs_jvm, open_admin
-from kdsl.diagnostics.doctor.admin import Inspector, LibrdkafkaInspector, NotAnsweredError, Partition, TopicState
+from kdsl.diagnostics.doctor.admin import (
+    NO_GROUP,
+    Config,
+    GroupState,
+    Inspector,
+    LibrdkafkaInspector,
+    NotAnsweredError,
+    Partition,
+    TopicState,
+)
 from kdsl.errors import KafkaReadError, TopicMissingError
 from kdsl.run.admin.cluster_admin import ClusterAdmin, topic_id
 
@@ -63,60 +72,64 @@ class JavaInspector:
             return {}
         options = self._package.DescribeTopicsOptions().includeAuthorizedOperations(True)
         futures = self._client.describeTopics(self._admin.java_list(wanted), options).topicNameValues()
-        states: dict[str, TopicState | NotAnsweredError] = {}
-        for name in wanted:
-            try:
-                states[name] = _parse_topic(self._result(futures.get(name), f"the topic {name!r}"))
-            except NotAnsweredError as e:
-                states[name] = e
-        return states
+        return {name: self._answer(futures.get(name), f"the topic {name!r}", _parse_topic) for name in wanted}
 
-    def topic_settings(self, name: str) -> dict[str, str]:
-        """Ask for the settings of a topic, including the brokers' defaults; see `Inspector.topic_settings`."""
-        return self._settings(name)
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, Config] | NotAnsweredError]:
+        """Ask for the configs of each topic; see `Inspector.configs`."""
+        config = self._jvm.org.apache.kafka.common.config.ConfigResource
+        resources = {name: config(config.Type.valueOf("TOPIC"), name) for name in sorted(set(names))}
+        if not resources:
+            return {}
+        futures = self._client.describeConfigs(self._admin.java_list(resources.values())).values()
+        return {
+            name: self._answer(futures.get(resource), f"the configs of {name!r}", self._parse_configs)
+            for name, resource in resources.items()
+        }
 
-    def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`.
-
-        A group that does not exist has no members; its rights are None.
-
-        Raises:
-            NotAnsweredError: The cluster does not report the group.
-        """
+    def groups(self, names: Iterable[str]) -> dict[str, GroupState | NotAnsweredError]:
+        """Ask for the state of each consumer group; see `Inspector.groups`."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
         options = self._package.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
-        futures = self._client.describeConsumerGroups(self._admin.java_list([name]), options).describedGroups()
-        try:
-            description = self._result(futures.get(name), f"the group {name!r}")
-        except NotAnsweredError as e:
-            if e.code == KafkaError.GROUP_ID_NOT_FOUND:
-                return [], None
-            raise
-        members = [
+        futures = self._client.describeConsumerGroups(self._admin.java_list(wanted), options).describedGroups()
+        states = {name: self._answer(futures.get(name), f"the group {name!r}", self._parse_group) for name in wanted}
+        missing = KafkaError.GROUP_ID_NOT_FOUND
+        return {
+            name: NO_GROUP if isinstance(state, NotAnsweredError) and state.code == missing else state
+            for name, state in states.items()
+        }
+
+    def _parse_configs(self, described: Any) -> dict[str, Config]:
+        """Convert Java's configs of a topic."""
+        return {
+            str(entry.name()): Config(
+                None if entry.value() is None or entry.isSensitive() else str(entry.value()),
+                str(entry.source().name()) == "DYNAMIC_TOPIC_CONFIG",
+            )
+            for entry in self._admin.elements(described.entries())
+        }
+
+    def _parse_group(self, described: Any) -> GroupState:
+        """Convert Java's description of a group; a dead one does not exist."""
+        members = tuple(
             f"{member.clientId()} on {str(member.host()).lstrip('/')}"
-            for member in self._admin.elements(description.members())
-        ]
-        return members, _name_rights(description.authorizedOperations())
+            for member in self._admin.elements(described.members())
+        )
+        exists = str(described.state().name()) != "DEAD"
+        return GroupState(members, _name_rights(described.authorizedOperations()), exists)
 
     @property
     def _package(self) -> Any:
         """The Java package of the admin client, through py4j."""
         return self._jvm.org.apache.kafka.clients.admin
 
-    def _settings(self, topic: str) -> dict[str, str]:
-        """Ask for the settings of a topic that have a value.
-
-        Raises:
-            NotAnsweredError: The cluster does not report them.
-        """
-        config = self._jvm.org.apache.kafka.common.config.ConfigResource
-        resource = config(config.Type.valueOf("TOPIC"), topic)
-        future = self._client.describeConfigs(self._admin.java_list([resource])).values().get(resource)
-        entries = self._result(future, f"the settings of {topic!r}").entries()
-        return {
-            str(entry.name()): str(entry.value())
-            for entry in self._admin.elements(entries)
-            if entry.value() is not None
-        }
+    def _answer(self, future: Any, what: str, parse: Callable[[Any], V]) -> V | NotAnsweredError:
+        """Wait for a future of Java and parse its result; return the error instead of raising it."""
+        try:
+            return parse(self._result(future, what))
+        except NotAnsweredError as e:
+            return e
 
     def _result(self, future: Any, what: str) -> Any:
         """Wait for a future of Java.

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from kdsl.client_settings.kdsl_settings import KdslSettings
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import open_admin, subscribe
-from kdsl.diagnostics.doctor.admin import Inspector, NotAnsweredError, Settings, TopicState
+from kdsl.diagnostics.doctor.admin import Inspector, NotAnsweredError, Settings, TopicState, topic_settings
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, warning
 from kdsl.durations import duration_text
 from kdsl.errors import KdslError, OffsetError, ResolveError, listing, nearest
@@ -156,7 +156,7 @@ def check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, .
 def _settings(inspector: Inspector, name: str) -> Settings:
     """Ask for the settings of a topic; an empty mapping if the cluster does not report them, for whatever reason."""
     try:
-        return inspector.topic_settings(name)
+        return topic_settings(inspector, name)
     except NotAnsweredError:  # without the right DESCRIBE_CONFIGS
         return {}
 
@@ -293,15 +293,16 @@ def _check_group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettin
     if plan.group_id is None or (kdsl_settings.group_id is None and plan.start.mode != "group-offsets"):
         return
     check = f"group {plan.group_id}"
-    try:
-        members, rights = inspector.group(plan.group_id)
-    except NotAnsweredError as e:
+    group = inspector.groups([plan.group_id])[plan.group_id]
+    if isinstance(group, NotAnsweredError):
         fix = "grant READ and DESCRIBE on the group: without them no offset is committed, and the lag is unknown"
-        yield error(check, f"the group cannot be described: {e}", fix)
+        yield error(check, f"the group cannot be described: {group}", fix)
         return
-    yield from check_rights(check, rights, ("READ",))
-    if members:
-        message = f"the group has other members: {listing(members)}; brokers then refuse the offsets that kdsl commits"
+    yield from check_rights(check, group.rights, ("READ",))
+    if group.members:
+        message = (
+            f"the group has other members: {listing(group.members)}; brokers then refuse the offsets that kdsl commits"
+        )
         yield warning(check, message, "use a separate group.id for this table")
     else:
         yield ok(check, "the group has no other members")
@@ -311,15 +312,14 @@ def _check_lease(plan: ReadPlan, inspector: Inspector) -> Iterator[Finding]:
     """Check the group that a stream joins to find out whether its own group is in use."""
     name = group_lease(plan.group_id or "")
     check = f"group {name}"
-    try:
-        members, rights = inspector.group(name)
-    except NotAnsweredError as e:
+    group = inspector.groups([name])[name]
+    if isinstance(group, NotAnsweredError):
         fix = f"grant READ and DESCRIBE on the group {name}, or disable the check: without them no stream starts"
-        yield error(check, f"the group that a stream joins to check its own group cannot be described: {e}", fix)
+        yield error(check, f"the group that a stream joins to check its own group cannot be described: {group}", fix)
         return
-    yield from check_rights(check, rights, ("READ", "DESCRIBE"))
-    if members:
-        message = f"a stream that checks its group runs: {listing(members)}; another one is refused"
+    yield from check_rights(check, group.rights, ("READ", "DESCRIBE"))
+    if group.members:
+        message = f"a stream that checks its group runs: {listing(group.members)}; another one is refused"
         yield warning(check, message, "stop that one, or use a separate group.id for this table")
     else:
         yield ok(check, "no stream that checks its group runs")

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import attrs
 
+from kdsl.client_settings.properties import Properties, Value
 from kdsl.cluster import SERVERS, Cluster
-from kdsl.declare.connector import Delivery, KafkaOptions
+from kdsl.declare.connector import (
+    CONFIGS,
+    PARTITIONS,
+    REPLICATION_FACTOR,
+    Delivery,
+    KafkaOptions,
+    check_positive,
+    check_replicas,
+)
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing, nearest
@@ -428,6 +437,11 @@ class KafkaTopics(KafkaEnd, Sink):
     topic: str | None = option(
         "topic", "The topic of all tables. Without it a table has the topic of its id, such as db.orders.", default=None
     )
+    topic_partitions: int | None = option("topic.partitions", PARTITIONS, default=None, check=check_positive)
+    topic_replication_factor: int | None = option(
+        "topic.replication-factor", REPLICATION_FACTOR, default=None, check=check_replicas
+    )
+    topic_configs: Mapping[str, Value] = option("topic.config.*", CONFIGS, default=Properties())
     partition_strategy: Literal["all-to-zero", "hash-by-key"] = option(
         "partition.strategy",
         "all-to-zero: partition 0. hash-by-key: by the message key, as Java's client does.",

@@ -103,6 +103,42 @@ class ClusterAdmin(Protocol):
         """Ask the brokers for all offsets that a consumer group has committed; empty if there is no such group."""
         ...
 
+    def create_topic(
+        self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
+    ) -> None:
+        """Create a topic.
+
+        Args:
+            name: Its name.
+            partitions: How many partitions it gets; None for the brokers' default.
+            replication_factor: How many replicas each has; None for the brokers' default.
+            configs: Its configs.
+
+        Raises:
+            KafkaReadError: The topic exists, the brokers refuse, or they do not answer.
+        """
+        ...
+
+    def raise_partitions(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions.
+
+        Args:
+            topic: The topic.
+            partitions: How many it should have.
+
+        Raises:
+            KafkaReadError: It has as many or more, the brokers refuse, or they do not answer.
+        """
+        ...
+
+    def set_config(self, topic: str, name: str, value: str) -> None:
+        """Set one config of a topic; its other configs stay as they are.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
+        """
+        ...
+
 
 def find_topics(
     describe: Callable[[list[str]], Mapping[str, Topic]], names: Iterable[str], timeout: float

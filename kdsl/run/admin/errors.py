@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kdsl.errors import KafkaReadError, TopicMissingError, TopicRecreatedError, UnreachableError
 
-Action = Literal["read", "commit"]
-"""What a client asks for: to read something, or to commit offsets."""
+Action = Literal["read", "commit", "create", "change"]
+"""What a client asks for: to read something, to commit offsets, or to create or change a topic."""
 
 
 class NotAllowedError(KafkaReadError):
@@ -129,13 +129,19 @@ def login_refused(table: str, servers: str, reason: str) -> UnreachableError:
     )
 
 
+_RIGHTS: dict[Action, str] = {"create": "CREATE", "change": "ALTER and ALTER_CONFIGS"}
+_REFUSED: dict[Action, str] = {
+    "read": "read from", "commit": "committed to", "create": "created on", "change": "changed on"
+}  # fmt: skip
+
+
 def not_allowed(table: str, what: str, error: KafkaError, action: Action = "read") -> NotAllowedError:
-    """Create the error: this user may not read or commit something, as the brokers say."""
+    """Create the error: this user may not do something, as the brokers say."""
     return no_permission(table, what, error.str(), _NOT_ALLOWED.get(error.code(), "it"), action)
 
 
 def no_permission(table: str, what: str, reason: str, kind: str, action: Action = "read") -> NotAllowedError:
-    """Create the error: this user may not read or commit something.
+    """Create the error: this user may not do something.
 
     Args:
         table: The table's name.
@@ -145,14 +151,14 @@ def no_permission(table: str, what: str, reason: str, kind: str, action: Action 
         action: What was to be done.
     """
     return NotAllowedError(
-        f"{table}: this user may not {action} {what} ({reason}); grant READ and DESCRIBE on {kind} to it"
+        f"{table}: this user may not {action} {what} ({reason}); grant {_RIGHTS.get(action, 'READ and DESCRIBE')} on "
+        f"{kind} to it"
     )
 
 
 def not_possible(table: str, what: str, servers: str, reason: str, action: Action = "read") -> KafkaReadError:
     """Create the error: the brokers refuse for another reason; arguments as for `no_permission`."""
-    done = "read from" if action == "read" else "committed to"
-    return KafkaReadError(f"{table}: {what} cannot be {done} {servers}: {reason}")
+    return KafkaReadError(f"{table}: {what} cannot be {_REFUSED[action]} {servers}: {reason}")
 
 
 def topic_recreated(

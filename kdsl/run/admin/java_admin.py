@@ -193,6 +193,33 @@ class JavaAdmin:
         future = self.client.alterConsumerGroupOffsets(group, offsets).all()
         self.result(future, f"the offsets of the group {group!r}", "commit")
 
+    def create_topic(
+        self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
+    ) -> None:
+        """Create a topic (`kdsl.run.admin.cluster_admin.ClusterAdmin.create_topic`)."""
+        topic = self._clients.admin.NewTopic(name, partitions or -1, replication_factor or -1)
+        values = self.jvm.java.util.HashMap()
+        for key, value in configs.items():
+            values.put(key, value)
+        future = self.client.createTopics(self.java_list([topic.configs(values)])).all()
+        self.result(future, f"the topic {name!r}", "create")
+
+    def raise_partitions(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions (`kdsl.run.admin.cluster_admin.ClusterAdmin.raise_partitions`)."""
+        wanted = self.jvm.java.util.HashMap()
+        wanted.put(topic, self._clients.admin.NewPartitions.increaseTo(partitions))
+        self.result(self.client.createPartitions(wanted).all(), f"the topic {topic!r}", "change")
+
+    def set_config(self, topic: str, name: str, value: str) -> None:
+        """Set one config of a topic (`kdsl.run.admin.cluster_admin.ClusterAdmin.set_config`)."""
+        admin, config = self._clients.admin, self.jvm.org.apache.kafka.common.config.ConfigResource
+        entry = admin.ConfigEntry(name, value)
+        change = admin.AlterConfigOp(entry, admin.AlterConfigOp.OpType.valueOf("SET"))
+        changes = self.jvm.java.util.HashMap()
+        changes.put(config(config.Type.valueOf("TOPIC"), topic), self.java_list([change]))
+        future = self.client.incrementalAlterConfigs(changes).all()
+        self.result(future, f"the config {name!r} of the topic {topic!r}", "change")
+
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
     ) -> dict[TopicPartition, int]:

@@ -25,7 +25,16 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition as ClientPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigEntry,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
+    NewPartitions,  # pyright: ignore[reportPrivateImportUsage]
+    NewTopic,  # pyright: ignore[reportPrivateImportUsage]
+    OffsetSpec,  # pyright: ignore[reportPrivateImportUsage]
+    ResourceType,  # pyright: ignore[reportPrivateImportUsage]
+)
 
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
@@ -260,6 +269,61 @@ class LibrdkafkaAdmin:
         Those of topics that this user may not see are left out. Errors are those of `_group_offsets`.
         """
         return self._group_offsets(group, ())
+
+    def create_topic(
+        self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
+    ) -> None:
+        """Create a topic (`ClusterAdmin.create_topic`)."""
+        topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
+
+        def send(timeout: float) -> Mapping[str, Future[Any]]:
+            return self._admin.create_topics([topic], operation_timeout=timeout, request_timeout=timeout)
+
+        self._change(send, f"the topic {name!r}", "create", KafkaError.TOPIC_ALREADY_EXISTS)
+
+    def raise_partitions(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions (`ClusterAdmin.raise_partitions`)."""
+        wanted = NewPartitions(topic, partitions)
+
+        def send(timeout: float) -> Mapping[str, Future[Any]]:
+            return self._admin.create_partitions([wanted], operation_timeout=timeout, request_timeout=timeout)
+
+        self._change(send, f"the topic {topic!r}", "change", KafkaError.INVALID_PARTITIONS)
+
+    def set_config(self, topic: str, name: str, value: str) -> None:
+        """Set one config of a topic (`ClusterAdmin.set_config`)."""
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+
+        def send(timeout: float) -> Mapping[Any, Future[Any]]:
+            return self._admin.incremental_alter_configs([resource], request_timeout=timeout)
+
+        self._change(send, f"the config {name!r} of the topic {topic!r}", "change")
+
+    def _change(
+        self, send: Callable[[float], Mapping[K, Future[Any]]], what: str, action: errors.Action, repeated: int = 0
+    ) -> None:
+        """Send a request that changes something, and raise its error.
+
+        Args:
+            send: Sends the request.
+            what: What is changed, for messages.
+            action: What is done with it.
+            repeated: The error of a request whose first attempt succeeded although its answer was lost.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
+        attempts = 0
+
+        def send_again(timeout: float) -> Mapping[K, Future[Any]]:
+            nonlocal attempts
+            attempts += 1
+            return send(timeout)
+
+        for result in self._ask(send_again).values():
+            if isinstance(result, KafkaError) and (attempts == 1 or result.code() != repeated):
+                raise self._read_error(result, what, action)
 
     def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:
         """Return the members that a consumer group has now, by client id, host and member id; none without the group.

@@ -82,6 +82,20 @@ class Manifest:
         }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
+    def read_plan(self, location: str) -> WritePlan:
+        """Read the stored plan.
+
+        Args:
+            location: The checkpoint, for messages.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        try:
+            return read_plan_text(self.plan, WritePlan)
+        except Exception as e:
+            raise _broken(location, f"its plan cannot be read ({e})") from e
+
     def check_change(self, plan: WritePlan, location: str, allow: AllowedChanges) -> list[str]:
         """Check that a query may continue with a plan.
 
@@ -101,10 +115,7 @@ class Manifest:
         if json.loads(self.plan) == json.loads(plan_text(plan)):
             unsafe_changes(plan, plan, allow)  # a misspelled change is an error all the same
             return []
-        try:
-            before = read_plan_text(self.plan, WritePlan)
-        except Exception as e:
-            raise _broken(location, f"its plan cannot be read ({e})") from e
+        before = self.read_plan(location)
         lines = difference_lines(before, plan)
         unsafe = unsafe_changes(before, plan, allow)
         if unsafe:

@@ -187,24 +187,52 @@ class UpsertProcessor(StatefulProcessor):
         Raises:
             KdslError: It was not.
         """
-        key = ", ".join(f"{name} {schema.field(name).type}" for name in self._keys)
+        settings = StateSettings(self._buckets, describe_key(schema, self._keys))
         stored = self._load()
         if stored is None:
-            self._state.update((orjson.dumps({"buckets": self._buckets, "key": key}),))
+            self._state.update((settings.to_bytes(),))
             return
-        settings = orjson.loads(stored)
+        before = StateSettings.from_bytes(stored)
         problems, fixes = [], []
-        if settings["buckets"] != self._buckets:
-            problems.append(f"has {settings['buckets']} buckets of keys, but the table declares {self._buckets}")
-            fixes.append(f"changelog_buckets={settings['buckets']}")
-        if settings["key"] != key:
-            problems.append(f"stores rows by the key ({settings['key']}), but the table declares ({key})")
-            fixes.append(f"the key ({settings['key']})")
+        if before.buckets != settings.buckets:
+            problems.append(f"has {before.buckets} buckets of keys, but the table declares {settings.buckets}")
+            fixes.append(f"changelog_buckets={before.buckets}")
+        if before.key != settings.key:
+            problems.append(f"stores rows by the key ({before.key}), but the table declares ({settings.key})")
+            fixes.append(f"the key ({before.key})")
         if problems:
             raise KdslError(
                 f"{self._table}: the checkpoint {', and '.join(problems)}; declare {' and '.join(fixes)}, or start "
                 "with a new checkpoint"
             )
+
+
+@attrs.frozen
+class StateSettings:
+    """How the rows of a state are distributed, which must be the same at each start.
+
+    Attributes:
+        buckets: The number of buckets.
+        key: The columns of the key with their types (`describe_key`).
+    """
+
+    buckets: int
+    key: str
+
+    def to_bytes(self) -> bytes:
+        """Write it as the state stores it."""
+        return orjson.dumps({"buckets": self.buckets, "key": self.key})
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> StateSettings:
+        """Read what `to_bytes` wrote."""
+        document = orjson.loads(stored)
+        return cls(document["buckets"], document["key"])
+
+
+def describe_key(schema: pa.Schema, keys: Sequence[str]) -> str:
+    """Write the columns of a key with their types."""
+    return ", ".join(f"{name} {schema.field(name).type}" for name in keys)
 
 
 def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.RecordBatch:

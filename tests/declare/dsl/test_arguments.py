@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kdsl import Col, Csv, Json, KafkaTable, UpsertTable
+from kdsl import Col, Csv, Json, KafkaTable, TopicSettings, UpsertTable
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import TableDef
 from kdsl.declare.dsl import arguments
@@ -62,8 +62,10 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
         "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets",
         "semantic", "watermark_emit", "watermark_update", "watermark_idle", "transaction_naming",
         "dead_letter_topic", "dead_letter_max_count", "dead_letter_properties",
+        "topic_partitions", "topic_replication_factor", "topic_configs",
     } | {
-        "dead_letters", "key", "value", "group_id", "properties", "name", "comment", "key_fields", "primary_key",
+        "topic_settings", "dead_letters", "key", "value", "group_id", "properties", "name", "comment", "key_fields",
+        "primary_key",
     }  # fmt: skip
 
 
@@ -297,3 +299,27 @@ def test_the_locations_of_options_are_known_by_their_keys() -> None:
         "topic", "scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets",
         "key.format", "value.format", "format", "properties", "properties.group.id",
     }  # fmt: skip
+
+
+def test_topic_settings_are_three_options_and_what_is_not_declared_stays_away() -> None:
+    result = define(topic="a", topic_settings=TopicSettings(4, configs={"retention.ms": 60000, "preallocate": True}))
+
+    assert result.options == KafkaOptions(
+        topic=("a",), topic_partitions=4, topic_configs={"retention.ms": "60000", "preallocate": "true"}
+    )
+    assert define(topic="a", topic_settings=TopicSettings()).options == KafkaOptions(topic=("a",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "fix"),
+    [
+        ({"topic_settings": 12}, "topic_settings= is 12, which is not TopicSettings", "TopicSettings(partitions=12)"),
+        ({"partitions": 12}, "a table class has no argument partitions=", "use topic_settings=TopicSettings("),
+        ({"topic_partitions": 12}, "has no argument topic_partitions=", "use topic_settings=TopicSettings("),
+    ],
+)
+def test_wrong_topic_settings_say_what_to_write(arguments: dict[str, Any], message: str, fix: str) -> None:
+    (problem,) = define(topic="a", **arguments).problems
+
+    assert message in problem.message
+    assert fix in problem.fix

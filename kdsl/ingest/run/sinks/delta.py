@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kdsl.changelog.target import Batch
@@ -10,6 +10,7 @@ from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.formats import TableId
 from kdsl.ingest.ends import DeltaTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.types import model as t
@@ -75,27 +76,19 @@ class DeltaWriter(TableWriter):
         fix = f"raise {raised}; or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
         return [Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}")]
 
+    def change_table(
+        self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable
+    ) -> None:
+        """Make changes of a table; see `TableChanger.change_table`."""
+        change_delta_table(self.target(table), spark, changes, transformed.partition_keys, transformed.properties)
+
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Create or change a table, then merge its last changes by the primary key, or append its inserts without one.
 
         See `TableWriter.write_table`. A change of the table and the rows are different commits.
         """
         target, spark = self.target(table.table), table.rows.sparkSession
-        added: list[t.Field] = []
-        altered: list[t.Field] = []
-        for change in table.evolution.changes:
-            match change.tag:
-                case "create.table":
-                    transformed = table.tables[0].plan.transformed
-                    target.create(spark, change.columns, transformed.partition_keys, transformed.properties)
-                case "add.column":
-                    added += change.columns
-                case "alter.column.type":
-                    altered += change.columns
-        if added:
-            target.add_columns(spark, added)
-        if altered:
-            target.change_types(spark, altered)
+        self.change_table(spark, table.table, table.evolution.changes, table.tables[0].plan.transformed)
         if not table.schema.primary_key:
             target.append(table.inserts(), batch)
             return
@@ -104,3 +97,35 @@ class DeltaWriter(TableWriter):
             target.apply(rows, table.schema.primary_key, batch)
         finally:
             rows.unpersist()
+
+
+def change_delta_table(
+    target: DeltaTarget,
+    spark: SparkSession,
+    changes: Sequence[SchemaChange],
+    partition_keys: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Make changes of a table.
+
+    Args:
+        target: The table.
+        spark: A classic session.
+        changes: The changes.
+        partition_keys: The columns by which a new table is partitioned.
+        properties: The properties of a new table.
+    """
+    added: list[t.Field] = []
+    altered: list[t.Field] = []
+    for change in changes:
+        match change.tag:
+            case "create.table":
+                target.create(spark, change.columns, partition_keys, properties)
+            case "add.column":
+                added += change.columns
+            case "alter.column.type":
+                altered += change.columns
+    if added:
+        target.add_columns(spark, added)
+    if altered:
+        target.change_types(spark, altered)

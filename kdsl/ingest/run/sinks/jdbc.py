@@ -20,6 +20,7 @@ from kdsl.changelog.to_jdbc import JdbcTarget, TableChange
 from kdsl.formats import TableId
 from kdsl.ingest.ends import JdbcTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
 from kdsl.types.widening import TableSchema
@@ -80,6 +81,12 @@ class JdbcWriter(TableWriter):
             for change, f in nested
         ]
 
+    def change_table(
+        self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable
+    ) -> None:
+        """Make changes of a table; see `TableChanger.change_table`."""
+        change_database_table(self.target(table), spark, changes, transformed.primary_key)
+
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Create or change a table, and upsert its last changes by the primary key, or insert its inserts without one.
 
@@ -101,6 +108,23 @@ class JdbcWriter(TableWriter):
             target.apply(rows, keys, batch, table_change if changes else None)
         finally:
             rows.unpersist()
+
+
+def change_database_table(
+    target: JdbcTarget, spark: SparkSession, changes: Sequence[SchemaChange], keys: Sequence[str]
+) -> None:
+    """Make changes of a table of Postgres apart from a batch.
+
+    Args:
+        target: The table.
+        spark: A classic session.
+        changes: The changes, in order.
+        keys: The primary key of a new table.
+    """
+    creates = any(change.tag == "create.table" for change in changes)
+    schema = create_schema(target.table) if creates else None
+    for statement in (*([schema] if schema else ()), *_write_changes(changes, keys, target.table)):
+        target.run(spark, statement)
 
 
 def _write_changes(changes: Sequence[SchemaChange], keys: Sequence[str], table: str) -> list[str]:

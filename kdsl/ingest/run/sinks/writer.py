@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -16,6 +16,7 @@ from kdsl.ingest.decision import TableWork
 from kdsl.ingest.evolution import Refusal, SchemaChange, SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
+from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.records import ORDER
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
@@ -181,6 +182,28 @@ class SinkWriter(Protocol):
         Args:
             tables: The tables.
             batch: The identity of the batch.
+        """
+        ...
+
+
+@runtime_checkable
+class TableChanger(SinkWriter, Protocol):
+    """A writer that can read and change the columns of tables apart from a batch, for `kdsl diff` and `kdsl apply`."""
+
+    def target(self, table: TableId) -> Any:
+        """The table that a sink table is; it is printed without secrets."""
+        ...
+
+    def change_table(
+        self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable
+    ) -> None:
+        """Make changes of a table. Changes that it has already are not repeated.
+
+        Args:
+            spark: The session.
+            table: The table.
+            changes: The changes, in order.
+            transformed: What becomes of an upstream table that goes into it.
         """
         ...
 

@@ -1,0 +1,196 @@
+"""Compares progress: consumer groups, and checkpoints from which the queries of tables should go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kdsl.callbacks import TopicPartition
+from kdsl.deployment.desired import CheckpointNeed, GroupNeed
+from kdsl.deployment.model import Difference, Mark, Step
+from kdsl.deployment.topics import LiveCluster
+from kdsl.diagnostics.doctor.admin import NotAnsweredError, TopicState
+from kdsl.errors import KdslError
+from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
+from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.folder import Folder
+from kdsl.run.offsets.stored import Offsets
+from kdsl.run.upsert.stored_settings import derive_settings, read_stored_settings
+from kdsl.secrets.hiding import redact_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OpenFolder = Callable[[str], Folder]
+OpenSpark = Callable[[], "SparkSession"]
+Positions = Mapping[TopicPartition, int]
+_REFUSED = "a restart is refused; start with a new checkpoint"
+
+
+def compare_progress(live: LiveCluster, open_folder: OpenFolder, open_spark: OpenSpark) -> Iterator[Step]:
+    """Yield how the groups and the checkpoints of a cluster's tables differ from what is declared.
+
+    Args:
+        live: The cluster.
+        open_folder: Opens the folder of a checkpoint.
+        open_spark: Opens a session, for the state of upsert tables.
+    """
+    positions: dict[str, list[Offsets]] = {}
+    steps = [
+        step
+        for need in live.needs.checkpoints
+        for step in _compare_checkpoint(need, live, open_folder, open_spark, positions)
+    ]
+    yield from _compare_groups(live, positions)
+    yield from steps
+
+
+def _compare_groups(live: LiveCluster, checkpoints: Mapping[str, list[Offsets]]) -> Iterator[Step]:
+    """Yield what differs about the groups of tables; ``checkpoints`` has the offsets of checkpoints by table."""
+    needs = live.needs.groups
+    states = live.inspector.groups({need.group for need in needs})
+    committed: dict[str, Positions] = {}
+    for need in needs:
+        state = states[need.group]
+        if isinstance(state, NotAnsweredError):
+            consequence = f"the group cannot be looked at: {state}; grant READ and DESCRIBE on it"
+            yield Step(Difference("?", "group", need.group, consequence, where=need.where, place=live.place))
+            continue
+        if need.commits and state.rights is not None and not state.rights & {"READ", "ALL"}:
+            consequence = f"{need.table} cannot commit its offsets; grant it: kafka-acls --bootstrap-server "
+            consequence += f"{live.place} --add --allow-principal User:… --operation Read --group {need.group!r}"
+            has = ", ".join(sorted(state.rights)) or "none"
+            yield Step(_of_group("!", need, live, "rights", has, "READ", consequence))
+        if need.commits and state.members:
+            consequence = "brokers refuse the offsets that kdsl commits while a group has members; use another group.id"
+            yield Step(_of_group("!", need, live, "members", ", ".join(state.members), None, consequence))
+        if state.exists and (need.starts or need.table in checkpoints) and need.group not in committed:
+            try:
+                committed[need.group] = live.admin.group_offsets(need.group)
+            except KdslError as e:
+                yield Step(Difference("?", "group", need.group, str(e), where=need.where, place=live.place))
+    yield from _compare_positions(live, committed, checkpoints)
+
+
+def _of_group(
+    mark: Mark, need: GroupNeed, live: LiveCluster, what: str, has: str, declared: str | None, consequence: str
+) -> Difference:
+    return Difference(mark, "group", need.group, consequence, what, has, declared, need.where, live.place)
+
+
+def _compare_positions(
+    live: LiveCluster, committed: Mapping[str, Positions], checkpoints: Mapping[str, list[Offsets]]
+) -> Iterator[Step]:
+    """Yield the groups that are ahead of their topics or checkpoints, or behind the first records."""
+    relevant = [need for need in live.needs.groups if committed.get(need.group)]
+    partitions = {p for need in relevant for p in committed[need.group] if _exists(live, p)}
+    try:
+        first, end = live.admin.earliest(partitions), live.admin.latest(partitions, committed=False)
+    except KdslError as e:
+        yield Step(Difference("?", "cluster", live.place, f"the offsets of topics cannot be looked at: {e}"))
+        return
+    for need in relevant:
+        offsets = {p: at for p, at in committed[need.group].items() if p in end and need.topics.contains(p[0])}
+        ahead = {p: at for p, at in offsets.items() if need.starts and at > end[p]}
+        behind = {p: at for p, at in offsets.items() if need.starts and at < first[p]}
+        for (topic, partition), at in sorted(ahead.items())[:1]:
+            consequence = "the group is ahead of the topic, which was created again or has lost records: "
+            consequence += f"a start fails or skips what is new{_count(ahead)}; reset the group's offsets"
+            what, last = f"{topic}[{partition}]", f"end at {end[topic, partition]}"
+            yield Step(_of_group("!", need, live, what, f"offset {at}", last, consequence))
+        for (topic, partition), at in sorted(behind.items())[:1]:
+            consequence = f"the records between were deleted before they were read{_count(behind)}; a start fails, "
+            consequence += "unless auto.offset.reset is set"
+            what, begin = f"{topic}[{partition}]", f"begin at {first[topic, partition]}"
+            yield Step(_of_group("!", need, live, what, f"offset {at}", begin, consequence))
+        for stored in checkpoints.get(need.table, ()):
+            known = stored.positions
+            past = {p: at for p, at in offsets.items() if p not in ahead and at > known.get(p, at)}
+            for (topic, partition), at in sorted(past.items())[:1]:
+                consequence = (
+                    f"the group is ahead of the checkpoint{_count(past)}: an older copy of the checkpoint, or "
+                )
+                consequence += "another reader with this group; a start goes on from the checkpoint and reads the "
+                consequence += "records between again"
+                what, read = f"{topic}[{partition}]", f"checkpoint at {known[topic, partition]}"
+                yield Step(_of_group("!", need, live, what, f"offset {at}", read, consequence))
+
+
+def _count(partitions: Positions) -> str:
+    """Say that more partitions are concerned than the one that is named; empty for one."""
+    return f" (as in {len(partitions) - 1} more partitions)" if len(partitions) > 1 else ""
+
+
+def _exists(live: LiveCluster, partition: TopicPartition) -> bool:
+    """Whether a partition of a needed topic exists."""
+    state = live.states.get(partition[0])
+    return isinstance(state, TopicState) and partition[1] < len(state.partitions)
+
+
+def _compare_checkpoint(
+    need: CheckpointNeed,
+    live: LiveCluster,
+    open_folder: OpenFolder,
+    open_spark: OpenSpark,
+    positions: dict[str, list[Offsets]],
+) -> Iterator[Step]:
+    """Yield why the query of a table would not go on from a checkpoint; its offsets are added to ``positions``."""
+
+    def make(mark: Mark, what: str, before: str | None, declared: str | None, consequence: str) -> Step:
+        name, table = redact_value("", need.location), need.table
+        return Step(Difference(mark, "checkpoint", name, consequence, what, before, declared, table.where, table.name))
+
+    try:
+        checkpoint = Checkpoint(open_folder(need.location))
+        if need.write is not None:
+            checkpoint.check(need.write, allow=True)
+        batch, _ = checkpoint.last_batches()
+        stored = checkpoint.batch_offsets(batch) if batch >= 0 else []
+        manifest = checkpoint.manifest
+        before = None if manifest is None else manifest.read_plan(need.location)
+    except KdslError as e:
+        yield make("?", "", None, None, str(e))
+        return
+    if batch < 0 and manifest is None:
+        consequence = "there is no checkpoint: a query starts where the table declares; correct the folder"
+        yield make("!", "", None, "a checkpoint", consequence)
+        return
+    plan = need.read or need.write
+    assert plan is not None
+    named = [offsets for offsets in stored if any(map(plan.topics.contains, offsets.ids))]
+    if before is not None and need.write is not None and (before.table == need.write.table or not named):
+        for change in unsafe_changes(before, need.write, allow=False):
+            old, new = describe_change(change, before), describe_change(change, need.write)
+            consequence = f"{UNSAFE_CHANGES[change]}: {_REFUSED}, undo the "
+            consequence += f'change, or pass allow={{"{change}"}}'
+            yield make("!", change, old, new, consequence)
+        return
+    if not named and need.read is not None:
+        topics = sorted({name for offsets in stored for name in offsets.ids})
+        if topics:
+            consequence = f"the checkpoint is that of another read: {_REFUSED}"
+            yield make("!", "topics", ", ".join(topics), str(need.read.topics), consequence)
+    positions.setdefault(need.table.name, []).extend(named)
+    for offsets in named:
+        for name, id_ in offsets.ids.items():
+            state = live.states.get(name)
+            if isinstance(state, TopicState) and id_ and state.id and state.id != id_:
+                consequence = f"the topic {name!r} was deleted and created again, and the offsets belong to other "
+                consequence += f"records: {_REFUSED}"
+                yield make("!", "topic id", id_, state.id, consequence)
+    declared = None if need.read is None or not named else derive_settings(need.read)
+    if declared is None:
+        return
+    from pyspark.errors import PySparkException
+
+    try:
+        before_settings = read_stored_settings(open_spark(), need.location)
+    except PySparkException as e:
+        yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
+        return
+    if before_settings is not None and before_settings.key != declared.key:
+        consequence = f"the state stores rows by another key: {_REFUSED}, or declare the key as before"
+        yield make("!", "key", before_settings.key, declared.key, consequence)
+    if before_settings is not None and before_settings.buckets != declared.buckets:
+        consequence = f"the state has another number of buckets of keys: {_REFUSED}, or declare the number as before"
+        yield make("!", "changelog buckets", str(before_settings.buckets), str(declared.buckets), consequence)

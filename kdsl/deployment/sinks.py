@@ -1,0 +1,238 @@
+"""Compares the tables of sinks: those of ingestions, and targets of changelogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kdsl.changelog.to_delta import DeltaTarget
+from kdsl.changelog.to_jdbc import JdbcTarget
+from kdsl.deployment.desired import Declaration, Needs
+from kdsl.deployment.model import Difference, Kind, Mark, Step
+from kdsl.errors import KdslError, Where
+from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
+from kdsl.ingest import DeltaTables, Ingestion, JdbcTables
+from kdsl.ingest.decision import Seen, decide_batch
+from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
+from kdsl.ingest.evolution import Policy, Refusal, SchemaChange, SinkEvolution, UpstreamTable, evolve_sink
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.projection import TransformedTable
+from kdsl.ingest.restart import check_restart
+from kdsl.ingest.run.sinks.delta import change_delta_table
+from kdsl.ingest.run.sinks.jdbc import change_database_table
+from kdsl.ingest.run.sinks.open import open_writer
+from kdsl.ingest.run.sinks.writer import TableChanger
+from kdsl.ingest.state import START, IngestState, StateFiles
+from kdsl.run.checkpoint.folder import Folder
+from kdsl.run.dataframes.latest import choose_key
+from kdsl.secrets.hiding import redact_value
+from kdsl.table import Table
+from kdsl.types import model as t
+from kdsl.types.widening import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OpenFolder = Callable[[str], Folder]
+OpenSpark = Callable[[], "SparkSession"]
+Target = DeltaTarget | JdbcTarget
+
+
+@attrs.frozen
+class _SinkTable:
+    """A sink table, for its differences."""
+
+    name: str
+    where: Where
+    place: str
+    kind: Kind = "table"
+
+    def step(
+        self, mark: Mark, what: str, live: str | None, declared: str | None, consequence: str,
+        run: Callable[[], None] | None = None,
+    ) -> Step:  # fmt: skip
+        difference = Difference(mark, self.kind, self.name, consequence, what, live, declared, self.where, self.place)
+        return Step(difference, run)
+
+    def compare(
+        self,
+        before: TableSchema | None,
+        evolution: SinkEvolution,
+        refusals: Iterable[Refusal],
+        wanted: Mapping[str, t.DataType],
+        change: Callable[[SchemaChange], None],
+        effect: str,
+    ) -> Iterator[Step]:
+        """Yield the changes that a table needs, and what is refused.
+
+        Args:
+            before: Its columns; None if there is no such table.
+            evolution: How they change.
+            refusals: What the sink cannot change.
+            wanted: The types of the rows by column.
+            change: Makes a change.
+            effect: What follows from a missing change.
+        """
+        refused = [*evolution.refusals, *refusals]
+        existing = {f.name.lower(): str(f.type) for f in (() if before is None else before.columns)}
+        for refusal in refused:
+            live = existing.get((refusal.column or "").lower())
+            declared = str(wanted[refusal.column]) if refusal.column is not None and refusal.column in wanted else None
+            what = "" if refusal.column is None else f"column {refusal.column}"
+            yield self.step("!", what, live, declared, f"{refusal.reason}; {refusal.fix}")
+        names = {refusal.column for refusal in refused}
+        for one in evolution.changes:
+            run, field = partial(change, one), one.columns[0]
+            match one.tag:
+                case "create.table":
+                    columns = ", ".join(f"{f.name} {f.type}" for f in one.columns)
+                    yield self.step("+", "", None, columns, f"there is no such table; {effect}", run)
+                case "add.column":
+                    yield self.step("+", f"column {field.name}", None, str(field.type), effect, run)
+                case "alter.column.type" if field.name not in names:
+                    consequence = f"the type becomes wider; {effect}"
+                    yield self.step("~", f"column {field.name}", str(one.before), str(field.type), consequence, run)
+        for name in evolution.left_out:
+            consequence = "schema.change.behavior or the sink's options leave the column out: its values are counted"
+            yield self.step("!", f"column {name}", None, str(wanted.get(name, "")), consequence)
+        for name in evolution.narrowed:
+            live = existing[name.lower()]
+            declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")
+            consequence = "schema.change.behavior keeps the type: values that do not fit are NULL and counted"
+            yield self.step("!", f"column {name}", live, declared, consequence)
+
+
+def compare_ingestion(
+    declaration: Declaration, needs: Needs, open_folder: OpenFolder, open_spark: OpenSpark
+) -> Iterator[Step]:
+    """Yield how an ingestion's checkpoint and sink tables differ from it; topics of its sink are added to the needs.
+
+    Known tables are those of the initial schemas, and those that its checkpoint has learned.
+    """
+    ingestion = declaration.item
+    assert isinstance(ingestion, Ingestion)
+    plan, where = ingestion.plan(), attrs.evolve(ingestion.locations.where("$"), table=declaration.title)
+    location = declaration.checkpoint or plan.pipeline.checkpoint
+    state = IngestState()
+    if location is not None:
+        checkpoint = _SinkTable(redact_value("", location), where, declaration.title, "checkpoint")
+        try:
+            state = StateFiles(open_folder(location), declaration.name).load()
+            if state.last is not None:
+                check_restart(plan, state, None, location)
+        except KdslError as e:
+            before, _, reason = str(e).partition(": ")
+            mark: Mark = "!" if state.last is not None else "?"
+            yield checkpoint.step(mark, "declaration", before, "this declaration", f"{reason or before}")
+        if state.last is None and declaration.checkpoint is not None:
+            consequence = "there is no checkpoint: the ingestion starts where the source says; correct the folder"
+            yield checkpoint.step("!", "", None, "a checkpoint", consequence)
+    if state.last is None and isinstance(ingestion.source, KafkaFeed):
+        tables = ingestion.source.initial_tables
+        state = IngestState({name: UpstreamTable(one.schema, one.key) for name, one in tables.items()})
+    targets: dict[TableId, dict[TableId, int]] = {}
+    for table, upstream in state.upstream.items():
+        planned, _ = plan.table(table, upstream.schema)
+        for target in () if planned is None else planned.targets:
+            targets.setdefault(target, {})[table] = 0
+    if isinstance(ingestion.sink, KafkaTopics):
+        topics = dict.fromkeys(map(ingestion.sink.topic_of, targets))
+        for topic in topics:
+            if (wrong := wrong_topic(topic)) is not None:
+                fix = "name a topic for the table in sink.tableId-to-topic.mapping"
+                yield Step(Difference("!", "topic", topic, f"{wrong}; {fix}", where=where))
+        needs.add_sink_topics(ingestion, declaration.title, [t for t in topics if wrong_topic(t) is None])
+    elif targets:
+        yield from _compare_sink(ingestion, plan, state, targets, where, open_spark)
+
+
+def _compare_sink(
+    ingestion: Ingestion,
+    plan: IngestPlan,
+    state: IngestState,
+    targets: Mapping[TableId, Mapping[TableId, int]],
+    where: Where,
+    open_spark: OpenSpark,
+) -> Iterator[Step]:
+    """Yield the differences of the sink tables, as the next batch of the ingestion would find them."""
+    writer = open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
+    if not isinstance(writer, TableChanger):
+        return
+    spark = open_spark()
+    for target, rows in targets.items():
+        table = _SinkTable(format_id(target), where, f"{ingestion.sink.type} {_address(writer, target)}")
+        schemas: dict[TableId, TableSchema | None] = {}
+
+        def read(
+            table: TableId,
+            known: TableSchema | None,
+            schemas: dict[TableId, TableSchema | None] = schemas,
+        ) -> TableSchema | None:
+            schemas[table] = writer.read_schema(spark, table, known)
+            return schemas[table]
+
+        try:
+            decision = decide_batch(plan, state, START, Seen(rows), read)
+            evolution = decision.sinks.get(target, SinkEvolution(TableSchema(())))
+            refusals = [*decision.refusals]
+            if evolution.changes:
+                refusals += writer.refuse(spark, {target: evolution.changes})
+        except KdslError as e:
+            yield table.step("?", "", None, None, str(e))
+            continue
+        plans = [planned for one in rows if (planned := plan.table(one, state.upstream[one].schema)[0]) is not None]
+        wanted = {column.name: column.type for planned in plans for column in planned.transformed.columns}
+
+        def change(
+            one: SchemaChange, target: TableId = target, transformed: TransformedTable = plans[0].transformed
+        ) -> None:
+            writer.change_table(spark, target, [one], transformed)
+
+        effect = "the next batch with such rows changes it"
+        yield from table.compare(schemas.get(target), evolution, refusals, wanted, change, effect)
+
+
+def _address(writer: TableChanger, table: TableId) -> str:
+    """Where a table is, without a login."""
+    target = writer.target(table)
+    return redact_value("", target.table) if isinstance(target, DeltaTarget) else repr(target)
+
+
+def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Iterator[Step]:
+    """Yield how the target of a table's changelog differs from the columns of the table.
+
+    Args:
+        table: The table.
+        target: The Delta table or database table that its changelog is applied to.
+        open_spark: Opens a session.
+    """
+    definition = table.definition
+    columns = tuple(f for f in table.read_plan().output.fields if f.name not in (ROW_KIND, UNAVAILABLE))
+    shown = _SinkTable(target.table, definition.where, repr(target) if isinstance(target, JdbcTarget) else "delta")
+    try:
+        key = choose_key(definition, None)
+        spark = open_spark()
+        if isinstance(target, DeltaTarget):
+            rules, existing = DeltaTables.rules, target.read_columns(spark)
+            live = None if existing is None else TableSchema(existing, key)
+        else:
+            rules, live = JdbcTables.rules, target.read_schema(spark)
+    except KdslError as e:
+        yield shown.step("?", "", None, None, str(e))
+        return
+    evolution = evolve_sink((target.table,), live, TableSchema(columns, key), Policy(rules=rules))
+
+    def change(one: SchemaChange) -> None:
+        if isinstance(target, DeltaTarget):
+            change_delta_table(target, spark, [one])
+        else:
+            change_database_table(target, spark, [one], key)
+
+    adds = isinstance(target, DeltaTarget) and target.schema_evolution
+    effect = "the next batch changes it" if adds else "the next batch fails without it"
+    wanted = {f.name: f.type for f in columns}
+    yield from shown.compare(live, evolution, (), wanted, change, effect)

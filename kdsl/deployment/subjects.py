@@ -1,0 +1,185 @@
+"""Compares the subjects of schema registries with the schemas of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import attrs
+
+from kdsl.cluster import Registry
+from kdsl.codegen.inputs.registry import draft_registered_schema
+from kdsl.deployment.desired import SubjectNeed
+from kdsl.deployment.model import Difference, Mark, Step
+from kdsl.errors import KdslError
+from kdsl.formats import Direction, Use
+from kdsl.registry import (
+    IncompatibleSchemaError,
+    RegistryClient,
+    RegistryUnreachableError,
+    UnknownSubjectError,
+)
+from kdsl.registry.model import RegisteredSchema, SubjectVersion
+from kdsl.registry.settings import canonical
+from kdsl.types import model as t
+
+_RETRIES = "max.retries"
+_THREADS = 8
+"""How many subjects are looked at at the same time."""
+
+
+def compare_subjects(needs: Iterable[SubjectNeed]) -> Iterator[Step]:
+    """Yield how the subjects that tables use differ from their schemas; errors of a registry are among them."""
+    by_registry: dict[Registry, list[SubjectNeed]] = {}
+    for need in needs:
+        by_registry.setdefault(need.registry, []).append(need)
+    for registry, of_registry in by_registry.items():
+        yield from _compare_registry(registry, of_registry)
+
+
+def _compare_registry(registry: Registry, needs: list[SubjectNeed]) -> Iterator[Step]:
+    """Yield the differences of a registry's subjects; one for all of them if it does not answer."""
+    properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
+    where = needs[0].where
+    try:
+        client = RegistryClient(attrs.evolve(registry, properties={**properties, _RETRIES: "0"}))
+    except KdslError as e:
+        yield Step(Difference("?", "registry", "of " + needs[0].table, str(e), where=where))
+        return
+    seen: set[tuple[str, object]] = set()
+    with ThreadPoolExecutor(_THREADS, "kdsl diff") as pool:
+        try:
+            for steps in pool.map(partial(_compare_subject, client), needs):
+                for step in steps:
+                    if (key := (step.difference.name, step.difference.declared)) not in seen:
+                        seen.add(key)
+                        yield step
+        except RegistryUnreachableError as e:
+            pool.shutdown(cancel_futures=True)
+            yield Step(Difference("?", "registry", client.address, str(e), where=where, place=client.address))
+
+
+def _compare_subject(client: RegistryClient, need: SubjectNeed) -> list[Step]:
+    """Compare a table's schema with its subject.
+
+    Raises:
+        RegistryUnreachableError: The registry does not answer.
+    """
+    subject = f"{need.side} schema of {need.table}"
+    try:
+        chosen = need.format
+        named = chosen.subject is None and chosen.names_subject_after("record")
+        record = chosen.sink_schema(need.row, client)[0] if named else ""
+        subject = chosen.subject_of(Use(side=need.side, topics=(need.topic,)), record)
+        if "write" in need.directions and not chosen.use_latest_version:
+            step = _compare_sink_schema(client, need, subject)
+        else:
+            step = _compare_latest_schema(client, need, subject)
+    except RegistryUnreachableError:
+        raise
+    except IncompatibleSchemaError as e:
+        step = _step("!", client, need, subject, None, "the schema of the columns", _first_sentence(e))
+    except KdslError as e:
+        step = _step("?", client, need, subject, None, None, str(e))
+    return [] if step is None else [step]
+
+
+def _step(
+    mark: Mark,
+    client: RegistryClient,
+    need: SubjectNeed,
+    subject: str,
+    live: str | None,
+    declared: str | None,
+    why: str,
+) -> Step:
+    return Step(Difference(mark, "subject", subject, why, "", live, declared, need.where, client.address))
+
+
+def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
+    """Compare the schema that a sink writes; None if it is registered.
+
+    Raises:
+        KdslError: The registry does not answer or refuses, or the schema cannot be built.
+    """
+    chosen = need.format
+    _, schema = chosen.sink_schema(need.row, client)
+    try:
+        client.look_up(subject, schema, normalize=chosen.normalize)
+    except UnknownSubjectError:
+
+        def register() -> None:
+            client.register(subject, schema, normalize=chosen.normalize)
+
+        try:
+            latest = client.latest(subject)
+        except UnknownSubjectError:
+            columns = ", ".join(f"{f.name} {f.type}" for f in need.row.fields)
+            why = "there is no such subject; " + _explain_write(need)
+            step = _step("+", client, need, subject, None, columns, why)
+        else:
+            level = client.compatibility(subject)
+            changes = _describe_changes(client, need, latest)
+            refusal = client.refusal(subject, schema, normalize=chosen.normalize)
+            values = f"version {latest.version}", f"the schema of {need.table}"
+            if refusal:
+                why = f"{changes} ({level}: refused: {refusal}); change the columns to fit, or the compatibility"
+                return _step("!", client, need, subject, *values, why)
+            why = f"{changes} ({level}: compatible); {_explain_write(need)}"
+            step = _step("~", client, need, subject, *values, why)
+        return Step(step.difference, register)
+    return None
+
+
+def _explain_write(need: SubjectNeed) -> str:
+    """What a write does without the schema."""
+    return "the next write registers it" if need.format.auto_register else "writes fail, since auto-register is false"
+
+
+def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
+    """Compare the latest schema of a subject with the columns; None if they fit, or nothing was registered yet.
+
+    Raises:
+        KdslError: The registry does not answer or refuses.
+    """
+    direction: Direction = "write" if "write" in need.directions else "read"
+    try:
+        latest = client.latest(subject)
+    except UnknownSubjectError:
+        if direction == "read":
+            return None  # its writer registers it
+        why = "there is no such subject, whose latest schema is written (use-latest-version); register one"
+        return _step("!", client, need, subject, None, "a schema", why)
+    misfit = need.format.schema_misfit(need.row, latest.schema, client, direction)
+    if not misfit:
+        return None
+    verb = "read into" if direction == "read" else "written from"
+    why = f"messages cannot be {verb} the columns: {misfit}; change the columns, or the schema"
+    return _step("!", client, need, subject, f"version {latest.version}", f"the columns of {need.table}", why)
+
+
+def _describe_changes(client: RegistryClient, need: SubjectNeed, latest: SubjectVersion) -> str:
+    """Write how the columns of a table differ from those of a registered schema."""
+    _, declared = need.format.sink_schema(need.row, client)
+    before, after = (_columns(client, need, schema) for schema in (latest.schema, declared))
+    if before is None or after is None:
+        return "another schema"
+    parts = [f"+ {name} {kind}" for name, kind in after.items() if name not in before]
+    parts += [f"- {name}" for name in before if name not in after]
+    parts += [f"{name} {before[name]} → {kind}" for name, kind in after.items() if before.get(name, kind) != kind]
+    return ", ".join(parts) or "the same columns in another schema"
+
+
+def _columns(client: RegistryClient, need: SubjectNeed, schema: RegisteredSchema) -> Mapping[str, t.DataType] | None:
+    """The columns of a schema by name; None if it cannot be read as columns."""
+    try:
+        draft = draft_registered_schema(client, schema, need.registry.url, topic=need.topic)
+    except KdslError:
+        return None
+    return {column.name: column.type for column in draft.table.columns if column.role == "physical"}
+
+
+def _first_sentence(error: KdslError) -> str:
+    """The message of an error without the schema that it quotes."""
+    return str(error).partition(": {")[0]

@@ -1,0 +1,45 @@
+"""Reads how the rows of an upsert table are distributed in the state of a checkpoint, without running its query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kdsl.plan.model import ReadPlan
+from kdsl.run.upsert.chunks import SETTINGS
+from kdsl.run.upsert.state import StateSettings, describe_key
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def derive_settings(plan: ReadPlan) -> StateSettings | None:
+    """The settings that a read would store; None if it stores no rows.
+
+    Args:
+        plan: The read.
+    """
+    upserts = plan.upserts
+    if upserts is None or not upserts.images:
+        return None
+    schema = arrow_schema(t.Row(plan.columns.fields[1:], nullable=False))
+    return StateSettings(upserts.buckets, describe_key(schema, upserts.keys))
+
+
+def read_stored_settings(spark: SparkSession, checkpoint: str) -> StateSettings | None:
+    """Read the settings in the state of a checkpoint; None without state, or if several operators have one.
+
+    Spark's errors are raised unchanged.
+
+    Args:
+        spark: A classic session.
+        checkpoint: The folder of the checkpoint.
+    """
+    operators = spark.read.format("state-metadata").load(checkpoint).where("operatorName LIKE 'transformWithState%'")
+    ids = {row["operatorId"] for row in operators.select("operatorId").collect()}
+    if len(ids) != 1:
+        return None
+    reader = spark.read.format("statestore").option("operatorId", str(ids.pop())).option("stateVarName", "rows")
+    stored = reader.load(checkpoint).where(f"key.bucket = {SETTINGS}").select("value.rows").collect()
+    return StateSettings.from_bytes(bytes(stored[0][0])) if stored else None
