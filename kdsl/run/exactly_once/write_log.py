@@ -12,7 +12,7 @@ import logging
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -258,7 +258,7 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
         document = json.loads(value)
         version = document["version"]
     except (ValueError, KeyError, TypeError):
-        raise _damaged(topic) from None
+        _refuse_record(topic)
     if version not in (1, RECORD_VERSION):
         raise ExactlyOnceError(
             f"a record of the topic {topic!r} has version {version}, this kdsl reads version {RECORD_VERSION}; use the "
@@ -267,15 +267,15 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
     try:
         return DoneWrite(document["table"], document["plan"], document["time"], document.get("topics", {}))
     except KeyError:
-        raise _damaged(topic) from None
+        _refuse_record(topic)
 
 
-def _damaged(topic: str) -> ExactlyOnceError:
-    """Create the error about a record of the topic that kdsl did not write, or that is incomplete."""
-    return ExactlyOnceError(
+def _refuse_record(topic: str) -> NoReturn:
+    """Raise an ExactlyOnceError for a record of the topic that kdsl did not write, or that is incomplete."""
+    raise ExactlyOnceError(
         f"a record of the topic {topic!r}, which records the writes that are done, cannot be read; only kdsl should "
         "write to this topic: remove the right of others to write to it, and choose another prefix"
-    )
+    ) from None
 
 
 def _error_of(future: Any) -> KafkaError | None:
