@@ -106,6 +106,8 @@ WRONG = [
      {5: "add path", 7: "'add.colum' (did you mean 'add.column'?)"}),
     ("a star without quotes", document(rest="transform:\n  - source-table: t\n    projection: *, a\n"),
      {9: "a value that begins with '*' or '&' is not the name of an anchor; put it in quotes"}),
+    ("no epoch", document({"transport": "jvm", "metadata.list": "offset, leader-epoch", "nme": "x"}),
+     {6: "which the transport 'jvm' does not provide", 7: "(did you mean 'name'?)"}),
     ("no folder", document(sink={"type": "delta", "path": '""', "foo": "1"}), {7: "add path", 8: "no option 'foo'"}),
     ("jdbc", document(sink={"type": "jdbc", "url": "postgresql://x", "schema.change.lock-timeout": "soon"}),
      {7: "write jdbc:postgresql://host/database", 8: "a duration"}),

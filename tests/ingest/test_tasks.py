@@ -31,7 +31,9 @@ def as_rows(raw: pa.RecordBatch) -> pa.RecordBatch:
 
 def test_rows_become_raw_records_again() -> None:
     assert to_raw(as_rows(RECORDS)).equals(RECORDS)
-    assert {c.name for c in raw_columns()} == set(RECORDS.schema.names)
+    assert {c.name for c in raw_columns("librdkafka")} == set(RECORDS.schema.names)
+    names = [c.name for c in raw_columns("jvm")]
+    assert to_raw(as_rows(RECORDS).select(names)).column("leader_epoch").to_pylist() == [None] * RECORDS.num_rows
 
 
 def _send(function: T) -> T:

@@ -331,6 +331,9 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
             message = "fixed types hold for prefetched records, too; scan.max.pre.fetch.records: 0 is not needed"
             yield WrongOption("ingest-fixed", f"{chosen.value.identifier}.infer-schema.fixed-types", message,
                               "nothing is to be done", "warning")  # fmt: skip
+        if chosen.transport == "jvm" and "leader-epoch" in chosen.metadata:
+            message = "metadata.list has 'leader-epoch', which the transport 'jvm' does not provide"
+            yield WrongOption("ingest-metadata", "metadata.list", message, "leave it out, or set transport: librdkafka")
         columns = [name for name in chosen.metadata if chosen.metadata.count(name) > 1]
         if columns:
             message = f"metadata.list names {columns[0]!r} twice"

@@ -12,6 +12,7 @@ from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.run.tasks import raw_columns
+from kdsl.resolve.transport import choose_transport
 from kdsl.table import Table
 
 
@@ -42,7 +43,8 @@ def raw_table(*feeds: KafkaFeed, parallelism: int | None = None, **more: Any) ->
         scan_parallelism=parallelism,
         **more,
     )
-    return Table(TableDef(feed.name or "ingestion", raw_columns(), options=options))
+    transport = choose_transport(chosen.transport, feed.cluster.properties.reveal())
+    return Table(TableDef(feed.name or "ingestion", raw_columns(transport), options=options))
 
 
 def can_share(one: KafkaFeed, other: KafkaFeed) -> bool:

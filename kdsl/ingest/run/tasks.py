@@ -12,6 +12,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.declare.connector import Transport
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.formats import TableId
@@ -57,6 +58,7 @@ _ARROW = pa.schema(
     ]
 )
 _REASONS = 5
+_EPOCH = "leader_epoch"
 _METADATA = {
     "topic": "topic",
     "partition": "partition",
@@ -70,11 +72,15 @@ _METADATA = {
 }
 
 
-def raw_columns() -> tuple[ColumnDef, ...]:
-    """The columns of a table whose rows are raw records, named as the fields of a raw record batch."""
+def raw_columns(transport: Transport) -> tuple[ColumnDef, ...]:
+    """The columns of a table whose rows are raw records, named as the fields of a raw record batch.
+
+    The transport ``jvm`` does not provide leader epochs.
+    """
     return tuple(
         ColumnDef(field, METADATA[key].type, "metadata", metadata_key=key, virtual=True)
         for field, key in _METADATA.items()
+        if transport != "jvm" or field != _EPOCH
     )
 
 
@@ -82,6 +88,9 @@ def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Turn rows of a table with `raw_columns` back into a raw record batch; a NULL time becomes `NO_TIMESTAMP`."""
     arrays = {}
     for field, kind in RAW.items():
+        if field == _EPOCH and field not in batch.schema.names:
+            arrays[field] = pa.nulls(batch.num_rows, kind)
+            continue
         array = batch.column(field)
         if field == "timestamp":
             millis = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
