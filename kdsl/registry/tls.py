@@ -28,17 +28,21 @@ def make_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _make_context(tls: Tls) -> ssl.SSLContext:
-    """Create the TLS context from the trusted authorities, by default those of this machine, and the client's keys.
+    """Create the TLS context from the trusted authorities and the client's keys.
 
-    The client's key is in a private file for a moment (`load_key`).
+    Without a truststore and authorities in the settings, those of this machine are trusted. The context checks host
+    names unless the settings turn it off. The client's key is in a private file for a moment (`load_key`).
 
     Raises:
         KeyFileError: A file of PEM is not on this machine.
-        StoreError: A Java store cannot be read.
+        StoreError: A Java store cannot be read, or the declared truststore or authorities have no certificate.
         OSError: A file cannot be read, or key, certificates and password do not belong together (``ssl.SSLError``).
         ValueError: A file is not text.
     """
     authorities, _ = _read_pem(tls.truststore, pem_blocks(tls.authorities, "CERTIFICATE"))
+    if not authorities and (tls.truststore is not None or tls.authorities):  # else this machine's would be trusted
+        place = "the settings" if tls.truststore is None else f"the truststore {tls.truststore.location}"
+        raise StoreError(f"{place}: there is no certificate of an authority; add one (-----BEGIN CERTIFICATE-----)")
     context = ssl.create_default_context(cadata=authorities or None)
     if not tls.checks_host:
         context.check_hostname = False

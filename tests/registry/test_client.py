@@ -561,6 +561,14 @@ class TestTls:
         with pytest.raises(RegistryUnreachableError, match=r"does not speak TLS: .*; write http://"):
             RegistryClient(Registry(front.url.replace("http:", "https:"))).schema(1)
 
+    def test_a_store_without_an_authority_does_not_mean_those_of_the_machine(self, tmp_path: Path) -> None:
+        key_only = tmp_path / "trust.pem"
+        key_only.write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+        settings = {"ssl.truststore.location": str(key_only), "ssl.truststore.type": "PEM"}
+
+        with pytest.raises(RegistryError, match=r"trust\.pem: there is no certificate of an authority"):
+            RegistryClient(Registry("https://r", settings))
+
     def test_a_missing_store_is_reported(self, tmp_path: Path) -> None:
         settings = {"ssl.truststore.location": str(tmp_path / "none.jks")}
 

@@ -544,7 +544,8 @@ def converter_of(step: Scalar) -> Callable[[Any], Any]:
 def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
     """The function that converts a decimal's bytes, rounded to the column's scale, with ties away from zero.
 
-    It returns None if the column has too few digits before the point, and raises ValueError for no bytes.
+    It returns None if the rounded number has too many digits before the point for the column, or if there are more than
+    64 bytes, and raises ValueError for no bytes.
     """
     quantum = decimal.Decimal(1).scaleb(-kind.scale)
     bound = 10 ** (kind.precision - kind.scale)

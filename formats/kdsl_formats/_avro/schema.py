@@ -300,10 +300,12 @@ class _ColumnTypes:
     connect: bool
 
     def column_type(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a schema inside the records `around`.
+        """The column type of a schema inside the records `around`; NOT NULL except null, and unions with null.
+
+        See `row_of` for the types. The precision of a decimal of Kafka Connect is cut to 38 digits.
 
         Raises:
-            AvroTypeError: A record contains itself, or a decimal has more digits than a column type can.
+            AvroTypeError: A record contains itself, or another decimal has more digits than a column type can.
         """
         if kind.kind == "union":
             return self._union_type(kind, path, around)

@@ -128,9 +128,10 @@ class _Reader:
         self.notes: list[str] = []
 
     def type(self, schema: Any, path: Path, around: tuple[str, ...]) -> t.DataType:
-        """Convert a schema to a column type; NOT NULL unless the schema itself allows null.
+        """Convert a schema to a column type; NOT NULL unless its ``type`` or one of its alternatives is ``null``.
 
-        A schema without a single type becomes STRING, with a note. Defaults, hints and notes are collected in the
+        Without ``type``, a schema with ``properties`` becomes a ROW, and one with ``enum`` a STRING; any other without
+        a single type becomes a STRING with a note. Defaults, hints and notes are collected in the
         reader.
 
         Args:

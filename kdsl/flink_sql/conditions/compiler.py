@@ -158,7 +158,7 @@ def _translate(translate: ExpressionTranslator, node: n.Node, text: str) -> Type
 
 
 def _unknown_columns(first: UntranslatableError, columns: Mapping[str, t.DataType]) -> Iterable[UntranslatableError]:
-    """Yield the errors of the unknown columns of a condition, except ``first``, at which its translation ended.
+    """Yield an error for each use of an unknown column in a condition, except ``first``, at which translation ended.
 
     Nothing is yielded if the condition cannot be read.
     """

@@ -161,7 +161,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
     def translate_order_key(self, node: n.Order) -> str:
         """Translate a key of ORDER BY, or raise UntranslatableError.
 
-        Without ``NULLS``, which is written as it is, NULL is the smallest value in both engines.
+        Without ``NULLS``, which is written as it is, NULL is the smallest value in both engines. Aggregates,
+        ``OVER`` and nested queries in the key are recorded in the facts of the query.
         """
         nulls = f" NULLS {node.nulls}" if node.nulls else ""
         return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"

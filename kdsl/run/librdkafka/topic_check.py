@@ -123,6 +123,9 @@ class TopicCheck:
     def verify(self) -> None:
         """Ask for the topic ids now, with a pooled admin client, and compare them with the planned ones.
 
+        Without planned ids nothing is asked, and a topic for which the brokers have no id now is not compared: brokers
+        before Kafka 2.8 have none.
+
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.

@@ -338,7 +338,10 @@ def _has_written(token: Token, writer: Writer, progress: LogProgress) -> bool:
 
 
 def _other_offsets(token: Token, offsets: str) -> bool:
-    """Return whether Spark's offset log now has another batch with the number of the token's; False if not known."""
+    """Return whether a token is of another batch than one whose entry in Spark's offset log has the digest ``offsets``.
+
+    False if the digest is empty, or the token has none.
+    """
     return bool(token.offsets and offsets) and token.offsets != offsets
 
 
