@@ -10,7 +10,7 @@ import pytest
 import kdsl
 from kdsl import Cluster, Json
 from kdsl.changelog import delta, jdbc
-from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Pipeline
+from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Pipeline, Route
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.deployment.setup import list_values, only
@@ -114,6 +114,12 @@ def test_what_an_ingestion_has_learned_is_compared_and_a_table_that_is_gone_is_n
     ingestion.run(spark, once=True).awaitTermination()
 
     assert not kdsl.diff(ingestion, spark=spark)
+    rerouted = Ingestion(source, lake, route=[Route(topic, "other")], pipeline=ingestion.pipeline)
+    checkpoint_line, other = kdsl.diff(rerouted, spark=spark).differences
+    assert (other.mark, other.kind, other.name) == ("+", "table", "other")
+    assert (checkpoint_line.mark, checkpoint_line.kind, checkpoint_line.name) == ("!", "checkpoint", checkpoint)
+    assert (checkpoint_line.live or "").endswith("was written with another route")
+    assert f"no table would go into {topic}" in checkpoint_line.consequence
     shutil.rmtree(tmp_path / "lake" / topic)
     gone = only(kdsl.diff(ingestion, spark=spark))
 
