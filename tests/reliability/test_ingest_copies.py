@@ -16,7 +16,7 @@ from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.changelog.tables import needs_delta
-from tests.reliability.harness import HERE, Job, Kill
+from tests.reliability.harness import HERE, Checkpoint, Job, Kill
 from tests.reliability.test_ingest import ALL, APPENDING, CHANGING, NOTED, SOME
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 KILLS = max(5, int(os.environ.get("KDSL_TEST_KILLS", "20")) // 3)
 POINTS = (NOTED, SOME, CHANGING, ALL, APPENDING)
+PLACED = "copy-1-placed"
+"""The query whose batches count."""
 RECORDS = 12
 """How many records a batch of each topic has."""
 
@@ -63,6 +65,7 @@ def test_copies_that_are_killed_have_every_row_once(
         END;"""
     job = Job(tmp_path / "job", {}, query=script, program=HERE / "jobs" / "script.py",
               spark={"spark.databricks.delta.snapshotPartitions": "2"})  # fmt: skip
+    placed = Checkpoint(job.checkpoint.folder / PLACED)
     sent: dict[str, list[Row]] = {first: [], second: []}
     for number in range(KILLS + 1):
         for topic, rows in sent.items():
@@ -70,7 +73,9 @@ def test_copies_that_are_killed_have_every_row_once(
             rows += new
             kdsl_kafka.produce(topic, *map(json.dumps, new))
         if number < KILLS:
-            kill = Kill(POINTS[number % len(POINTS)], committed=number, checkpoint="checkpoint/copy-1-placed")
+            # The point of the life before may have been met by another query, before this one had planned its batch.
+            started = placed.planned > placed.committed
+            kill = Kill(POINTS[number % len(POINTS)], placed.committed + 1 + started, checkpoint=f"checkpoint/{PLACED}")
             life = job.run(kill, timeout=900)
             assert life.killed, life.log[-4000:]
     life = job.run(timeout=900)
