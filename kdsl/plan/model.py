@@ -103,6 +103,8 @@ class Upserts:
             key, and a record without a value deletes it.
         placeholders: Whether rows in messages may have placeholders instead of values, which the last row of the key
             has.
+        by_record: Whether each record becomes a row of its own (``+U``, or ``-D`` with the key alone), which is not
+            compared with others. Then there are no before-images.
     """
 
     keys: tuple[str, ...]
@@ -110,6 +112,7 @@ class Upserts:
     buckets: int = 64
     events: bool = False
     placeholders: bool = False
+    by_record: bool = False
 
     @property
     def may_lack_values(self) -> bool:

@@ -42,7 +42,7 @@ class _RowOutput:
 
 def create_task_output(decoder: RecordDecoder, plan: ReadPlan) -> TaskOutput:
     """Create the output of one task of a plan: rows or chunks."""
-    if plan.upserts is None:
+    if plan.upserts is None or plan.upserts.by_record:
         return _RowOutput(decoder)
     return ChunkOutput(decoder, plan.upserts, event_time_column(plan))
 
@@ -56,8 +56,8 @@ def event_time_column(plan: ReadPlan) -> str | None:
 
 
 def source_row(plan: ReadPlan) -> t.Row:
-    """Return the columns that a source returns: those of the plan, or of chunks for upserts."""
-    return plan.columns if plan.upserts is None else CHUNK_COLUMNS
+    """Return the columns that a source returns: of chunks for upserts, unless each record is a row; else the plan's."""
+    return record_row(plan) if plan.upserts is None or plan.upserts.by_record else CHUNK_COLUMNS
 
 
 def record_row(plan: ReadPlan) -> t.Row:

@@ -1,4 +1,4 @@
-"""Finds the tables of a command's target: a Python file or module, a YAML document, or a SQL script."""
+"""Finds tables by name: in a Python file or module, a YAML document, or a SQL script; and ingestions in YAML."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from kdsl.cluster import Cluster
 from kdsl.documents import read_text
 from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
 from kdsl.flink_sql.ddl.script_reader import Script
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 class TargetError(KdslError):
-    """There is no such file, module or table as the target of a command names."""
+    """There is no such file, module or table as a target names."""
 
 
 def tables(target: str) -> list[Table]:
@@ -134,6 +135,22 @@ def table(target: str) -> Table:
         raise TargetError(f"{target!r} has several tables; write {target}:{of_target[0].name}, or another of "
                           f"{listing(t.name for t in of_target)}")  # fmt: skip
     return of_target[0]
+
+
+def cluster(target: str) -> Cluster:
+    """Load a cluster: ``package.module:name`` of a variable in Python, or ``clusters.yaml:name`` of a YAML document.
+
+    Raises:
+        TargetError: There is no such file, module or cluster.
+        ResolveError: The document has errors, or the Python file cannot be imported.
+    """
+    source, name = _split(target)
+    if source.lower().endswith(YAML):
+        return _read(source, lambda path: Cluster.from_yaml(path, name or None))
+    clusters = {key: value for key, value in vars(_import_module(source)).items() if isinstance(value, Cluster)}
+    if name not in clusters:
+        raise TargetError(f"{source!r} has no cluster {name!r}{nearest(name, clusters)}; it has {listing(clusters)}")
+    return clusters[name]
 
 
 def _import_module(source: str) -> ModuleType:
