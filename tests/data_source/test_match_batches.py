@@ -11,7 +11,7 @@ from kdsl.types.spark import spark_schema
 from tests.run.write_plans import row, write_plan
 
 
-def matched(schema: dict[str, str], batch: pa.RecordBatch, **columns: str) -> list[dict[str, object]]:
+def match_rows(schema: dict[str, str], batch: pa.RecordBatch, **columns: str) -> list[dict[str, object]]:
     match, plan, problems = match_schema(spark_schema(row(schema)), write_plan(columns))
     assert problems == []
     rows: list[dict[str, object]] = BatchMatch.from_text(match.to_text()).apply(batch, plan).to_pylist()
@@ -25,7 +25,7 @@ def problems_of(schema: dict[str, str], **columns: str) -> list[str]:
 def test_columns_go_by_name_in_any_letter_case_and_are_widened() -> None:
     batch = pa.RecordBatch.from_pydict({"B": ["x"], "A": pa.array([1], pa.int32()), "c": pa.array([7], pa.int32())})
 
-    assert matched({"B": "STRING", "A": "INT", "c": "INT"}, batch, a="BIGINT", b="STRING", c="DECIMAL(12, 2)") == [
+    assert match_rows({"B": "STRING", "A": "INT", "c": "INT"}, batch, a="BIGINT", b="STRING", c="DECIMAL(12, 2)") == [
         {"a": 1, "b": "x", "c": Decimal("7.00")}
     ]
 
@@ -34,7 +34,7 @@ def test_members_of_rows_go_by_name_too() -> None:
     inner = pa.struct([("y", pa.string()), ("x", pa.int32())])
     batch = pa.RecordBatch.from_pydict({"r": pa.array([{"y": "b", "x": 1}, None], inner)})
 
-    assert matched({"r": "ROW<y STRING, x INT>"}, batch, r="ROW<x BIGINT, y STRING>") == [
+    assert match_rows({"r": "ROW<y STRING, x INT>"}, batch, r="ROW<x BIGINT, y STRING>") == [
         {"r": {"x": 1, "y": "b"}},
         {"r": None},
     ]

@@ -115,9 +115,9 @@ def test_upserts_are_rows_of_single_records() -> None:
 
 
 def test_options_that_an_operation_of_a_table_made_stay_as_they_are() -> None:
-    made = read_source_options({"table": f"{TABLES}:Orders", **SERVERS})
+    written = read_source_options({"table": f"{TABLES}:Orders", **SERVERS})
 
-    assert read_source_options(made) == made
+    assert read_source_options(written) == written
 
 
 def test_a_write_reports_its_options_and_its_columns_at_once() -> None:
