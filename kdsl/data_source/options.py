@@ -59,10 +59,7 @@ def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
         request.problems += _read_problems(plan)
     plan, cluster = request.check(plan)
     if plan.upserts is not None:
-        try:
-            plan = read_by_record(plan)
-        except ResolveError as e:
-            raise KdslError(str(e)) from None
+        plan = read_by_record(plan)
     check_letter_topic(plan, cluster)
     return {**_plan_options(plan, cluster), PARALLELISM: str(2 * (os.cpu_count() or 1))}
 

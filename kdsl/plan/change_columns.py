@@ -72,18 +72,9 @@ def read_by_record(plan: ReadPlan) -> ReadPlan:
 
     Args:
         plan: A plan of upserts without before-images (`kdsl.plan.model.Upserts.images`).
-
-    Raises:
-        ResolveError: A record may delete the rows of all keys.
     """
     assert plan.upserts is not None
     assert not plan.upserts.images
-    if plan.value is not None and getattr(plan.value.format, "truncate", None) == "apply":
-        message = "truncate = 'apply' deletes the rows of all keys, but here each record is the change of one key"
-        fix = "write truncate = 'error', or 'skip', and empty the targets yourself"
-        raise ResolveError(
-            f"{plan.table} cannot be read so", [Problem("truncate-by-record", message, fix, Where(table=plan.table))]
-        )
     return attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, by_record=True))
 
 
