@@ -7,12 +7,13 @@ while the graph is built, because a flow refuses analysis: the plan of a table s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from kdsl.cluster import Cluster
 from kdsl.data_source.options import write_problems
+from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.start_and_end import Startup
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on
 from kdsl.formats import ROW_KIND
@@ -208,7 +209,8 @@ def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, 
     values: dict[str, Any] = {"changelog": "upsert"}
     if definition.upserts is None:
         values["cdc_events_duplicate"] = True  # rows by key: one upsert or delete for each change
-    by_key = Table(attrs.evolve(definition, options=attrs.evolve(definition.options, **values)))
+    options: KafkaOptions = attrs.evolve(cast("Any", definition.options), **values)
+    by_key = Table(attrs.evolve(definition, options=options))
     plan = by_key.stream_plan(cluster, columns, start_at)
     return read_by_record(add_commit_columns(plan, "auto_cdc"))
 

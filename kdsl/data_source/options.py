@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 
@@ -54,10 +54,10 @@ def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
     from kdsl.run.read import check_letter_topic
 
     request = _Request(options)
-    plan = request.plan(lambda table, cluster: table.read_plan(request.columns, cluster))
-    if plan is not None:
-        request.problems += _read_problems(plan)
-    plan, cluster = request.check(plan)
+    declared = request.plan(lambda table, cluster: table.read_plan(request.columns, cluster))
+    if declared is not None:
+        request.problems += _read_problems(declared)
+    plan, cluster = request.check(declared)
     if plan.upserts is not None:
         plan = read_by_record(plan)
     check_letter_topic(plan, cluster)
@@ -281,9 +281,8 @@ class _Request:
             self.problems += options.problems(lambda _, key: repr(key))
             if not list(self._definition.options.problems()):  # which are reported with the table
                 changed = {of_connector[key]: getattr(options, of_connector[key]) for key in set_here}
-                self._definition = attrs.evolve(
-                    self._definition, options=attrs.evolve(self._definition.options, **changed)
-                )
+                merged: KafkaOptions = attrs.evolve(cast("Any", self._definition.options), **changed)
+                self._definition = attrs.evolve(self._definition, options=merged)
         return properties
 
 
