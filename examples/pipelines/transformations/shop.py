@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable, pipelines as kp
-
-if TYPE_CHECKING:
-    spark: SparkSession  # spark-pipelines defines it
 
 
 class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest-offset", max_records_per_trigger=1000):
@@ -21,7 +16,7 @@ class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest-offset"
     amount: Col[float | None]
 
 
-class Users(UpsertTable, topic="users", key=Json(), value=Json()):
+class Users(UpsertTable, topic="users", key=Json(), value=Json(), changelog="upsert"):
     """A user; a record without a value deletes it."""
 
     user_id: PrimaryKey[int]
@@ -37,10 +32,19 @@ class LargeOrders(UpsertTable, topic="large-orders", key=Json(), value=Json()):
 
 
 shop = Cluster.from_env()
+spark = SparkSession.active()
 
-kp.table(Orders, shop, name="orders", format="delta")
-kp.auto_cdc(Users, shop, target="users", format="delta")
+kp.table(Orders, shop, name="orders")
+kp.table(Users, shop, name="user_changes", change_columns=True)
 kp.sink(LargeOrders, shop, name="large_orders")
+
+
+@dp.materialized_view
+def users() -> DataFrame:
+    """The current users: the last change of each, unless that is a delete."""
+    last = F.max_by(F.struct("_change_type", "name"), "_commit_version").alias("last")
+    changes = spark.read.table("user_changes").groupBy("user_id").agg(last)
+    return changes.where("last._change_type <> 'delete'").select("user_id", "last.name")
 
 
 @dp.append_flow(target="large_orders")
