@@ -34,6 +34,8 @@ TABLES = ("table", "file", "ddl")
 REGISTRY = "schema.registry.url"
 OWN = (*TABLES, "columns", "cluster", REGISTRY)
 """The options of the data source itself. Others are options of the connector, by Flink's keys, and client settings."""
+LOCATION = "path"
+"""What Spark adds to the options of a table in its catalog; a topic has no location."""
 
 _PROPERTIES = "properties."
 _KAFKA = "kafka."
@@ -264,7 +266,7 @@ class _Request:
         properties: dict[str, str] = {}
         for name, text in self._options.items():
             setting = name.removeprefix(_PROPERTIES)
-            if name in OWN:
+            if name in OWN or name == LOCATION:
                 continue
             if name in of_connector:
                 set_here[name] = text

@@ -131,3 +131,7 @@ def test_a_write_reports_its_options_and_its_columns_at_once() -> None:
     assert "'columns' chooses the columns of a read; select the columns of the DataFrame instead" in text
     assert "an exactly-once write needs the query's checkpoint, which Spark does not tell a data source" in text
     assert "the DataFrame has no column 'amount' (DOUBLE) (did you mean 'amont'?)" in text
+
+
+def test_the_location_that_sparks_catalog_adds_means_nothing() -> None:
+    assert read(table=f"{TABLES}:Orders", path="/warehouse/orders", **SERVERS)[0].table == "Orders"

@@ -59,6 +59,7 @@ def test_scala_finds_it(spark: SparkSession, orders: dict[str, str]) -> None:
     assert reader.load().count() == 3
 
 
+@pytest.mark.reliability
 def test_sql_reads_and_writes_it(spark: SparkSession, kdsl_kafka: RunningKafka, orders: dict[str, str]) -> None:
     settings = ", ".join(f"'{name}' = '{value}'" for name, value in orders.items())
     session = spark.newSession()
@@ -72,6 +73,7 @@ def test_sql_reads_and_writes_it(spark: SparkSession, kdsl_kafka: RunningKafka, 
     assert sorted(rows) == [*ORDERS[1:], (3, 3.5)]
 
 
+@pytest.mark.reliability
 def test_a_write_matches_columns_by_name(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -110,6 +112,7 @@ def test_upserts_are_read_and_written_record_by_record(
     assert sorted(map(tuple, rows), key=str) == [("+U", 1, "Ann"), ("+U", 2, "Bob"), ("-D", 1, None)]
 
 
+@pytest.mark.reliability
 def test_errors_name_all_problems(spark: SparkSession, kdsl_kafka: RunningKafka, orders: dict[str, str]) -> None:
     with pytest.raises(Exception, match=r"there is no option 'colums' \(did you mean 'columns'\?\)") as read:
         spark.read.format("kdsl").options(**{**orders, "colums": "order_id", "kafka.group.id": "g"}).load()

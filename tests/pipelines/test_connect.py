@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.connect import ConnectServer
 
 SCRIPT = '''
@@ -135,6 +137,7 @@ spark.stop()
 '''
 
 
+@pytest.mark.reliability
 def test_flows_ask_spark_nothing(connect: ConnectServer, tmp_path: Path) -> None:
     shown = json.loads(connect.run(SCRIPT, folder=tmp_path).splitlines()[-1])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, PrimaryKey, UpsertTable
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 UPDATE = '{"before":{"id":1,"name":"a"},"after":{"id":1,"name":"b"},"op":"u"}'
 
 
+@pytest.mark.reliability
 def test_rows_of_one_message_have_its_offset(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
 ) -> None:
@@ -39,6 +42,7 @@ def test_rows_of_one_message_have_its_offset(
     assert rows.selectExpr("unix_millis(min(_commit_timestamp))").collect() == [(1000,)]
 
 
+@pytest.mark.reliability
 def test_upserts_without_state_have_the_offset_of_their_record(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
 ) -> None:

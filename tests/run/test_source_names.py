@@ -56,6 +56,7 @@ def copy(spark: SparkSession, kafka: RunningKafka, sources: Sequence[Table], fol
     return sorted(row.text for row in spark.read.schema("text string").json(str(folder / "rows")).collect())
 
 
+@pytest.mark.reliability
 def test_a_table_joins_and_leaves_a_checkpoint(
     evolving: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_table_joins_and_leaves_a_checkpoint(
     assert joined == ["again", "first", "second", "shop.third"]
 
 
+@pytest.mark.reliability
 def test_a_query_that_reads_a_table_twice_names_one(
     evolving: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
