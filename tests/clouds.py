@@ -52,13 +52,14 @@ class Clouds:
 
     Attributes:
         life: For how many seconds what is issued is valid.
+        longest: For how many seconds a login lasts at most, by what brokers learn of a token.
         requests: The paths of the requests for credentials and tokens.
         accepted: The tokens that brokers had checked and accepted.
         refuses: Whether all tokens are refused.
     """
 
     def __init__(self) -> None:
-        self.life = 3600
+        self.life, self.longest = 3600, 3600.0
         self.requests: list[str] = []
         self.accepted: list[Accepted] = []
         self.refuses = False
@@ -199,7 +200,7 @@ class Clouds:
             if accepted is None:
                 return 401, ""
             self.accepted.append(accepted)
-            return 200, f"{accepted.principal}\n{int(accepted.expires * 1000)}"
+            return 200, f"{accepted.principal}\n{int(min(accepted.expires, self.now() + self.longest) * 1000)}"
         self.requests.append(place)
         if place == "/sts" and method == "POST":
             return self._assume_role(parse_qs(body))
