@@ -10,16 +10,16 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kdsl.documents import read_text
+from kdsl.documents import SQL_ENDINGS, read_text
 from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
-from kdsl.flink_sql.ddl.script_reader import Script
-from kdsl.flink_sql.load import ENDINGS, parse_file, table_definitions
-from kdsl.ingest import Ingestion
-from kdsl.ingest.document import is_ingestion_document
 from kdsl.kafka_table import KafkaTable
 from kdsl.table import Table, load_tables
+
+if TYPE_CHECKING:
+    from kdsl.flink_sql.ddl.script_reader import Script
+    from kdsl.ingest import Ingestion
 
 YAML = (".yaml", ".yml")
 T = TypeVar("T")
@@ -43,7 +43,9 @@ def tables(target: str) -> list[Table]:
     """
     source, name = _split(target)
     classes: dict[str, Table] = {}
-    if source.lower().endswith(ENDINGS):
+    if source.lower().endswith(SQL_ENDINGS):
+        from kdsl.flink_sql.load import table_definitions
+
         of_file = [Table(definition) for definition in table_definitions(script(source))]
     elif source.lower().endswith(YAML):
         of_file = _read(source, load_tables)
@@ -71,12 +73,18 @@ def script(path: str | Path) -> Script:
         TargetError: There is no such file, or it cannot be read.
         ResolveError: The file is not UTF-8.
     """
+    from kdsl.flink_sql.load import parse_file
+
     return _read(str(path), parse_file)
 
 
 def is_ingestion(target: str) -> bool:
     """Whether a target is the YAML document of an ingestion."""
-    return target.lower().endswith(YAML) and Path(target).is_file() and is_ingestion_document(_document(target))
+    if not target.lower().endswith(YAML) or not Path(target).is_file():
+        return False
+    from kdsl.ingest.document import is_ingestion_document
+
+    return is_ingestion_document(_document(target))
 
 
 def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | None, tuple[Problem, ...]]:
@@ -90,6 +98,8 @@ def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | No
         TargetError: There is no such file, or it cannot be read.
         ResolveError: The file is not UTF-8.
     """
+    from kdsl.ingest import Ingestion
+
     return Ingestion.read(_document(target), variables, file=target)
 
 
@@ -113,7 +123,7 @@ def _read(source: str, read: Callable[[str], T]) -> T:
 
 def _split(target: str) -> tuple[str, str]:
     """The file or module, and the name of a table, or an empty string; a path may hold colons, as ``C:/orders.py``."""
-    if target.lower().endswith((".py", *YAML, *ENDINGS)) or Path(target).is_file():
+    if target.lower().endswith((".py", *YAML, *SQL_ENDINGS)) or Path(target).is_file():
         return target, ""
     source, colon, name = target.rpartition(":")
     return (source, name) if colon else (target, "")

@@ -30,6 +30,7 @@ from kdsl.ingest.run.tasks import PACKETS, KnownTables, Places, Tables, split_ta
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.session import require_setting, try_setting
 from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl.types.widening import TableSchema
 
@@ -247,10 +248,14 @@ class KafkaBatchRunner(BatchRunner):
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Set what an ingestion needs in the session of its query, which is not the one of its caller."""
-    spark.conf.set(TIME_TYPE_SETTING, "true")
+    """Set what an ingestion needs in the session of its query, which is not the one of its caller.
+
+    Raises:
+        SessionError: The session does not allow the time zone to be set.
+    """
+    try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
     if pipeline.time_zone is not None:
-        spark.conf.set("spark.sql.session.timeZone", pipeline.time_zone)
+        require_setting(spark, "spark.sql.session.timeZone", pipeline.time_zone, "the time zone of the ingestion")
 
 
 def refusal_error(what: str, refusals: Sequence[Refusal], plan: IngestPlan) -> IngestError:

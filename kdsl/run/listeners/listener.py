@@ -15,7 +15,7 @@ import attrs
 from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.listeners.reads import READ_OPTION, Read, find, find_by_topics, stop_of
 from kdsl.run.offsets.stored import Offsets, offset_document, positions_of
-from kdsl.spark_internals.listener import EventKind, JsonListener
+from kdsl.spark_internals.listener import EventKind, add_json_listener
 from kdsl.spark_internals.queries import java_query, query_sources
 from kdsl.spark_internals.session import is_connect, session_id
 
@@ -63,7 +63,7 @@ def listen(spark: SparkSession) -> None:
     def add() -> None:
         """Add the listener; store what Spark raises in ``failed``."""
         try:
-            spark.streams.addListener(listener)
+            add_json_listener(spark, listener.receive)
         except Exception as e:  # noqa: BLE001  # it is raised below, in the calling thread
             failed.append(e)
 
@@ -81,7 +81,7 @@ def sessions() -> tuple[SparkSession, ...]:
     return tuple(listener.session for listener in _listeners.values())
 
 
-class Listener(JsonListener):
+class Listener:
     """The listener of a session."""
 
     def __init__(self, spark: SparkSession) -> None:
