@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
-from pyspark.sql import types as s
 
 from kdsl.changelog.merge import IS_DELETE, match_columns, write_assignments, write_condition
 from kdsl.changelog.target import Batch, is_applied
@@ -25,9 +24,10 @@ from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.session import clone_session, is_connect, java_schema, java_session, jvm_of
 from kdsl.spark_versions import ICEBERG, minor_version
 from kdsl.types.spark import time_columns
+from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession, types as s
 
 _log = logging.getLogger(__name__)
 
@@ -211,7 +211,7 @@ class IcebergTarget:
                 f"{self.table} ADD COLUMN"
             )
         if new := [f for f in fields if f.name.lower() not in known]:
-            columns = _write_columns(session, s.StructType(new))
+            columns = _write_columns(session, changes.select(*(quote_name(f.name) for f in new)).schema)
             session.sql(f"ALTER TABLE {self.table} ADD COLUMNS ({columns})")
         return list(schema.names)
 
@@ -249,6 +249,8 @@ def _write_columns(session: SparkSession, schema: s.StructType) -> str:
 
 def _find_new_fields(path: str, new: s.DataType, existing: s.DataType) -> Iterator[str]:
     """Find the fields of structs in a column's type that its existing type does not have, as ``address.city``."""
+    from pyspark.sql import types as s
+
     match new, existing:
         case s.StructType(), s.StructType():
             known = {f.name.lower(): f.dataType for f in existing.fields}

@@ -136,8 +136,8 @@ def import_library(login: str, *modules: str) -> list[Any]:
     except ImportError as e:
         cloud = CLOUDS[login]
         raise TokenError(
-            f"the login with {cloud.title} needs a package that is not installed here ({e}); install "
-            f"kdsl[{cloud.extra}], on the driver and on every executor"
+            f"the login with {cloud.title} needs the package {e.name}; install 'kdsl[{cloud.extra}]', on the driver "
+            "and on every executor"
         ) from None
 
 

@@ -282,14 +282,14 @@ def test_missing_credentials_and_regions_are_explained(
 @pytest.mark.parametrize(("login", "extra"), [(JAVA_IAM, "aws"), (ENTRA, "azure"), (GCP, "gcp")])
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, login: dict[str, str], extra: str) -> None:
     def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named {name!r}")
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(cloud_logins, "import_module", missing)
 
     (problem,) = consumer_settings(login, machine=ThisMachine()).problems
 
     assert problem.severity == "error"
-    assert f"install kdsl[{extra}], on the driver and on every executor" in problem.message
+    assert f"install 'kdsl[{extra}]', on the driver and on every executor" in problem.message
 
 
 def test_an_old_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
