@@ -30,9 +30,9 @@ pytestmark = [pytest.mark.reliability, pytest.mark.kafka, pytest.mark.spark]
 
 def block(language: str, name: str) -> str:
     """A block of the page, by its first line."""
-    found = re.findall(rf"```{language}\n(# {name}\n.*?)```", PAGE, re.DOTALL)
-    assert len(found) == 1, name
-    return str(found[0])
+    blocks = re.findall(rf"```{language}\n(# {name}\n.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 1, name
+    return str(blocks[0])
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def run(commands: str, environment: dict[str, str], folder: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def copied(kafka: LocalKafka, folder: Path) -> list[bytes]:
+def read_copies(kafka: LocalKafka, folder: Path) -> list[bytes]:
     return sorted(message.value() or b"" for message in kafka.read(f"copy-{folder.name}"))
 
 
@@ -118,7 +118,7 @@ def test_spark_submit_to_spark_standalone(
     with running(cluster, environment, tmp_path, port, *web):
         run(submit, environment, tmp_path)
 
-    assert copied(kafka, tmp_path) == COPIES
+    assert read_copies(kafka, tmp_path) == COPIES
 
 
 def test_spark_connect(kafka: LocalKafka, environment: dict[str, str], job: Path, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_spark_connect(kafka: LocalKafka, environment: dict[str, str], job: Path
     with running(server, environment, tmp_path, port):
         run(client, environment, tmp_path)
 
-    assert copied(kafka, tmp_path) == COPIES
+    assert read_copies(kafka, tmp_path) == COPIES
 
 
 def test_a_notebook(

@@ -1,7 +1,7 @@
 """Tokens of Amazon MSK's IAM: a request for ``kafka-cluster:Connect``, signed with the credentials of this process.
 
 AWS's own signer creates them; this module finds the credentials that the options of Java's login module describe, and
-the region. A token is no JWT, so librdkafka cannot fetch it from an identity provider: its clients call back.
+the region. A token is not a JWT, so librdkafka cannot fetch it from an identity provider: its clients call back.
 
 The signer: https://github.com/aws/aws-msk-iam-sasl-signer-python. The options:
 https://github.com/aws/aws-msk-iam-auth.
@@ -28,7 +28,7 @@ SESSION_NAME = "aws-msk-iam-auth"
 """The session name of an assumed role, as in Java. It must stay the same: it is part of the principal, and brokers
 refuse a login that is renewed with another principal."""
 LIFE = 600.0
-"""For how many seconds a token is used at most, before 80 % of which librdkafka requests the next one. A token is valid
+"""For how many seconds a token is used at most; librdkafka requests the next one after 80 % of them. A token is valid
 for 900 seconds, but only as long as the credentials that signed it, which botocore renews when 10 minutes are left."""
 _BACKGROUND = (2, 13)  # confluent-kafka's first version that calls back without a poll
 _HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")

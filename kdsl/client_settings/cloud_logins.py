@@ -102,7 +102,7 @@ CLOUDS: Mapping[str, CloudLogin] = MappingProxyType({login.name: login for login
 
 
 def find_cloud_login(java: Mapping[str, str], provider_setting: str) -> CloudLogin | None:
-    """Find the cloud whose login the settings of a client ask for; None if it is no cloud's.
+    """Find the cloud whose login the settings of a client ask for; None if they ask for another login.
 
     Args:
         java: The settings by Java's names.

@@ -312,7 +312,7 @@ def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, ma
     if options.get("awsProfileName") and options.get("awsRoleArn"):
         draft.add_error(
             "sasl-login",
-            f"{JAAS!r} has awsProfileName and awsRoleArn, of which Java's login module uses only the profile",
+            f"{JAAS!r} has awsProfileName and awsRoleArn, but Java's login module uses only the profile then",
             "keep one of them; a profile can assume a role by itself (role_arn in AWS's configuration file)",
             property=JAAS,
         )

@@ -48,8 +48,8 @@ def test_each_batch_is_one_snapshot_with_its_identity(users: Applied) -> None:
     apply(users, 3, ("-D", 99, None, None))
     apply(users, 3, ("-D", 99, None, None))
 
-    found = [(s["kdsl.writer"], s["kdsl.batch"], s["kdsl.content"]) for s in summaries(users)]
-    assert found == [("job", str(n), f"content {n}") for n in range(4)]
+    identities = [(s["kdsl.writer"], s["kdsl.batch"], s["kdsl.content"]) for s in summaries(users)]
+    assert identities == [("job", str(n), f"content {n}") for n in range(4)]
     assert users.rows() == [(2, "bob", 2), (3, "cy", 1)]
     assert users.target.last_batch(users.spark, "job") == 3
 

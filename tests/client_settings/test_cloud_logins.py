@@ -409,8 +409,8 @@ def test_options_without_effect_are_a_warning() -> None:
     [
         (
             jaas('awsProfileName="p" awsRoleArn="arn"'),
-            "error: 'sasl.jaas.config' has awsProfileName and awsRoleArn, of which Java's login module uses only the "
-            "profile; keep one of them; a profile can assume a role by itself (role_arn in AWS's configuration file)",
+            "error: 'sasl.jaas.config' has awsProfileName and awsRoleArn, but Java's login module uses only the "
+            "profile then; keep one of them; a profile can assume a role by itself (role_arn in AWS's configuration file)",
         ),
         (
             {**JAVA_IAM, "sasl.jaas.config": f"{OAUTH} required;"},

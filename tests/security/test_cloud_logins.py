@@ -130,7 +130,7 @@ def test_each_kind_of_client_logs_in(kafka: LocalKafka, clouds: Clouds, login: s
     assert list(admin.topics([topic])) == [topic]
 
     producer = Producer(cluster.producer({"group.id": "orders"}))
-    assert producer.look_up(topic, 60)
+    assert producer.look_up(topic, 60) == 0
     producer.close()
     kafka.through("plaintext").produce(topic, b"a", b"b")
     consumer = PooledConsumer(cluster.consumer({"group.id": "orders", **SIZES[0].settings}), "servers")
