@@ -193,7 +193,7 @@ def test_a_token_and_its_credentials_are_renewed_before_they_expire(
 ) -> None:
     """librdkafka asks again after 80 % of the stated time, and botocore renews what has 10 minutes left."""
     start = datetime.now(UTC)
-    clouds.life = 900
+    clouds.life = 1000
     set_all(monkeypatch, clouds.aws())
     create_token = aws_tokens.token_callback({"servers": MSK, "awsRoleArn": ROLE})
     renewed = []
@@ -212,7 +212,7 @@ def test_a_token_and_its_credentials_are_renewed_before_they_expire(
         renewed.append(clouds.requests.count("/sts"))
         time = next_time
 
-    assert renewed == [1, 2, 3, 4]  # 15 minutes of life are not enough for two tokens
+    assert renewed == [1, 2, 3, 4]  # what has 10 minutes left is not enough for the next token
 
 
 def test_static_credentials_are_read_again(clouds: Clouds, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -410,7 +410,8 @@ def test_options_without_effect_are_a_warning() -> None:
         (
             jaas('awsProfileName="p" awsRoleArn="arn"'),
             "error: 'sasl.jaas.config' has awsProfileName and awsRoleArn, but Java's login module uses only the "
-            "profile then; keep one of them; a profile can assume a role by itself (role_arn in AWS's configuration file)",
+            "profile then; keep one of them; a profile can assume a role by itself (role_arn in AWS's configuration "
+            "file)",
         ),
         (
             {**JAVA_IAM, "sasl.jaas.config": f"{OAUTH} required;"},
