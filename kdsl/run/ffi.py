@@ -249,7 +249,7 @@ def set_token_callback(conf: int, callback: TokenCallback | None) -> None:
         """Set the client's next token, or report that there is none; librdkafka asks again after ten seconds."""
         text = c.create_string_buffer(512)
         try:
-            token, expires, principal, _ = create(None)
+            token, expires, principal, _extensions = create(None)
         except Exception as e:  # noqa: BLE001  # nothing may be raised into librdkafka; the callback has logged it
             lib.rd_kafka_oauthbearer_set_token_failure(handle, str(e).encode())
             return

@@ -70,7 +70,7 @@ class Killing:
 
 def main(folder: Path, *point: str) -> None:
     """Apply what there is, and end."""
-    spark = SparkSession.builder.config(map=iceberg_settings(folder / "lake")).getOrCreate()
+    spark = SparkSession.builder.config(map={**iceberg_settings(folder / "lake")}).getOrCreate()
     target: Target = iceberg(TABLE)
     if point:
         target = Killing(target, folder, int(point[0]), point[1])

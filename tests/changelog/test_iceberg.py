@@ -14,6 +14,7 @@ import pytest
 
 from kdsl.changelog import Batch, Changelog, ChangelogError, iceberg, to_iceberg
 from kdsl.formats import ROW_KIND
+from kdsl.spark_internals.session import clone_session, java_session, jvm_of
 from kdsl.spark_versions import ICEBERG
 from kdsl.types.spark import TIME_TYPE_SETTING
 from tests.changelog.tables import Applied, create_target, truth
@@ -71,9 +72,9 @@ def test_a_table_that_was_rolled_back_does_not_have_the_batch(users: Applied) ->
     first = users.spark.table(f"{users.target.table}.snapshots").first()
     assert first is not None
     apply(users, 1, ("+I", 2, "bob", 1))
-    session = to_iceberg.clone_session(users.spark)
-    table = to_iceberg.jvm_of(session).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        to_iceberg.java_session(session), users.target.table
+    session = clone_session(users.spark)
+    table = jvm_of(session).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+        java_session(session), users.target.table
     )
     table.manageSnapshots().rollbackTo(first.snapshot_id).commit()
 

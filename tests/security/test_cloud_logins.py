@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kdsl import Cluster
-from kdsl.cli import app
+from kdsl.cli.app import app
 from kdsl.client_settings import aws_tokens, entra_tokens, gcp_tokens
 from kdsl.errors import UnreachableError
 from kdsl.retry import Deadline
@@ -116,7 +116,7 @@ def read_all(consumer: PooledConsumer, ranges: list[Range]) -> list[bytes]:
     consumer.assign(ranges)
     values: list[bytes] = []
     while len(values) < sum(len(r) for r in ranges):
-        values += [m.value() for m in consumer.consume(10, 1) if m.error() is None]
+        values += [m.value() or b"" for m in consumer.consume(10, 1) if m.error() is None]
         assert consumer.lasting_error is None
     return values
 

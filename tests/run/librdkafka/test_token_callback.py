@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def start(kind: str, tokens: Tokens) -> HeaderReader | Producer | int:
-    settings = {**SETTINGS, TOKEN_CALLBACK: tokens}
+    settings: dict[str, Any] = {**SETTINGS, TOKEN_CALLBACK: tokens}
     if kind == "header reader":
         return HeaderReader(settings, "servers")
     if kind == "producer":
