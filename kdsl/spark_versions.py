@@ -10,7 +10,7 @@ import re
 import attrs
 
 from kdsl.errors import KdslError
-from kdsl.extras import needed_for
+from kdsl.extras import explain_missing_package
 
 
 class SparkVersionError(KdslError):
@@ -186,7 +186,7 @@ def pyspark_version() -> str:
     Raises:
         MissingPackageError: There is none.
     """
-    with needed_for("Spark"):
+    with explain_missing_package("Spark"):
         from pyspark.version import __version__
 
     return __version__

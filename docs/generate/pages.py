@@ -291,14 +291,15 @@ def spark_versions_page() -> str:
         _features_table(),
         "Before Spark 4.2, when a query starts, kdsl learns where its first batch begins only after it has said where "
         "that ends. The first batch therefore has all records that are there, however many, and begins where the "
-        "checkpoint says. Nothing is lost or repeated by this. A topic that was made again meanwhile is an error, as "
-        "on any version.",
+        "checkpoint says. Nothing is lost or repeated by this. A topic that was created again meanwhile is an error, "
+        "as on any version.",
         "## Jars",
         "These are the jars that kdsl adds to a session when it first needs them:",
         "\n".join(rows),
         "The connector and Delta are published for Spark 4.2.0, but not for later versions; where they work there, "
         "kdsl uses the same jars. Where no version of Delta works, `delta(...)` fails before a batch or query starts, "
-        "unless the session was started with your own Delta ([changelogs](changelogs.md)). You can also replace the connector's "
+        "unless the session was started with your own "
+        "Delta ([changelogs](changelogs.md)). You can also replace the connector's "
         "jars with your own ([transports](transports.md)). Tables that use the default transport, `librdkafka`, need "
         "no jar.",
         "For a patch release that is not in the table, kdsl uses the jars of the newest listed release with the same "

@@ -33,14 +33,14 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def texts(topic: str, **more: Any) -> Any:
-    """A table of messages that are texts."""
+def strings(topic: str, **more: Any) -> Any:
+    """A table whose messages are strings."""
 
-    class Texts(KafkaTable, topic=topic, value="raw", startup="earliest", **more):
+    class Strings(KafkaTable, topic=topic, value="raw", startup="earliest", **more):
         text: Col[str]
         offset: Virtual[int] = virtual("offset")
 
-    return Texts
+    return Strings
 
 
 def values(kafka: RunningKafka, *topics: str) -> Counter[str]:
@@ -78,7 +78,7 @@ class TestRead:
     ) -> None:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *"abc")
-        table = texts(topic)
+        table = strings(topic)
 
         df = table.read(spark, cluster).where(table.offset >= 0)
         assert sorted(row.text for row in df.collect()) == ["a", "b", "c"]
@@ -102,7 +102,7 @@ class TestWrite:
     ) -> None:
         topic = kdsl_topic(partitions=2)
 
-        texts(topic).write(spark.createDataFrame([(c,) for c in "abc"], "text string"), cluster)
+        strings(topic).write(spark.createDataFrame([(c,) for c in "abc"], "text string"), cluster)
 
         assert values(kdsl_kafka, topic) == Counter("abc")
 
@@ -114,7 +114,7 @@ class TestStream:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out")
-        copy = Copy(texts(source), texts(sink), cluster, tmp_path)
+        copy = Copy(strings(source), strings(sink), cluster, tmp_path)
         expected: Counter[str] = Counter()
         for words in ("abc", "", "def", "g"):
             if words:
@@ -127,7 +127,7 @@ class TestStream:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("in"), kdsl_topic("out")
-        copy = Copy(texts(source), texts(sink), cluster, tmp_path)
+        copy = Copy(strings(source), strings(sink), cluster, tmp_path)
         for words in ("ab", "cd"):
             kdsl_kafka.produce(source, *words)
             copy.run(spark)
@@ -142,8 +142,8 @@ class TestStream:
     ) -> None:
         source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out")
         kdsl_kafka.produce(source, *"ab")
-        rows = texts(source).read_stream(spark, cluster).select("text")
-        query = texts(sink).write_stream(rows, cluster, checkpoint=str(tmp_path / "checkpoint"))
+        rows = strings(source).read_stream(spark, cluster).select("text")
+        query = strings(sink).write_stream(rows, cluster, checkpoint=str(tmp_path / "checkpoint"))
         try:
             expected = Counter("ab")
             for words in ("", "cde", "f"):
@@ -155,11 +155,11 @@ class TestStream:
         finally:
             query.stop()
 
-    def test_a_topic_that_was_made_again_is_an_error(
+    def test_a_topic_that_was_created_again_is_an_error(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("in"), kdsl_topic("out")
-        copy = Copy(texts(source), texts(sink), cluster, tmp_path)
+        copy = Copy(strings(source), strings(sink), cluster, tmp_path)
         kdsl_kafka.produce(source, *"ab")
         copy.run(spark)
         kdsl_kafka.delete_topic(source)
@@ -174,13 +174,13 @@ class TestStream:
     ) -> None:
         source, sink = kdsl_topic("in"), kdsl_topic("out")
         kdsl_kafka.produce(source, *"ab")
-        table = texts(source, bounded="latest")
+        table = strings(source, bounded="latest")
         if not BOUNDED_STREAMS.is_in(VERSION):
             with pytest.raises(SparkVersionError, match=r"a stream with a declared end .* needs Spark 4\.2 or newer"):
                 table.read_stream(spark, cluster)
             return
         rows = table.read_stream(spark, cluster).select("text")
-        query = texts(sink).write_stream(rows, cluster, checkpoint=str(tmp_path / "checkpoint"))
+        query = strings(sink).write_stream(rows, cluster, checkpoint=str(tmp_path / "checkpoint"))
         assert query.awaitTermination(300)
         assert values(kdsl_kafka, sink) == Counter("ab")
 
@@ -195,7 +195,7 @@ class TestStream:
     ) -> None:
         source, sink = kdsl_topic("in"), kdsl_topic("out")
         kdsl_kafka.produce(source, *"abcd")
-        Copy(texts(source, max_records_per_trigger=2), texts(sink), cluster, tmp_path).run(spark)
+        Copy(strings(source, max_records_per_trigger=2), strings(sink), cluster, tmp_path).run(spark)
 
         batches = len([file for file in (tmp_path / "checkpoint" / "commits").iterdir() if file.name.isdigit()])
         assert batches == (2 if READ_LIMITS.is_in(VERSION) else 1)
@@ -209,8 +209,8 @@ class TestExactlyOnce:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out", partitions=2)
-        once = texts(sink, delivery="exactly-once", transactional_id_prefix=sink)
-        copy = Copy(texts(source), once, cluster, tmp_path)
+        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        copy = Copy(strings(source), once, cluster, tmp_path)
         for words in ("abc", "defgh"):
             kdsl_kafka.produce(source, *words)
             copy.run(spark)
@@ -224,7 +224,7 @@ class TestExactlyOnce:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         sink = kdsl_topic()
-        once = texts(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
         for _ in range(2):
             once.write(spark.createDataFrame([("a",), ("b",)], "text string"), cluster, write_id="first")
 
@@ -273,7 +273,7 @@ class TestUpsert:
     ) -> None:
         source, table = kdsl_topic("in"), words_of(kdsl_topic("out"))
         kdsl_kafka.produce(source, *"aab")
-        counts = texts(source).read_stream(spark, cluster).groupBy("text").count().withColumnRenamed("text", "word")
+        counts = strings(source).read_stream(spark, cluster).groupBy("text").count().withColumnRenamed("text", "word")
         query = table.write_stream(counts, cluster, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE_NOW)
         assert query.awaitTermination(300)
 
@@ -343,21 +343,21 @@ class TestFormats:
 
     def test_raw(self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         topic = kdsl_topic()
-        texts(topic).write(spark.createDataFrame([("a",)], "text string"), cluster)
+        strings(topic).write(spark.createDataFrame([("a",)], "text string"), cluster)
 
-        assert [row.text for row in texts(topic).read(spark, cluster).collect()] == ["a"]
+        assert [row.text for row in strings(topic).read(spark, cluster).collect()] == ["a"]
 
 
 CONNECT = """
 from kdsl import Cluster
-from tests.spark_core.test_core import AVAILABLE_NOW, texts, words_of
+from tests.spark_core.test_core import AVAILABLE_NOW, strings, words_of
 
 servers, source, sink, words, folder = sys.argv[1:]
 cluster = Cluster(servers)
-print("batch", sorted(row.text for row in texts(source).read(spark, cluster).collect()))
+print("batch", sorted(row.text for row in strings(source).read(spark, cluster).collect()))
 for _ in range(2):
-    rows = texts(source).read_stream(spark, cluster).select("text")
-    query = texts(sink).write_stream(rows, cluster, checkpoint=folder + "/copy", trigger=AVAILABLE_NOW)
+    rows = strings(source).read_stream(spark, cluster).select("text")
+    query = strings(sink).write_stream(rows, cluster, checkpoint=folder + "/copy", trigger=AVAILABLE_NOW)
     query.awaitTermination()
 table = words_of(words)
 table.write(spark.createDataFrame([("good", 1), ("good", 2)], "word string, count long").coalesce(1), cluster)
@@ -441,10 +441,10 @@ class TestManagedSession:
         self, managed: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("in"), kdsl_topic("out")
-        texts(source).write(managed.createDataFrame([("a",), ("b",)], "text string"), cluster)
-        assert sorted(row.text for row in texts(source).read(managed, cluster).collect()) == ["a", "b"]
+        strings(source).write(managed.createDataFrame([("a",), ("b",)], "text string"), cluster)
+        assert sorted(row.text for row in strings(source).read(managed, cluster).collect()) == ["a", "b"]
 
-        Copy(texts(source), texts(sink), cluster, tmp_path).run(managed)
+        Copy(strings(source), strings(sink), cluster, tmp_path).run(managed)
         assert values(kdsl_kafka, sink) == Counter("ab")
 
     def test_a_setting_that_is_needed_is_named_with_the_line_to_add(
@@ -463,9 +463,9 @@ class TestManagedSession:
         self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("in"), kdsl_topic("out")
-        once = texts(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
         with pytest.raises(SessionError, match=r"\n    spark\.sql\.adaptive\.enabled false\n"):
-            Copy(texts(source), once, cluster, tmp_path).run(managed)
+            Copy(strings(source), once, cluster, tmp_path).run(managed)
 
     def test_a_session_that_was_started_with_the_lines_upserts_and_writes_exactly_once(
         self,
@@ -483,8 +483,8 @@ class TestManagedSession:
         source, sink, words = kdsl_topic("in"), kdsl_topic("out"), words_of(kdsl_topic("words"))
         kdsl_kafka.produce(source, *"ab")
         refuse_settings(session, monkeypatch)
-        once = texts(sink, delivery="exactly-once", transactional_id_prefix=sink)
-        Copy(texts(source), once, cluster, tmp_path).run(session)
+        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        Copy(strings(source), once, cluster, tmp_path).run(session)
         assert values(kdsl_kafka, sink) == Counter("ab")
 
         words.write(session.createDataFrame([("good", 1)], "word string, count long"), cluster)
@@ -501,11 +501,11 @@ class TestJvm:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out")
-        table = texts(source, transport="jvm")
+        table = strings(source, transport="jvm")
         table.write(spark.createDataFrame([("a",), ("b",)], "text string"), cluster)
         assert sorted(row.text for row in table.read(spark, cluster).collect()) == ["a", "b"]
 
-        copy = Copy(table, texts(sink, transport="jvm"), cluster, tmp_path)
+        copy = Copy(table, strings(sink, transport="jvm"), cluster, tmp_path)
         copy.run(spark)
         kdsl_kafka.produce(source, "c")
         copy.run(spark)
