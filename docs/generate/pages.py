@@ -293,8 +293,8 @@ def spark_versions_page() -> str:
         "that ends. The first batch therefore has all records that are there, however many, and begins where the "
         "checkpoint says. Nothing is lost or repeated by this. A topic that was created again meanwhile is an error, "
         "as on any version.",
-        "Spark 3.5 is not supported. It has no data sources in Python, so that only the transport `jvm` could serve it, and "
-        "no `transformWithState`, which streams of upsert tables need. Of what kdsl calls, it also lacks "
+        "Spark 3.5 is not supported. It has no data sources in Python, so only the transport `jvm` could serve it, "
+        "and no `transformWithState`, which streams of upsert tables need. Of what kdsl calls, it also lacks "
         "`DataFrame.toArrow`, `Column.try_cast` and the classes of classic sessions, and PySpark 3.5 needs NumPy 1.",
         "## Jars",
         "These are the jars that kdsl adds to a session when it first needs them:",
