@@ -36,9 +36,9 @@ def __getattr__(name: str) -> Any:
         return sorted(_modules())
     if name.startswith("_") or name not in _modules():
         raise AttributeError(f"module 'kdsl' has no attribute {name!r}")
-    from kdsl.extras import needed_for
+    from kdsl.extras import explain_missing_package
 
-    with needed_for(f"kdsl.{name}"):
+    with explain_missing_package(f"kdsl.{name}"):
         return getattr(import_module(_modules()[name]), name)
 
 

@@ -43,7 +43,7 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError | N
 
 
 @contextmanager
-def needed_for(purpose: str) -> Iterator[None]:
+def explain_missing_package(purpose: str) -> Iterator[None]:
     """Explain an import that fails in the body, if one of kdsl's extras installs the package.
 
     Args:

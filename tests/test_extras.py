@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kdsl.extras import EXTRAS, MissingPackageError, missing_package, needed_for
+from kdsl.extras import EXTRAS, MissingPackageError, explain_missing_package, missing_package
 from tests.source_trees import import_statements, modules
 
 ROOT = Path(__file__).parents[1]
@@ -71,9 +71,7 @@ def test_the_extras_are_those_of_the_package() -> None:
 def test_other_packages_are_installed_with_kdsl() -> None:
     names = {"google": "protobuf", "yaml": "pyyaml", "confluent_kafka": "confluent-kafka", "grpc_tools": "grpcio-tools"}
     imported = {
-        (alias.name if isinstance(node, type(node)) and not getattr(node, "module", None) else node.module).partition(
-            "."
-        )[0]
+        (getattr(node, "module", None) or alias.name).partition(".")[0]
         for path in modules().values()
         for node, for_types in import_statements(path)
         if not for_types
@@ -141,10 +139,10 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
             MissingPackageError,
             match=r"^metrics need the package psutil; install 'kdsl\[test\]'$".replace("need", "needs"),
         ),
-        needed_for("metrics"),
+        explain_missing_package("metrics"),
     ):
         raise ModuleNotFoundError(name="psutil.sub")
-    with pytest.raises(ModuleNotFoundError, match="other"), needed_for("metrics"):
+    with pytest.raises(ModuleNotFoundError, match="other"), explain_missing_package("metrics"):
         raise ModuleNotFoundError("other", name="other")
     assert missing_package("metrics", ImportError()) is None
 

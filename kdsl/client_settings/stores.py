@@ -15,7 +15,7 @@ import attrs
 from kdsl.client_settings.jks import JksError, decrypt_key, is_jceks, is_jks, read_jks
 from kdsl.client_settings.key_files import KeyFileError, read_file
 from kdsl.errors import KdslError
-from kdsl.extras import needed_for
+from kdsl.extras import explain_missing_package
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -123,7 +123,7 @@ def _read_pkcs12(data: bytes, store: Store, *, trusted: bool) -> Pem:
         JksError: The password is wrong, it is not a PKCS12 store, or it lacks a key that is wanted. Missing
             certificates are not an error here.
     """
-    with needed_for("a PKCS12 store"):
+    with explain_missing_package("a PKCS12 store"):
         from cryptography.hazmat.primitives import serialization as form
         from cryptography.hazmat.primitives.serialization import pkcs12
 

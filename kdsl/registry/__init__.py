@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kdsl.extras import needed_for
+from kdsl.extras import explain_missing_package
 from kdsl.registry.errors import (
     IncompatibleSchemaError,
     RegistryError,
@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
     """
     if name not in ("RegistryClient", "registry_client"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needed_for("a schema registry"):
+    with explain_missing_package("a schema registry"):
         from kdsl.registry import client
 
     return getattr(client, name)

@@ -22,7 +22,9 @@ def classic_column_class() -> type[Column]:
     try:
         from pyspark.sql.classic.column import Column as ClassicColumn
     except ModuleNotFoundError:  # Spark 3.5 has one class only, or there is no PySpark
-        from pyspark.sql import Column as ClassicColumn
+        from pyspark.sql import Column
+
+        return Column
     return ClassicColumn
 
 

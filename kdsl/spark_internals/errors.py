@@ -11,7 +11,7 @@ except ModuleNotFoundError:  # without PySpark nothing calls into a JVM, and not
     class Py4JError(Exception):  # type: ignore[no-redef]
         """Stands for the error that no call can raise."""
 
-    class Py4JJavaError(Py4JError):  # type: ignore[no-redef]
+    class Py4JJavaError(Py4JError):  # type: ignore[no-redef,misc]
         """Stands for the error that no call can raise."""
 
 

@@ -15,6 +15,7 @@ from kdsl.spark_internals.queries import progress_document
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
 EventKind = Literal["start", "progress", "idle", "end"]
 Receive = Callable[[EventKind, Mapping[str, Any], Any], None]
@@ -22,8 +23,8 @@ Receive = Callable[[EventKind, Mapping[str, Any], Any], None]
 classic session, Java's object of it, else None."""
 
 
-def add_json_listener(spark: SparkSession, receive: Receive) -> None:
-    """Add a listener to a session, classic or Connect, that passes each event to a function.
+def add_json_listener(spark: SparkSession, receive: Receive) -> StreamingQueryListener:
+    """Add a listener to a session, classic or Connect, that passes each event to a function, and return it.
 
     PySpark's and Py4J's errors are passed on.
     """
@@ -64,7 +65,9 @@ def add_json_listener(spark: SparkSession, receive: Receive) -> None:
             """Report the end of a query."""
             receive("end", {"id": str(event.id), "runId": str(event.runId), "exception": event.exception}, None)
 
-    spark.streams.addListener(JsonListener())
+    listener = JsonListener()
+    spark.streams.addListener(listener)
+    return listener
 
 
 class _ClassicListener:

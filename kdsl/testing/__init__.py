@@ -61,7 +61,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    from kdsl.extras import needed_for
+    from kdsl.extras import explain_missing_package
 
-    with needed_for(f"kdsl.testing.{name}"):
+    with explain_missing_package(f"kdsl.testing.{name}"):
         return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import attrs
 
 from kdsl.errors import KdslError
-from kdsl.extras import missing_package, needed_for
+from kdsl.extras import explain_missing_package, missing_package
 from kdsl.spark_internals.columns import (
     CONNECT_EXPRESSIONS,
     ColumnProxy,
@@ -140,6 +140,8 @@ if TYPE_CHECKING:
         def __ge__(self, other: object) -> Mismatch: ...
         def __ge__(self, other: object) -> Any: ...
 
+    def _use_pyspark() -> bool: ...
+
 else:
     # Code in these packages wants the name of a reference; all other code means the column.
     _NAME_WANTED = frozenset(sys.stdlib_module_names) | {
@@ -197,7 +199,7 @@ else:
                 MissingPackageError: PySpark is not installed.
             """
             use_session_columns()
-            with needed_for(f"an expression over {self!r}"):
+            with explain_missing_package(f"an expression over {self!r}"):
                 from pyspark.errors import PySparkException
                 from pyspark.sql import functions as F
 

@@ -21,6 +21,7 @@ from kdsl.spark_internals.session import is_connect, session_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
 log = logging.getLogger("kdsl.queries")
 
@@ -63,7 +64,7 @@ def listen(spark: SparkSession) -> None:
     def add() -> None:
         """Add the listener; store what Spark raises in ``failed``."""
         try:
-            add_json_listener(spark, listener.receive)
+            listener.in_spark = add_json_listener(spark, listener.receive)
         except Exception as e:  # noqa: BLE001  # it is raised below, in the calling thread
             failed.append(e)
 
@@ -82,10 +83,16 @@ def sessions() -> tuple[SparkSession, ...]:
 
 
 class Listener:
-    """The listener of a session."""
+    """The listener of a session.
+
+    Attributes:
+        session: The session.
+        in_spark: What Spark has registered; None before.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self.session = spark
+        self.in_spark: StreamingQueryListener | None = None
         self._known: dict[tuple[str, int], Read] = {}
         self._names: dict[str, str | None] = {}
         self._running: dict[str, Any] = {}  # Java's queries, which Spark forgets before the last report of them comes
