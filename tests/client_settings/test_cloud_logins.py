@@ -12,7 +12,9 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from typer.testing import CliRunner
 
+from kdsl.cli.app import app
 from kdsl.client_settings import aws_tokens, cloud_logins, entra_tokens, gcp_tokens
 from kdsl.client_settings.machine import ThisMachine
 from kdsl.client_settings.to_java import java_settings
@@ -481,3 +483,14 @@ def test_an_error_hides_the_secrets_of_options() -> None:
 
     assert SECRET not in str(error)
     assert base64.b64encode(SECRET.encode()).decode() not in str(error)
+
+
+def test_doctor_says_why_there_is_no_token() -> None:
+    """Before anything is asked of a broker."""
+    options = [part for name, value in JAVA_IAM.items() for part in ("--property", f"{name}={value}")]
+
+    result = CliRunner().invoke(app, ["doctor", "--json", "--bootstrap", "127.0.0.1:1", *options[2:]])
+
+    assert result.exit_code == 1
+    (finding,) = (f for f in json.loads(result.stdout[result.stdout.index("{") :])["findings"] if f["state"] == "error")
+    assert finding["message"].startswith("Amazon MSK's IAM returned no credentials (NoCredentialsError: Unable to")

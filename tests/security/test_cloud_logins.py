@@ -193,6 +193,7 @@ def find_errors(kafka: LocalKafka, login: str) -> str:
     return "\n".join(finding["message"] for finding in findings if finding["state"] == "error")
 
 
+@pytest.mark.reliability
 def test_doctor_explains_what_prevents_a_login(
     kafka: LocalKafka, clouds: Clouds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
