@@ -16,7 +16,7 @@ from kdsl.cli.console import log_lines, out, print_json, print_problem, print_st
 from kdsl.cli.directions import DirectionChoice, Directions
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.cluster import Cluster
-from kdsl.deployment.compare import compare, make_changes, with_checkpoints
+from kdsl.deployment.compare import compare, make_changes, select_changes, with_checkpoints
 from kdsl.deployment.model import Difference, Mark, Step
 from kdsl.deployment.result import Diff
 from kdsl.deployment.show import show_differences, show_line, summarize
@@ -92,13 +92,11 @@ def apply(
     steps = _compare(files, cluster, direction, checkpoint, read_variables(variable, variable_files))
     result = Diff(tuple(step.difference for step in steps))
     _print(result)
-    possible = [s for s in steps if s.run is not None and (s.needs is None or s.needs in (allow or ()))]
-    if possible and not yes:
+    count = len(select_changes(steps, allow or ()))
+    if count and not yes:
         if not sys.stdin.isatty():
-            raise typer.BadParameter(
-                f"{len(possible)} changes would be made, and nobody can be asked", param_hint="--yes"
-            )
-        typer.confirm(f"make {len(possible)} change{'' if len(possible) == 1 else 's'}?", abort=True)
+            raise typer.BadParameter(f"{count} changes would be made, and nobody can be asked", param_hint="--yes")
+        typer.confirm(f"make {count} change{'' if count == 1 else 's'}?", abort=True)
     applied = make_changes(steps, allow or (), lambda d: _print_line("done", d))
     for d in applied.not_allowed:
         _print_line("not done, needs --allow partitions", d)

@@ -212,6 +212,11 @@ def _guard(steps: Iterator[Step], declaration: Declaration) -> Iterator[Step]:
         yield Step(Difference("?", "table", declaration.title, _first_line(e)))
 
 
+def select_changes(steps: Iterable[Step], allow: Collection[str]) -> list[Step]:
+    """Return the steps that `make_changes` makes: those with a change that needs no permission, or has it."""
+    return [step for step in steps if step.run is not None and (step.needs is None or step.needs in allow)]
+
+
 def make_changes(
     steps: Iterable[Step], allow: Collection[str] = (), report: Callable[[Difference], None] = lambda _: None
 ) -> Applied:
@@ -224,9 +229,8 @@ def make_changes(
     """
     every = list(steps)
     comparison = Diff(tuple(step.difference for step in every))
-    possible = [step for step in every if step.run is not None]
-    held = tuple(s.difference for s in possible if s.needs is not None and s.needs not in allow)
-    chosen = [s for s in possible if s.needs is None or s.needs in allow]
+    chosen = select_changes(every, allow)
+    held = tuple(step.difference for step in every if step.run is not None and step not in chosen)
     done: list[Difference] = []
     for i, step in enumerate(chosen):
         assert step.run is not None

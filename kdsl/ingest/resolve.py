@@ -270,8 +270,7 @@ class _Check:
             try:
                 targets = route_table(table, routes, chosen.route_mode)
             except ValueError as e:
-                problem = route_problem(table, e)
-                self.add(problem.code, "$.route", problem.message, problem.fix)
+                self.problems.append(route_problem(table, e).at(self.locations.where("$.route")))
                 continue
             for target in targets:
                 if isinstance(sink, KafkaTopics):

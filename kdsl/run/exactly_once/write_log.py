@@ -12,7 +12,7 @@ import logging
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import attrs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -257,25 +257,17 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
     try:
         document = json.loads(value)
         version = document["version"]
+        if version in (1, RECORD_VERSION):
+            return DoneWrite(document["table"], document["plan"], document["time"], document.get("topics", {}))
     except (ValueError, KeyError, TypeError):
-        _refuse_record(topic)
-    if version not in (1, RECORD_VERSION):
         raise ExactlyOnceError(
-            f"a record of the topic {topic!r} has version {version}, this kdsl reads version {RECORD_VERSION}; use the "
-            "newer kdsl"
-        )
-    try:
-        return DoneWrite(document["table"], document["plan"], document["time"], document.get("topics", {}))
-    except KeyError:
-        _refuse_record(topic)
-
-
-def _refuse_record(topic: str) -> NoReturn:
-    """Raise an ExactlyOnceError for a record of the topic that kdsl did not write, or that is incomplete."""
+            f"a record of the topic {topic!r}, which records the writes that are done, cannot be read; only kdsl "
+            "should write to this topic: remove the right of others to write to it, and choose another prefix"
+        ) from None
     raise ExactlyOnceError(
-        f"a record of the topic {topic!r}, which records the writes that are done, cannot be read; only kdsl should "
-        "write to this topic: remove the right of others to write to it, and choose another prefix"
-    ) from None
+        f"a record of the topic {topic!r} has version {version}, this kdsl reads version {RECORD_VERSION}; use the "
+        "newer kdsl"
+    )
 
 
 def _error_of(future: Any) -> KafkaError | None:
