@@ -25,6 +25,7 @@ Transport = Literal["librdkafka", "jvm"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "upsert"]
+ChangelogState = Literal["buckets", "partition"]
 NotNullEnforcer = Literal["error", "drop"]
 
 MOST_BUCKETS = 65_536
@@ -284,6 +285,15 @@ class KafkaOptions(Options):
         "its keys changes. Fixed when the checkpoint is created.",
         default=64,
         check=_check_buckets,
+    )
+    changelog_state: ChangelogState = option(
+        "scan.changelog.state",
+        "Where a stream keeps the last row of each key. buckets: in Spark's state, by bucket. partition: beside the "
+        "checkpoint, by topic partition, where a batch costs what it changes and not what the state holds; all "
+        "records of a key must be in the partition that Java's client chooses for it. Fixed when the checkpoint is "
+        "created.",
+        default="buckets",
+        ignore_case=True,
     )
     partitioner: str = option(
         "sink.partitioner",

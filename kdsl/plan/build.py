@@ -226,6 +226,7 @@ def _plan_upserts(table: TableDef) -> Upserts | None:
         options.changelog_buckets,
         table.normalized,
         has_placeholders(table.value_format) and not table.normalized,
+        options.changelog_state,
     )
 
 

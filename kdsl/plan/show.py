@@ -107,7 +107,9 @@ def _describe_upserts(upserts: Upserts) -> Iterator[str]:
         yield f"by {keys}; of rows before a change only the key counts"
     else:
         yield f"by {keys}; a record without a value is a delete"
-    if upserts.images:
+    if upserts.by_partition:
+        yield "against the last row of each key, which is kept by topic partition beside the checkpoint"
+    elif upserts.images:
         yield f"against the last row of each key, which is kept in {upserts.buckets} buckets"
     else:
         yield "the last of each key in a batch, without the row before"

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from kdsl.errors import KdslError, RecordError
 from kdsl.formats import ROW_KIND, ROW_KINDS
+from kdsl.plan.model import ReadPlan
 from kdsl.run.records.drops import Reason
 from kdsl.run.upsert.changes import UnavailableError, compute_changes
 from kdsl.run.upsert.chunks import SETTINGS, Chunk, read_chunks
@@ -56,6 +57,17 @@ class UnavailableRule:
     allow_nulls: bool = False
     option: str = ""
     report: Callable[[str, Mapping[str, int]], None] | None = None
+
+
+def unavailable_rule(
+    plan: ReadPlan, report: Callable[[str, Mapping[str, int]], None] | None = None
+) -> UnavailableRule | None:
+    """Return what happens to values that messages do not contain; None if the plan's messages contain all values."""
+    if plan.upserts is None or not plan.upserts.may_lack_values or plan.value is None:
+        return None
+    chosen = plan.value.format
+    option = f"{type(chosen).__name__}(unavailable='null') (in SQL and YAML '{chosen.identifier}.unavailable' = 'null')"
+    return UnavailableRule(getattr(chosen, "unavailable", "error") == "null", option, report)
 
 
 def count_as_dropped(nulls: int) -> dict[str, int]:
