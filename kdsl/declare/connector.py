@@ -24,7 +24,7 @@ Naming = Literal["INCREMENTING", "POOLING"]
 Transport = Literal["librdkafka", "jvm"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
-ChangelogMode = Literal["full", "upsert"]
+ChangelogMode = Literal["full", "net", "upsert"]
 ChangelogState = Literal["buckets", "partition"]
 NotNullEnforcer = Literal["error", "drop"]
 
@@ -275,8 +275,9 @@ class KafkaOptions(Options):
         "scan.changelog.mode",
         "The changes that a table with the last row of each key returns (upsert-kafka, or change data with "
         "cdc-events-duplicate). full: +I, -U, +U and -D with before-images, for which a stream keeps the last row of "
-        "each key in its state. upsert: the last change (+U or -D) of each key in a micro-batch, without state; a "
-        "delete of an upsert table then has values in the key columns only.",
+        "each key in its state. net: the same, but at most one change of each key in a micro-batch, from its row "
+        "before the batch to that after it. upsert: the last change (+U or -D) of each key in a micro-batch, without "
+        "state; a delete of an upsert table then has values in the key columns only.",
         default="full",
     )
     changelog_buckets: int = option(

@@ -100,6 +100,7 @@ class Upserts:
         buckets: The number of buckets that the keys are distributed over; rows of a bucket are processed and stored
             together.
         state: Where these rows are: in Spark's state by bucket, or by topic partition in files of the tasks that read.
+        net: Whether a micro-batch returns at most one change of each key, from its row before to that after the batch.
         events: Whether records are change data, with the row kind in the message; otherwise a record is the row of its
             key, and a record without a value deletes it.
         placeholders: Whether rows in messages may have placeholders instead of values, which the last row of the key
@@ -112,6 +113,7 @@ class Upserts:
     events: bool = False
     placeholders: bool = False
     state: ChangelogState = "buckets"
+    net: bool = False
 
     @property
     def may_lack_values(self) -> bool:

@@ -101,12 +101,14 @@ def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
 
 
 def _describe_upserts(upserts: Upserts) -> Iterator[str]:
-    """Describe in two lines how records become changes: by which key, and against which row."""
+    """Describe in lines how records become changes: by which key, and against which row."""
     keys = ", ".join(upserts.keys)
     if upserts.events:
         yield f"by {keys}; of rows before a change only the key counts"
     else:
         yield f"by {keys}; a record without a value is a delete"
+    if upserts.images and upserts.net:
+        yield "one change of each key in a batch, from its row before to that after it"
     if upserts.by_partition:
         yield "against the last row of each key, which is kept by topic partition beside the checkpoint"
     elif upserts.images:

@@ -177,7 +177,7 @@ def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
     With the option ``changelog`` as ``upsert`` no rows are kept, and nothing is reported.
     """
-    if not table.keeps_rows or direction != "read" or table.options.changelog != "full":
+    if not table.keeps_rows or direction != "read" or table.options.changelog == "upsert":
         return
     computed = {c.name for c in table.columns if c.role == "computed"}
     for declared in table.watermarks:

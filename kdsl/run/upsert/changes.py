@@ -136,7 +136,12 @@ class Changes:
 
 
 def compute_changes(
-    state: pa.RecordBatch | None, upserts: KeyedRows, keys: Sequence[str], *, allow_nulls: bool = False
+    state: pa.RecordBatch | None,
+    upserts: KeyedRows,
+    keys: Sequence[str],
+    *,
+    allow_nulls: bool = False,
+    net: bool = False,
 ) -> Changes:
     """Compute the changes that upserts cause.
 
@@ -149,15 +154,22 @@ def compute_changes(
         upserts: The rows, with the columns of the state.
         keys: The columns of the key.
         allow_nulls: Whether a value that neither the message nor a previous row has becomes NULL in a nullable column.
+        net: Whether only the last upsert of each key is compared with its row in the state.
 
     Raises:
         UnavailableError: Neither the message nor a previous row has a value, and it may not become NULL.
     """
-    return apply_upserts(*_order_rows(state, upserts, keys), allow_nulls=allow_nulls)
+    return apply_upserts(*_order_rows(state, upserts, keys), allow_nulls=allow_nulls, net=net)
 
 
 def apply_upserts(
-    upserts: KeyedRows, rows: pa.RecordBatch, ids: Integers, order: Integers, *, allow_nulls: bool = False
+    upserts: KeyedRows,
+    rows: pa.RecordBatch,
+    ids: Integers,
+    order: Integers,
+    *,
+    allow_nulls: bool = False,
+    net: bool = False,
 ) -> Changes:
     """Compute the changes that upserts cause in previous rows, in the order in which the upserts are given.
 
@@ -167,6 +179,7 @@ def apply_upserts(
         ids: The number of the key of each of these rows.
         order: The indices of these rows sorted by key; those of a key are ascending.
         allow_nulls: As for `compute_changes`.
+        net: As for `compute_changes`.
 
     Raises:
         UnavailableError: As for `compute_changes`.
@@ -175,10 +188,18 @@ def apply_upserts(
     live = np.ones(len(ids), dtype=bool)
     live[old:] = ~upserts.deletes
     rows, nulls = _fill_unavailable(rows, upserts, ids, order, live, allow_nulls=allow_nulls)
-    before = _previous_rows(ids, order)
+    new = np.arange(old, len(ids))
+    if net:
+        new = new[mark_last_rows(ids)[old:]]
+        stored = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
+        stored[ids[:old]] = np.arange(old)
+        before = np.full(len(ids), -1, dtype=np.int64)
+        before[new] = stored[ids[new]]
+    else:
+        before = _previous_rows(ids, order)
     was = np.zeros(len(ids), dtype=bool)
     was[before >= 0] = live[before[before >= 0]]
-    kinds, indices, changed = _emit_changes(rows, live, was, before, old)
+    kinds, indices, changed = _emit_changes(rows, live, was, before, new)
     return Changes(rows, live, changed, kinds, nulls, indices, ids)
 
 
@@ -379,7 +400,7 @@ def _previous_rows(ids: Integers, order: Integers) -> Integers:
 
 
 def _emit_changes(
-    rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, old: int
+    rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, new: Integers
 ) -> tuple[Kinds, Integers, Mask]:
     """Return the kinds of the changes, the index in ``rows`` of each change's row, and which rows cause a change.
 
@@ -390,13 +411,12 @@ def _emit_changes(
         live: Which rows are not deletes.
         was: Which rows have a live previous row.
         before: The index of each row's previous row; -1 if there is none.
-        old: How many rows the state has.
+        new: The indices of the rows that may cause changes, ascending.
     """
-    new = np.arange(old, len(live))
     comes, stood = live[new], was[new]
-    updates = new[comes & stood]
+    both = np.flatnonzero(comes & stood)
     repeats = np.zeros(len(new), dtype=bool)
-    repeats[updates - old] = _compare_rows(rows, before[updates], updates)
+    repeats[both] = _compare_rows(rows, before[new[both]], new[both])
     updated = comes & stood & ~repeats
     inserted = comes & ~stood
     deleted = ~comes & stood
@@ -408,7 +428,9 @@ def _emit_changes(
         at = ends[which] - back
         kinds[at] = kind
         indices[at] = before[new[which]] if kind in (BEFORE, DELETE) else new[which]
-    return kinds, indices, np.append(np.zeros(old, dtype=bool), times > 0)
+    changed = np.zeros(len(live), dtype=bool)
+    changed[new[times > 0]] = True
+    return kinds, indices, changed
 
 
 def _compare_rows(rows: pa.RecordBatch, some: Integers, others: Integers) -> Mask:

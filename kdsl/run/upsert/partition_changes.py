@@ -86,6 +86,7 @@ class PartitionChanges:
     def __init__(self, decoder: RecordDecoder, plan: ReadPlan, steps: StateSteps, folder: Path | None) -> None:
         assert plan.upserts is not None
         self._decoder, self._plan, self._keys = decoder, plan, plan.upserts.keys
+        self._net = plan.upserts.net
         self._schema = decoder.schema.remove(0)
         self._rule = unavailable_rule(plan)
         self._placement = KeyPlacement(plan, steps.partitions)
@@ -131,7 +132,20 @@ class PartitionChanges:
         """
         for number, partition in self._partitions.items():
             yield from self._compute(number)
+            if self._net:
+                yield from self._compute_net(partition.state)
             partition.state.store()
+
+    def _compute_net(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
+        """Yield the changes from the rows at the beginning of the batch to those at its end."""
+        for hashes, deleted, rows in state.list_changes():
+            stored_rows = state.find(hashes, stored=True)
+            ids = np.append(stored_rows.keys, np.arange(len(hashes)))
+            nowhere = np.zeros(len(hashes), dtype=np.int64)
+            every = pa.concat_batches([stored_rows.rows, rows])
+            upserts = KeyedRows(rows, deleted, nowhere, nowhere)
+            changes = apply_upserts(upserts, every, ids, np.argsort(ids, kind="stable"))
+            yield from (add_row_kinds(*batch) for batch in changes.batches() if len(batch[1]))
 
     def sizes(self) -> Sequence[tuple[int, int, int]]:
         """Return the partition, keys and bytes of each state that `finish` has stored; nothing if none is kept."""
@@ -171,9 +185,11 @@ class PartitionChanges:
             if message < decoded.raw.num_rows:
                 yield from self._compute(number)
                 state = self._partitions[number].state
-                for rows in state.live_rows():
-                    yield add_row_kinds(rows, np.full(rows.num_rows, DELETE, dtype=np.int8))
-                state.clear()
+                for hashes, rows in state.list_rows():
+                    if not self._net:
+                        yield add_row_kinds(rows, np.full(rows.num_rows, DELETE, dtype=np.int8))
+                    state.add(hashes, np.ones(rows.num_rows, dtype=bool), rows)
+                    state.keys -= rows.num_rows
             start = end
 
     def _compute(self, number: int) -> Iterator[pa.RecordBatch]:
@@ -208,7 +224,7 @@ class PartitionChanges:
         rows = pa.concat_batches([stored_rows.rows, upserts.rows]) if old else upserts.rows
         with report_unavailable(self._plan.table, self._rule) as rule:
             changes = apply_upserts(
-                self._build_upserts(number, upserts), rows, ids, by_key, allow_nulls=rule.allow_nulls
+                self._build_upserts(number, upserts), rows, ids, by_key, allow_nulls=rule.allow_nulls, net=self._net
             )
         self._decoder.dropped[Reason.UNAVAILABLE] += changes.nulls
 
@@ -223,7 +239,8 @@ class PartitionChanges:
         indices = np.where(gone, previous[to_store], last[to_store])
         partition.state.keys += int((~stood[to_store] & ~gone).sum()) - int(gone.sum())
         partition.state.add(distinct[to_store], gone, take_rows(changes.all_rows, indices))
-        yield from (add_row_kinds(*batch) for batch in changes.batches() if len(batch[1]))
+        if not self._net:
+            yield from (add_row_kinds(*batch) for batch in changes.batches() if len(batch[1]))
 
     def _build_upserts(self, number: int, upserts: _Piece) -> KeyedRows:
         """Return upserts of a partition as `apply_upserts` takes them."""

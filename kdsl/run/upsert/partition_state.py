@@ -162,11 +162,12 @@ class PartitionState:
             )
         self.keys = document["keys"]
 
-    def find(self, hashes: Words) -> Found:
+    def find(self, hashes: Words, *, stored: bool = False) -> Found:
         """Find the last rows of some keys.
 
         Args:
             hashes: The hashes of the keys, distinct and ascending.
+            stored: Whether to find those that they had when the batch began.
 
         Raises:
             KdslError: Stored rows cannot be converted to the present columns (`convert_stored_rows`).
@@ -174,7 +175,7 @@ class PartitionState:
         left = np.arange(len(hashes))
         parts: list[pa.RecordBatch] = []
         keys: list[Integers] = []
-        for run in reversed((*self._runs, *self._own)):
+        for run in reversed(self._runs if stored else (*self._runs, *self._own)):
             remaining = np.ones(len(left), dtype=bool)
             for which, batch, at in run.find(hashes[left]):
                 remaining[which] = False
@@ -218,14 +219,16 @@ class PartitionState:
         while len(self._own) > 1 and self._own[-2].rows <= self._own[-1].rows:
             self._own[-2:] = [self._keep(self._merge(self._own[-2:], bottom=False))]
 
-    def live_rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all keys that exist, in batches."""
+    def list_rows(self) -> Iterator[tuple[Words, pa.RecordBatch]]:
+        """Yield the hashes and rows of all keys that exist, in batches; keys may be added meanwhile."""
         for batch in self._merge((*self._runs, *self._own), bottom=True):
-            yield self._convert(batch)
+            yield batch.column(0).to_numpy(), self._convert(batch)
 
-    def clear(self) -> None:
-        """Forget all keys."""
-        self._runs, self._own, self.keys = [], [], 0
+    def list_changes(self) -> Iterator[tuple[Words, Mask, pa.RecordBatch]]:
+        """Yield the keys that have changed in the batch as `add` takes them, each once, in batches."""
+        for batch in self._merge(self._own, bottom=False):
+            deleted = batch.column(1).to_numpy(zero_copy_only=False)
+            yield batch.column(0).to_numpy(), deleted, self._convert(batch)
 
     def store(self) -> None:
         """Write the version at which the batch ends, unless nothing is kept, and remove the files of earlier ones.

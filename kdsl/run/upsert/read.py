@@ -82,7 +82,7 @@ def compute_changelog(
     rule = compute.unavailable
     if observe is not None and rule is not None:
         rule = attrs.evolve(rule, report=None)
-    processor = UpsertProcessor(plan.table, serialized, upserts.keys, upserts.buckets, rule)
+    processor = UpsertProcessor(plan.table, serialized, upserts.keys, upserts.buckets, rule, net=upserts.net)
     buckets = chunks.groupBy("bucket").transformWithStateInPandas(processor, CHANGED_BUCKETS, "append", "none")
     buckets = buckets if observe is None else observe(buckets)
     changes = buckets.mapInArrow(partial(_read_changed_rows, serialized), result)
@@ -154,7 +154,9 @@ class _Changes:
         upserts = self._read_rows(tables)
         if upserts is not None:
             with report_unavailable(self.table, self.unavailable) as rule:
-                changes = compute_changes(None, upserts, self.upserts.keys, allow_nulls=rule.allow_nulls)
+                changes = compute_changes(
+                    None, upserts, self.upserts.keys, allow_nulls=rule.allow_nulls, net=self.upserts.net
+                )
             if rule.report is not None:
                 rule.report(self.table, count_as_dropped(changes.nulls))
             yield from (add_row_kinds(*batch) for batch in changes.batches())

@@ -118,13 +118,21 @@ class UpsertProcessor(StatefulProcessor):
         buckets: The number of buckets.
         unavailable: What happens to values that messages of change data do not contain; None if records are not change
             data.
+        net: Whether a batch has at most one change of each key.
     """
 
     def __init__(
-        self, table: str, schema: bytes, keys: Sequence[str], buckets: int, unavailable: UnavailableRule | None = None
+        self,
+        table: str,
+        schema: bytes,
+        keys: Sequence[str],
+        buckets: int,
+        unavailable: UnavailableRule | None = None,
+        *,
+        net: bool = False,
     ) -> None:
         self._table, self._schema, self._keys, self._buckets = table, schema, tuple(keys), buckets
-        self._unavailable = unavailable
+        self._unavailable, self._net = unavailable, net
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -155,20 +163,22 @@ class UpsertProcessor(StatefulProcessor):
         if upserts is None:
             return
         with report_unavailable(self._table, self._unavailable) as rule:
-            changes = compute_changes(self._load_rows(schema), upserts, self._keys, allow_nulls=rule.allow_nulls)
+            stored = self._load_rows(schema)
+            changes = compute_changes(stored, upserts, self._keys, allow_nulls=rule.allow_nulls, net=self._net)
         if rule.report is not None:
             rule.report(self._table, count_as_dropped(changes.nulls))
-        stored = _write_rows(changes.state) if changes.state.num_rows else b""
-        if stored:
-            self._state.update((stored,))
+        state = changes.state
+        written = _write_rows(state) if state.num_rows else b""
+        if written:
+            self._state.update((written,))
         else:
             self._state.clear()
         for changed, kinds in changes.batches():
             yield pd.DataFrame(
                 {
                     "bucket": [key[0]],
-                    "keys": [changes.state.num_rows],
-                    "bytes": [len(stored)],
+                    "keys": [state.num_rows],
+                    "bytes": [len(written)],
                     "nulls": [changes.nulls],
                     "rows": [add_row_kinds(changed, kinds).serialize().to_pybytes()],
                 }

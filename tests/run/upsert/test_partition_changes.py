@@ -34,6 +34,10 @@ class Users(UpsertTable, topic="users", key=Json(), value=Json(), changelog_stat
     score: Col[float | None]
 
 
+class Net(Users, topic="users", changelog="net"):
+    """The same with at most one change of each user in a batch."""
+
+
 class Changed(
     KafkaTable,
     topic="users",
@@ -120,6 +124,17 @@ def normalize(state: dict[int, Any], records: list[tuple[int, Any]]) -> dict[int
     return {user: changes for user, changes in results.items() if changes}
 
 
+def net_of(before: dict[int, Any], after: dict[int, Any]) -> dict[int, list[Any]]:
+    """The changes of each key from its row before a batch to that after it, as Flink's mini-batch makes them."""
+    results: dict[int, list[Any]] = {}
+    for user in before.keys() | after.keys():
+        old, new = before.get(user), after.get(user)
+        if old != new:
+            deleted = [] if old is None else [{"_row_kind": "-D" if new is None else "-U", **old}]
+            results[user] = deleted + ([] if new is None else [{"_row_kind": "+I" if old is None else "+U", **new}])
+    return results
+
+
 def by_user(rows: list[dict[str, Any]]) -> dict[int, list[Any]]:
     results: dict[int, list[Any]] = {}
     for row in rows:
@@ -137,9 +152,10 @@ RECORDS = st.lists(st.tuples(st.integers(0, 12), VALUES), max_size=30)
 @given(
     batches=st.lists(st.tuples(RECORDS, st.integers(1, 9), st.booleans(), st.booleans()), min_size=1, max_size=8),
     piece=st.integers(1, 12),
+    net=st.booleans(),
 )
 def test_changes_are_those_of_one_record_after_the_other(
-    batches: list[Any], piece: int, tmp_path_factory: pytest.TempPathFactory
+    batches: list[Any], piece: int, net: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Over batches of several pieces, whose runs are merged in different ways, and which are repeated or die."""
     truth: dict[int, Any] = {}
@@ -148,7 +164,7 @@ def test_changes_are_those_of_one_record_after_the_other(
         patch.setattr(partition_state, "BATCH_ROWS", 2)
         patch.setattr(partition_state, "MERGED_ROWS", 2)
         patch.setattr(partition_state, "MEMORY_BYTES", 100 * piece)
-        log = Log(tmp_path_factory.mktemp("state"))
+        log = Log(tmp_path_factory.mktemp("state"), Net if net else Users)
         for records, size, dies, repeated in batches:
             rows = [(user, None if value is None else {"user_id": user, **value}) for user, value in records]
             for user, row in rows:
@@ -159,7 +175,9 @@ def test_changes_are_those_of_one_record_after_the_other(
                     list(output.add(raw))
             if repeated:
                 log.read(1)
+            before = dict(truth)
             wanted = normalize(truth, rows)
+            wanted = net_of(before, truth) if net else wanted
 
             assert by_user(log.read(size)) == wanted
 
@@ -301,6 +319,27 @@ def test_stored_rows_get_the_columns_that_the_table_has_now(tmp_path: Path) -> N
 
 def change(operation: str, user: int, name: str) -> bytes:
     return json.dumps({"before": None, "after": {"user_id": user, "name": name}, "op": operation}).encode()
+
+
+def test_net_changes_of_a_truncate_are_those_from_the_rows_before_the_batch(tmp_path: Path) -> None:
+    class NetChanged(Changed, topic="users", changelog="net"):
+        pass
+
+    log = Log(tmp_path, NetChanged, partitions=1)
+    for user in (1, 2, 3):
+        log.append(key_of(user), change("c", user, "a"), 0)
+    log.read()
+    log.end()
+    log.append(key_of(4), change("c", 4, "a"), 0)
+    log.append(None, b'{"op":"t"}', 0)
+    log.append(key_of(1), change("c", 1, "b"), 0)
+    log.append(key_of(2), change("c", 2, "a"), 0)
+
+    assert sorted((row["user_id"], row["_row_kind"], row["name"]) for row in log.read(2)) == [
+        (1, "+U", "b"),
+        (1, "-U", "a"),
+        (3, "-D", "a"),
+    ]
 
 
 def test_a_truncate_deletes_all_rows_of_a_topic_with_one_partition(tmp_path: Path) -> None:
