@@ -296,6 +296,13 @@ class KafkaOptions(Options):
         default="buckets",
         ignore_case=True,
     )
+    state_ttl: timedelta | None = option(
+        "scan.changelog.state.ttl",
+        "How long the last row of a key is kept after its last record, with scan.changelog.state as partition, as "
+        "Flink's table.exec.state.ttl; by default as long as the key exists. A record that comes later is a new key.",
+        default=None,
+        check=_check_duration,
+    )
     partitioner: str = option(
         "sink.partitioner",
         "default: by the key, as Java's client does; fixed: each task writes to one partition; round-robin: records go "

@@ -228,6 +228,7 @@ def _plan_upserts(table: TableDef) -> Upserts | None:
         has_placeholders(table.value_format) and not table.normalized,
         options.changelog_state,
         options.changelog == "net",
+        options.state_ttl,
     )
 
 

@@ -100,6 +100,7 @@ class Upserts:
         buckets: The number of buckets that the keys are distributed over; rows of a bucket are processed and stored
             together.
         state: Where these rows are: in Spark's state by bucket, or by topic partition in files of the tasks that read.
+        ttl: How long the last row of a key is kept after its last record; None is as long as the key exists.
         net: Whether a micro-batch returns at most one change of each key, from its row before to that after the batch.
         events: Whether records are change data, with the row kind in the message; otherwise a record is the row of its
             key, and a record without a value deletes it.
@@ -114,6 +115,7 @@ class Upserts:
     placeholders: bool = False
     state: ChangelogState = "buckets"
     net: bool = False
+    ttl: timedelta | None = None
 
     @property
     def may_lack_values(self) -> bool:

@@ -110,7 +110,8 @@ def _describe_upserts(upserts: Upserts) -> Iterator[str]:
     if upserts.images and upserts.net:
         yield "one change of each key in a batch, from its row before to that after it"
     if upserts.by_partition:
-        yield "against the last row of each key, which is kept by topic partition beside the checkpoint"
+        until = "" if upserts.ttl is None else f", for {duration_text(upserts.ttl)} after its last record"
+        yield f"against the last row of each key, which is kept by topic partition beside the checkpoint{until}"
     elif upserts.images:
         yield f"against the last row of each key, which is kept in {upserts.buckets} buckets"
     else:

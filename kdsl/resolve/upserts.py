@@ -95,7 +95,7 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
     options, chosen = table.options, table.value_format
     declared = table.setting("cdc_events_duplicate", _TRUE[table.spelling])
     if not options.cdc_events_duplicate:
-        for attribute in ("changelog", "changelog_buckets", "changelog_state"):
+        for attribute in ("changelog", "changelog_buckets", "changelog_state", "state_ttl"):
             if (value := getattr(options, attribute)) != getattr(type(options)(), attribute):
                 message = f"{table.setting(attribute, value)}, but the table does not keep rows by key"
                 fix = f"remove it; or set {declared} for change data, or declare an upsert table"
@@ -143,10 +143,17 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
 def state_by_partition(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, the changelog state ``partition`` where it cannot be proven that a key has one partition.
 
-    The message key must consist of the primary key, in a format that encodes it alone, and there must be one topic.
+    The message key must consist of the primary key, in a format that encodes it alone, and there must be one topic. A
+    time to live without that state is reported, too.
     """
     options = table.options
-    if direction != "read" or not table.keeps_rows or options.changelog_state != "partition" or "key" in table.unread:
+    if direction != "read" or not table.keeps_rows or "key" in table.unread:
+        return
+    if options.changelog_state != "partition":
+        if options.state_ttl is not None:
+            message = f"{table.option_name('state_ttl')} has no effect on rows in buckets, which are kept as they are"
+            fix = f"remove it, or write {table.setting('changelog_state', 'partition')}"
+            yield problem(table, "changelog-state", message, fix, option="state_ttl")
         return
     shown = table.setting("changelog_state", "partition")
     buckets = f"or write {table.setting('changelog_state', 'buckets')}"

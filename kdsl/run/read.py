@@ -123,6 +123,12 @@ def read_stream(
     """
     check_session(spark, plan.table, plan.output)
     check_dead_letters(spark, plan, cluster)
+    if plan.upserts is not None and plan.upserts.by_partition and is_connect(spark):
+        raise KdslError(
+            f"{plan.table}: changelog_state='partition' ('scan.changelog.state' = 'partition') keeps rows beside the "
+            "checkpoint, whose location a Spark Connect client cannot pass to tasks; declare 'buckets', or use a "
+            "classic session"
+        )
     observe(METRICS)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)

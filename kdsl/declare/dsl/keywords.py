@@ -72,6 +72,7 @@ class CommonKeywords(TypedDict, total=False):
     changelog: ChangelogMode
     changelog_buckets: int
     changelog_state: ChangelogState
+    state_ttl: timedelta | str
     sink_parallelism: int
     sink_not_null_enforcer: NotNullEnforcer
     delivery: Delivery

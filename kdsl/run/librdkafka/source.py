@@ -445,7 +445,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         steps = _state_steps(begin, stop, packed)
         tasks = [*clipped, *([()] * (len(steps) - len(clipped)))]
         return [
-            Task(task, stop.ids, StateSteps(stop.state.id, stop.state.partitions, of))
+            Task(task, stop.ids, StateSteps(stop.state.id, stop.state.partitions, of, stop.state.time))
             for task, of in zip(tasks, steps, strict=True)
         ]
 

@@ -122,6 +122,13 @@ class Stream:
         (topic,) = topics.values()  # planning refuses several topics
         return StateFolder(uuid.uuid4().hex, topic.partitions)
 
+    def _time_state(self, state: StateFolder | None) -> StateFolder | None:
+        """Return the state with the present time, by which its rows expire; unchanged if they do not."""
+        upserts = self._plan.upserts
+        if state is None or upserts is None or upserts.ttl is None:
+            return state
+        return attrs.evolve(state, time=time.time_ns() // 1_000_000)
+
     def freeze_ends(self) -> None:
         """Store the present ends of all partitions: no record that is written later is read (``availableNow``).
 
@@ -199,7 +206,7 @@ class Stream:
             again=start.again,
             packing=self._packing,
             compared=self._compared,
-            state=current.state,
+            state=self._time_state(current.state),
         )
         return self._planned
 

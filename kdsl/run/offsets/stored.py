@@ -56,10 +56,12 @@ class StateFolder:
     Attributes:
         id: The name of the folder, which no other source has.
         partitions: How many partitions the topic had when the stream first started.
+        time: When the batch that ends here was planned, in milliseconds since 1970; 0 if rows are kept for any time.
     """
 
     id: str
     partitions: int
+    time: int = 0
 
 
 @attrs.frozen

@@ -170,6 +170,7 @@ def apply_upserts(
     *,
     allow_nulls: bool = False,
     net: bool = False,
+    repeats: bool = False,
 ) -> Changes:
     """Compute the changes that upserts cause in previous rows, in the order in which the upserts are given.
 
@@ -180,6 +181,7 @@ def apply_upserts(
         order: The indices of these rows sorted by key; those of a key are ascending.
         allow_nulls: As for `compute_changes`.
         net: As for `compute_changes`.
+        repeats: Whether a row that equals the previous one is an update, too.
 
     Raises:
         UnavailableError: As for `compute_changes`.
@@ -199,7 +201,7 @@ def apply_upserts(
         before = _previous_rows(ids, order)
     was = np.zeros(len(ids), dtype=bool)
     was[before >= 0] = live[before[before >= 0]]
-    kinds, indices, changed = _emit_changes(rows, live, was, before, new)
+    kinds, indices, changed = _emit_changes(rows, live, was, before, new, repeats=repeats)
     return Changes(rows, live, changed, kinds, nulls, indices, ids)
 
 
@@ -400,7 +402,7 @@ def _previous_rows(ids: Integers, order: Integers) -> Integers:
 
 
 def _emit_changes(
-    rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, new: Integers
+    rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, new: Integers, *, repeats: bool
 ) -> tuple[Kinds, Integers, Mask]:
     """Return the kinds of the changes, the index in ``rows`` of each change's row, and which rows cause a change.
 
@@ -412,12 +414,13 @@ def _emit_changes(
         was: Which rows have a live previous row.
         before: The index of each row's previous row; -1 if there is none.
         new: The indices of the rows that may cause changes, ascending.
+        repeats: Whether a row that equals the previous one is an update, too.
     """
     comes, stood = live[new], was[new]
-    both = np.flatnonzero(comes & stood)
-    repeats = np.zeros(len(new), dtype=bool)
-    repeats[both] = _compare_rows(rows, before[new[both]], new[both])
-    updated = comes & stood & ~repeats
+    updated = comes & stood
+    if not repeats:
+        both = np.flatnonzero(updated)
+        updated[both] = ~_compare_rows(rows, before[new[both]], new[both])
     inserted = comes & ~stood
     deleted = ~comes & stood
     times = inserted.astype(np.int8) + deleted + 2 * updated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,11 +38,13 @@ class StateSteps:
         id: The name of the folder of the states; empty if nothing is kept, in a batch.
         partitions: How many partitions the topic has.
         steps: For each partition its number, and the versions that the task reads (None is an empty state) and writes.
+        time: When the batch was planned, in milliseconds since 1970; 0 if rows do not expire.
     """
 
     id: str
     partitions: int
     steps: tuple[tuple[int, int | None, int], ...]
+    time: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -93,10 +96,20 @@ class PartitionChanges:
         self._alone, self._stores = steps.partitions == 1, folder is not None
         key = ", ".join(f"{name} {self._schema.field(name).type}" for name in self._keys)
         of_read = None if folder is None else folder / steps.id
+        ttl = plan.upserts.ttl if steps.time else None  # a batch has no earlier rows that could expire
+        milliseconds = None if ttl is None else ttl // timedelta(milliseconds=1)
+        self._repeats = ttl is not None
         self._partitions = {
             partition: _Partition(
                 PartitionState(
-                    plan.table, self._schema, key, None if of_read is None else of_read / str(partition), start, end
+                    plan.table,
+                    self._schema,
+                    key,
+                    None if of_read is None else of_read / str(partition),
+                    start,
+                    end,
+                    steps.time,
+                    milliseconds,
                 )
             )
             for partition, start, end in steps.steps
@@ -144,7 +157,7 @@ class PartitionChanges:
             nowhere = np.zeros(len(hashes), dtype=np.int64)
             every = pa.concat_batches([stored_rows.rows, rows])
             upserts = KeyedRows(rows, deleted, nowhere, nowhere)
-            changes = apply_upserts(upserts, every, ids, np.argsort(ids, kind="stable"))
+            changes = apply_upserts(upserts, every, ids, np.argsort(ids, kind="stable"), repeats=self._repeats)
             yield from (add_row_kinds(*batch) for batch in changes.batches() if len(batch[1]))
 
     def sizes(self) -> Sequence[tuple[int, int, int]]:
@@ -224,7 +237,13 @@ class PartitionChanges:
         rows = pa.concat_batches([stored_rows.rows, upserts.rows]) if old else upserts.rows
         with report_unavailable(self._plan.table, self._rule) as rule:
             changes = apply_upserts(
-                self._build_upserts(number, upserts), rows, ids, by_key, allow_nulls=rule.allow_nulls, net=self._net
+                self._build_upserts(number, upserts),
+                rows,
+                ids,
+                by_key,
+                allow_nulls=rule.allow_nulls,
+                net=self._net,
+                repeats=self._repeats,
             )
         self._decoder.dropped[Reason.UNAVAILABLE] += changes.nulls
 
@@ -237,7 +256,9 @@ class PartitionChanges:
         previous = np.zeros(len(starts), dtype=np.int64)
         previous[stored_rows.keys] = np.arange(old)
         indices = np.where(gone, previous[to_store], last[to_store])
-        partition.state.keys += int((~stood[to_store] & ~gone).sum()) - int(gone.sum())
+        counted = stood.copy()
+        counted[stored_rows.expired] = True
+        partition.state.keys += int((~counted[to_store] & ~gone).sum()) - int(gone.sum())
         partition.state.add(distinct[to_store], gone, take_rows(changes.all_rows, indices))
         if not self._net:
             yield from (add_row_kinds(*batch) for batch in changes.batches() if len(batch[1]))

@@ -35,8 +35,15 @@ MERGED_ROWS = 1_024
 MEMORY_BYTES = 64 << 20
 """A run of a batch that is not complete yet is written to a file when it is larger."""
 
-_HASH, _DELETED = "__kdsl_hash", "__kdsl_deleted"
-_OWN = (pa.field(_HASH, pa.uint64(), False), pa.field(_DELETED, pa.bool_(), False))
+_OWN = (
+    pa.field("__kdsl_hash", pa.uint64(), False),
+    pa.field("__kdsl_deleted", pa.bool_(), False),
+    pa.field("__kdsl_time", pa.int64(), False),
+)
+"""The columns of a run before those of the table: the hash of the key, whether it is deleted, and when it was written.
+
+The time is in milliseconds since 1970; 0 if rows do not expire.
+"""
 
 
 @attrs.frozen(eq=False)
@@ -46,10 +53,12 @@ class Found:
     Attributes:
         rows: The last rows of those that exist.
         keys: The index of each row's key among the keys, ascending.
+        expired: The indices of the keys whose rows have expired; they do not exist any more.
     """
 
     rows: pa.RecordBatch
     keys: Integers
+    expired: Integers
 
 
 @attrs.frozen(eq=False)
@@ -57,7 +66,7 @@ class Run:
     """Rows that are sorted by the hash of their keys, which are distinct.
 
     Attributes:
-        batches: The rows: the hash, whether the key is deleted, and the columns of the table.
+        batches: The rows: kdsl's own columns, and those of the table.
         name: The name of the file; None if they are only in memory.
     """
 
@@ -108,17 +117,28 @@ class PartitionState:
         folder: Where the state is; None for a read that keeps nothing.
         start: The version at which the batch begins; None is an empty state.
         end: The version at which it ends.
+        time: When the batch was planned, in milliseconds since 1970; 0 if rows do not expire.
+        ttl: For how many milliseconds a row is kept after it was written; None is as long as its key exists.
 
     Attributes:
-        keys: How many keys exist.
+        keys: How many keys exist, with those that have expired since the files were merged last.
 
     Raises:
         KdslError: The version does not exist, or was written with another key or by a newer kdsl.
     """
 
     def __init__(
-        self, table: str, schema: pa.Schema, key: str, folder: Path | None, start: int | None, end: int
+        self,
+        table: str,
+        schema: pa.Schema,
+        key: str,
+        folder: Path | None,
+        start: int | None,
+        end: int,
+        time: int = 0,
+        ttl: int | None = None,
     ) -> None:
+        self._time, self._oldest = time, 0 if ttl is None else time - ttl
         self._table, self._schema, self._key, self._folder = table, schema, key, folder
         self._start, self._end = start, end
         self._own: list[Run] = []
@@ -175,11 +195,16 @@ class PartitionState:
         left = np.arange(len(hashes))
         parts: list[pa.RecordBatch] = []
         keys: list[Integers] = []
+        expired: list[Integers] = [np.arange(0)]
         for run in reversed(self._runs if stored else (*self._runs, *self._own)):
             remaining = np.ones(len(left), dtype=bool)
             for which, batch, at in run.find(hashes[left]):
                 remaining[which] = False
                 exists = ~batch.column(1).take(pa.array(at)).to_numpy(zero_copy_only=False)
+                if self._oldest:
+                    is_expired = exists & self._has_expired(batch.column(2).to_numpy()[at])
+                    expired.append(left[which[is_expired]])
+                    exists &= ~is_expired
                 if exists.any():
                     parts.append(self._convert(take_rows(batch, at[exists])))
                     keys.append(left[which[exists]])
@@ -187,12 +212,12 @@ class PartitionState:
             if not len(left):
                 break
         if not parts:
-            return Found(no_rows(self._schema), np.arange(0))
+            return Found(no_rows(self._schema), np.arange(0), np.concatenate(expired))
         rows, of = pa.concat_batches(parts), np.concatenate(keys)
         if len(parts) > 1:
             order = np.argsort(of)
             rows, of = take_rows(rows, order), of[order]
-        return Found(rows, of)
+        return Found(rows, of, np.concatenate(expired))
 
     def _convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of a run with the present columns of the table.
@@ -200,7 +225,8 @@ class PartitionState:
         Raises:
             KdslError: As for `convert_stored_rows`.
         """
-        own = pa.RecordBatch.from_arrays(rows.columns[2:], schema=pa.schema(list(rows.schema)[2:]))
+        first = len(_OWN)
+        own = pa.RecordBatch.from_arrays(rows.columns[first:], schema=pa.schema(list(rows.schema)[first:]))
         return convert_stored_rows(own, self._schema, self._table)
 
     def add(self, hashes: Words, deleted: Mask, rows: pa.RecordBatch) -> None:
@@ -213,7 +239,7 @@ class PartitionState:
         """
         if not len(hashes):
             return
-        own = [pa.array(hashes), pa.array(deleted)]
+        own = [pa.array(hashes), pa.array(deleted), pa.array(np.full(len(hashes), self._time))]
         schema = pa.schema([*_OWN, *self._schema])
         self._own.append(Run((pa.RecordBatch.from_arrays([*own, *rows.columns], schema=schema),)))
         while len(self._own) > 1 and self._own[-2].rows <= self._own[-1].rows:
@@ -221,7 +247,7 @@ class PartitionState:
 
     def list_rows(self) -> Iterator[tuple[Words, pa.RecordBatch]]:
         """Yield the hashes and rows of all keys that exist, in batches; keys may be added meanwhile."""
-        for batch in self._merge((*self._runs, *self._own), bottom=True):
+        for batch in self._drop_expired(self._merge((*self._runs, *self._own), bottom=True)):
             yield batch.column(0).to_numpy(), self._convert(batch)
 
     def list_changes(self) -> Iterator[tuple[Words, Mask, pa.RecordBatch]]:
@@ -243,7 +269,9 @@ class PartitionState:
             merged = [self._runs.pop(), *merged]
             size += merged[0].rows
         if len(merged) > 1 or any(run.name is None for run in merged):
-            run = self._write(self._merge(merged, bottom=not self._runs))
+            bottom = not self._runs
+            batches = self._merge(merged, bottom=bottom)
+            run = self._write(self._drop_expired(batches, count=True) if bottom else batches)
             merged = [run] if run.rows else []
         self._runs, self._own = [*self._runs, *merged], []
         document = {
@@ -276,7 +304,8 @@ class PartitionState:
         schema = pa.schema([*_OWN, *self._schema])
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as out:
             for batch in batches:
-                out.write_batch(batch)
+                if batch.num_rows:
+                    out.write_batch(batch)
         return _map_run(path)
 
     def _merge(self, runs: Sequence[Run], *, bottom: bool) -> Iterator[pa.RecordBatch]:
@@ -311,12 +340,28 @@ class PartitionState:
                 whole = len(piece) == rows.num_rows and len(parts) == 1
                 yield rows if whole else take_rows(rows, piece)
 
+    def _has_expired(self, times: Integers) -> Mask:
+        """Return which rows have expired, by when they were written; those without a time have not."""
+        expired: Mask = (times > 0) & (times <= self._oldest)
+        return expired
+
+    def _drop_expired(self, batches: Iterable[pa.RecordBatch], *, count: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield batches of a run without deleted keys, and without expired rows; with ``count``, subtract these."""
+        for batch in batches:
+            live = ~self._has_expired(batch.column(2).to_numpy())
+            if live.all():
+                yield batch
+                continue
+            if count:
+                self.keys -= int((~live).sum())
+            yield take_rows(batch, np.flatnonzero(live))
+
     def _present(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows of a run with its own columns and the present ones of the table; errors as of `_convert`."""
         schema = pa.schema([*_OWN, *self._schema])
         if rows.schema.equals(schema):
             return rows
-        return pa.RecordBatch.from_arrays([*rows.columns[:2], *self._convert(rows).columns], schema=schema)
+        return pa.RecordBatch.from_arrays([*rows.columns[: len(_OWN)], *self._convert(rows).columns], schema=schema)
 
 
 def _version_name(version: int) -> str:

@@ -108,6 +108,10 @@ def report_unavailable(table: str, rule: UnavailableRule | None) -> Iterator[Una
         ) from None
 
 
+_KIND_BYTES = np.array([kind.encode() for kind in ROW_KINDS])
+"""The row kinds, two bytes each."""
+
+
 class UpsertProcessor(StatefulProcessor):
     """Computes the changes of chunks, bucket by bucket.
 
@@ -264,7 +268,8 @@ def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.Recor
         rows: The rows.
         kinds: The kind of each row, as an index into `kdsl.formats.ROW_KINDS`.
     """
-    named = pa.array(ROW_KINDS).take(pa.array(kinds))
+    offsets, data = np.arange(0, 2 * len(kinds) + 1, 2, dtype=np.int32), _KIND_BYTES[kinds]
+    named = pa.Array.from_buffers(pa.string(), len(kinds), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return pa.RecordBatch.from_arrays([named, *rows.columns], schema=add_row_kind_field(rows.schema))
 
 

@@ -38,6 +38,10 @@ class Net(Users, topic="users", changelog="net"):
     """The same with at most one change of each user in a batch."""
 
 
+class Expiring(Users, topic="users", state_ttl="10 s"):
+    """The same, whose rows expire."""
+
+
 class Changed(
     KafkaTable,
     topic="users",
@@ -73,6 +77,7 @@ class Log:
         self.decoder = RecordDecoder(self.plan)
         self.ends = [0] * partitions
         self.starts: list[int | None] = [None] * partitions
+        self.time = 0
         self.records: list[tuple[int, int, bytes | None, bytes | None]] = []
 
     def append(self, key: bytes | None, value: bytes | None, partition: int) -> None:
@@ -82,7 +87,8 @@ class Log:
     def output(self) -> PartitionChanges:
         """The output of a task that reads all records since the last batch."""
         steps = [(p, self.starts[p], self.ends[p]) for p in range(self.partitions) if self.starts[p] != self.ends[p]]
-        return PartitionChanges(self.decoder, self.plan, StateSteps("s", self.partitions, tuple(steps)), self.folder)
+        of_task = StateSteps("s", self.partitions, tuple(steps), self.time)
+        return PartitionChanges(self.decoder, self.plan, of_task, self.folder)
 
     def batches(self, size: int = 4) -> Iterator[pa.RecordBatch]:
         for at in range(0, len(self.records), size):
@@ -185,6 +191,71 @@ def test_changes_are_those_of_one_record_after_the_other(
             for partition in range(PARTITIONS):
                 (version,) = (log.folder / "s" / str(partition)).glob(f"{log.ends[partition]:020d}.json")
                 assert json.loads(version.read_text())["keys"] == sum(home_of(user) == partition for user in truth)
+
+
+def expire(
+    state: dict[int, Any], written: dict[int, int], records: list[tuple[int, Any]], time: int
+) -> dict[int, list[Any]]:
+    """What ChangelogNormalize with a time to live makes of each key: equal rows are updates, too."""
+    results: dict[int, list[Any]] = {}
+    for user, row in records:
+        if user in state and written[user] + 10_000 <= time:
+            del state[user]
+        before, changes = state.pop(user, None), results.setdefault(user, [])
+        if before is not None:
+            changes.append({"_row_kind": "-D" if row is None else "-U", **before})
+        if row is not None:
+            changes.append({"_row_kind": "+I" if before is None else "+U", **row})
+            state[user], written[user] = row, time
+    return {user: changes for user, changes in results.items() if changes}
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.tuples(RECORDS, st.integers(1, 9_000)), min_size=2, max_size=8), piece=st.integers(1, 12))
+def test_rows_expire_after_their_time(batches: list[Any], piece: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    truth: dict[int, Any] = {}
+    written: dict[int, int] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition_changes, "MAX_ROWS", piece)
+        patch.setattr(partition_state, "MERGED_ROWS", 2)
+        log = Log(tmp_path_factory.mktemp("state"), Expiring)
+        log.time = 1_000_000
+        for records, later in batches:
+            log.time += later
+            rows = [(user, None if value is None else {"user_id": user, **value}) for user, value in records]
+            for user, row in rows:
+                log.append(key_of(user), None if row is None else json.dumps(row).encode(), home_of(user))
+
+            assert by_user(log.read()) == expire(truth, written, rows, log.time)
+
+            log.end()
+
+
+def test_expired_rows_leave_the_files_when_these_are_merged(tmp_path: Path) -> None:
+    log, folder = Log(tmp_path, Expiring, partitions=1), tmp_path / "s" / "0"
+    log.time = 1_000_000
+    for user in range(2000):
+        log.append(None, b'{"user_id":%d}' % user, 0)
+    log.read(2000)
+    log.end()
+    log.time += 10_000
+    for user in range(2000, 4100):
+        log.append(None, b'{"user_id":%d}' % user, 0)
+
+    assert {row["_row_kind"] for row in log.read(2100)} == {"+I"}
+
+    assert json.loads((folder / f"{4100:020d}.json").read_text())["keys"] == 2100
+
+
+def test_rows_of_before_the_time_to_live_was_declared_do_not_expire(tmp_path: Path) -> None:
+    before = Log(tmp_path, partitions=1)
+    before.append(key_of(1), b'{"user_id":1}', 0)
+    before.read()
+    log = Log(tmp_path, Expiring, partitions=1)
+    log.starts, log.ends, log.time = [1], [1], 1_000_000
+    log.append(key_of(1), b'{"user_id":1,"name":"a"}', 0)
+
+    assert [row["_row_kind"] for row in log.read()] == ["-U", "+U"]
 
 
 def test_a_batch_writes_what_it_changes_and_few_files_remain(tmp_path: Path) -> None:
