@@ -181,15 +181,10 @@ class PartitionChanges:
         Raises:
             RecordError: The topic has several partitions, so that other tasks have rows of the table.
         """
-        offsets = decoded.raw.column("offset")
-        (number,) = set(decoded.raw.column("partition").to_pylist()) if self._alone else (-1,)
+        first = decoded.truncates[0]
+        number, offset = (decoded.raw.column(name)[first].as_py() for name in ("partition", "offset"))
         if not self._alone:
-            first = decoded.truncates[0]
-            self._fail(
-                decoded.raw.column("partition")[first].as_py(),
-                offsets[first].as_py(),
-                "it empties the table, whose other rows are in other partitions",
-            )
+            self._fail(number, offset, "it empties the table, whose other rows are in other partitions")
         messages = np.arange(decoded.rows.num_rows) if decoded.messages is None else decoded.messages
         start = 0
         for message in (*decoded.truncates, decoded.raw.num_rows):
@@ -230,10 +225,14 @@ class PartitionChanges:
         )
         self._check_placement(number, upserts, np.sort(np.delete(firsts, stored_rows.keys)))
 
+        stood = np.zeros(len(starts), dtype=bool)
+        stood[stored_rows.keys] = True
+        key_of = np.cumsum(begins) - 1
         ids = np.empty(old + len(order), dtype=np.int64)
-        ids[:old] = stored_rows.keys
-        ids[old + order] = np.cumsum(begins) - 1
-        by_key = np.insert(order + old, starts[stored_rows.keys], np.arange(old))
+        ids[:old], ids[old + order] = stored_rows.keys, key_of
+        by_key = np.empty(old + len(order), dtype=np.int64)  # the stored row of a key comes before its upserts
+        by_key[starts[stored_rows.keys] + np.arange(old)] = np.arange(old)
+        by_key[np.arange(len(order)) + np.cumsum(stood)[key_of]] = order + old
         rows = pa.concat_batches([stored_rows.rows, upserts.rows]) if old else upserts.rows
         with report_unavailable(self._plan.table, self._rule) as rule:
             changes = apply_upserts(
@@ -248,8 +247,6 @@ class PartitionChanges:
         self._decoder.dropped[Reason.UNAVAILABLE] += changes.nulls
 
         last = np.append(order[starts[1:] - 1], order[-1]) + old
-        stood = np.zeros(len(starts), dtype=bool)
-        stood[stored_rows.keys] = True
         changed = np.logical_or.reduceat(changes.changed[old:][order], starts)
         to_store = np.flatnonzero(changed & (changes.live[last] | stood))
         gone = ~changes.live[last[to_store]]

@@ -56,7 +56,7 @@ def test_a_checkpoint_of_the_other_place_is_refused_with_what_to_do() -> None:
 
 
 def test_offsets_keep_the_folder() -> None:
-    kept = Offsets({("t", 0): 5}, {"t": "id"}, state=StateFolder("a", 3, 1_000))
+    with_state = Offsets({("t", 0): 5}, {"t": "id"}, state=StateFolder("a", 3, 1_000))
 
-    assert Offsets.from_json(kept.to_json()) == kept
+    assert Offsets.from_json(with_state.to_json()) == with_state
     assert Offsets.from_json(offsets(5).to_json()).state is None
