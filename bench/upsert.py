@@ -32,7 +32,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from rich.console import Console
 
 from bench.machine import facts, session
-from bench.paired import Pair, compare, measure
+from bench.paired import Pair, Run, compare, measure
 from bench.reference_engine import ReferenceEngine, missing
 from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.testing import LocalKafka
@@ -207,10 +207,10 @@ def _records(progress: dict[str, Any]) -> int:
     return int(observed[0]) if observed else int(progress["numInputRows"])
 
 
-def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int) -> float:
-    """Measure the records per second of the reference engine."""
+def reference(engine: ReferenceEngine, bootstrap: str, topic: str) -> Run:
+    """Measure the reference engine: the seconds of all records, less those of an empty job."""
     columns = SCHEMA.replace("user_id BIGINT", "user_id BIGINT NOT NULL")
-    seconds = []
+    jobs = []
     for name, bound in ((topic, "latest-offset"), (f"{topic}-fewer", "timestamp")):
         table = name.replace("-", "_")
         options = {
@@ -226,9 +226,12 @@ def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int)
         engine.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({properties})")
         engine.run(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
         insert = partial(engine.run, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
-        runs = [measure(insert).wall for _ in range(3)]
-        seconds.append(statistics.median(runs[1:]))
-    return records / (seconds[0] - seconds[1])
+        runs = [measure(insert) for _ in range(4)]
+        jobs.append(runs[1:])
+    whole, empty = (
+        [statistics.median(getattr(run, figure) for run in runs) for figure in ("wall", "cpu")] for runs in jobs
+    )
+    return Run(whole[0] - empty[0], whole[1] - empty[1])
 
 
 def compare_change_data(
@@ -309,8 +312,12 @@ def main() -> None:
             engines = None
             if missing() is None:
                 with ReferenceEngine(2, reuse=True) as engine:
-                    engines = reference(engine, servers, topic, args.records)
-                out.print(f"{keys:,} keys: reference engine {engines:,.0f} records/s", highlight=False, soft_wrap=True)
+                    used = reference(engine, servers, topic)
+                engines = args.records / used.wall
+                line = (
+                    f"{keys:,} keys: reference engine {engines:,.0f} records/s, {used.cpu / args.records * 1e6:.2f} s "
+                )
+                out.print(line + "of processor time per million", highlight=False, soft_wrap=True)
             for state, rates in mine.items():
                 ours_rate, each = statistics.median(r.records for r in rates), [f"{r.records:,.0f}" for r in rates]
                 line = f"{keys:,} keys, {state}: {ours_rate:,.0f} records/s ({', '.join(each)}), "
