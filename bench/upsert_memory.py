@@ -1,10 +1,10 @@
-"""Measure whether the memory of an upsert read stays constant, with a million keys in state that every batch changes.
+"""Measure whether the memory of an upsert read stays constant, with a million keys in state that each batch changes.
 
-``python -m bench.upsert_memory [--keys N] [--batch N] [--batches N] [--state NAME]``. The first batches contain each key
-once; then ``--batches`` (20) of the same size contain random updates, and one delete in ten. After each batch it prints
-the resident memory of the Python workers and of the JVM, the live objects on Java's heap after a collection, the memory
-that RocksDB reports, and the size of the state: keys, and bytes of their rows. At the end it prints the growth from the
-first to the last quarter of the later batches, by the median.
+``python -m bench.upsert_memory [--keys N] [--batch N] [--batches N] [--state NAME]``. The first batches contain each
+key once; then ``--batches`` (20) of the same size contain random updates, and one delete in ten. After each batch it
+prints the resident memory of the Python workers and of the JVM, the live objects on Java's heap after a collection, the
+memory that RocksDB reports, and the size of the state: keys, and bytes of their rows. At the end it prints the growth
+from the first to the last quarter of the later batches, by the median.
 """
 
 from __future__ import annotations
