@@ -206,9 +206,7 @@ class PartitionChanges:
         pieces, partition.pieces, partition.rows, partition.bytes = partition.pieces, [], 0, 0
         if not sum(piece.rows.num_rows for piece in pieces):
             return
-        upserts = _concat(pieces)
-        keys = [upserts.rows.column(name) for name in self._keys]
-        hashes = hash_keys(keys)
+        hashes = np.concatenate([hash_keys([piece.rows.column(name) for name in self._keys]) for piece in pieces])
         order = sort_hashes(hashes)
         begins = np.ones(len(order), dtype=bool)
         begins[1:] = hashes[order[1:]] != hashes[order[:-1]]
@@ -216,6 +214,8 @@ class PartitionChanges:
         distinct, firsts = hashes[order[starts]], order[starts]
         stored_rows = partition.state.find(distinct)
         old = stored_rows.rows.num_rows
+        rows = pa.concat_batches([stored_rows.rows, *(piece.rows for piece in pieces)])
+        upserts = _concat(pieces, rows.slice(old))
         self._check_hashes(
             number,
             upserts,
@@ -233,7 +233,6 @@ class PartitionChanges:
         by_key = np.empty(old + len(order), dtype=np.int64)  # the stored row of a key comes before its upserts
         by_key[starts[stored_rows.keys] + np.arange(old)] = np.arange(old)
         by_key[np.arange(len(order)) + np.cumsum(stood)[key_of]] = order + old
-        rows = pa.concat_batches([stored_rows.rows, upserts.rows]) if old else upserts.rows
         with report_unavailable(self._plan.table, self._rule) as rule:
             changes = apply_upserts(
                 self._build_upserts(number, upserts),
@@ -350,10 +349,8 @@ def _piece_of(decoded: RowsOfRecords, which: Indices | None) -> _Piece:
     return _Piece(take_rows(rows, which), deletes[which], offsets[which], unavailable)
 
 
-def _concat(pieces: Sequence[_Piece]) -> _Piece:
-    """Concatenate upserts of one partition."""
-    if len(pieces) == 1:
-        return pieces[0]
+def _concat(pieces: Sequence[_Piece], rows: pa.RecordBatch) -> _Piece:
+    """Concatenate upserts of one partition, whose rows already are."""
     names = {name for piece in pieces for name in piece.unavailable}
     unavailable = {
         name: np.concatenate(
@@ -362,7 +359,7 @@ def _concat(pieces: Sequence[_Piece]) -> _Piece:
         for name in names
     }
     return _Piece(
-        pa.concat_batches([piece.rows for piece in pieces]),
+        rows,
         np.concatenate([piece.deletes for piece in pieces]),
         np.concatenate([piece.offsets for piece in pieces]),
         unavailable,
