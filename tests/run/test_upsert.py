@@ -462,7 +462,7 @@ class TestStateByPartition:
         table = words(topic, changelog_state="partition", max_records_per_trigger=3)
 
         def three() -> DataFrame:
-            one = table.read_stream(spark, cluster)
+            one: DataFrame = table.read_stream(spark, cluster)
             return one.union(one).union(table.read_stream(spark, cluster))
 
         for count in (1, 2, 3):

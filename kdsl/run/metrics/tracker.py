@@ -288,8 +288,8 @@ class Tracker:
         key = (int(document["batchId"]), str(document["timestamp"]))
         for read, count in rows.items():
             counts = counted.get(read)
-            for size in () if counts is None else counts.sizes:
-                self._sources[read].store_size("", BucketSize(*size), key)
+            for partition, keys, stored in () if counts is None else counts.sizes:
+                self._sources[read].store_size("", BucketSize(partition, keys, stored), key)
             self._count(self._sources[read], count, counts, ended, newest=newest)
             if counts is not None:
                 log_drops(self._sources[read].named.table, counts.dropped, f"of batch {document['batchId']} ")

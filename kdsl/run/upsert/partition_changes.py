@@ -22,7 +22,7 @@ from kdsl.run.upsert.keys import hash_keys, sort_hashes
 from kdsl.run.upsert.partition_state import PartitionState
 from kdsl.run.upsert.partitioned_keys import KeyPlacement
 from kdsl.run.upsert.state import add_row_kinds, report_unavailable, unavailable_rule
-from kdsl.types.arrays import Indices, Integers, Mask, compare_values
+from kdsl.types.arrays import Integers, Mask, compare_values
 
 BUCKETS = (
     "declare changelog_state='buckets' (in SQL and YAML 'scan.changelog.state' = 'buckets') and start with a new "
@@ -337,7 +337,7 @@ class PartitionChanges:
         )
 
 
-def _piece_of(decoded: RowsOfRecords, which: Indices | None) -> _Piece:
+def _piece_of(decoded: RowsOfRecords, which: Integers | None) -> _Piece:
     """Return some rows of decoded records, given by their indices, as upserts of one partition; None means all."""
     kinds, *columns = decoded.rows.columns
     rows = pa.RecordBatch.from_arrays(columns, schema=decoded.rows.schema.remove(0))

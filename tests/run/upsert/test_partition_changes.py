@@ -123,7 +123,7 @@ def normalize(state: dict[int, Any], records: list[tuple[int, Any]]) -> dict[int
             changes.append({"_row_kind": "-D", **state.pop(user)})
         elif row is not None and before is None:
             changes.append({"_row_kind": "+I", **row})
-        elif row is not None and before != row:
+        elif row is not None and before is not None and before != row:
             changes += [{"_row_kind": "-U", **before}, {"_row_kind": "+U", **row}]
         if row is not None:
             state[user] = row
