@@ -17,6 +17,8 @@ from kdsl.callbacks import TopicPartition
 from kdsl.errors import KdslError
 
 VERSION = 1
+STATE_VERSION = 2
+"""The version of offsets with a state by topic partition, which earlier versions of kdsl would not continue."""
 LOST_LEASE = "lost_lease"
 """The key in a source's latest offsets that names the process that took the lease of its group."""
 
@@ -124,7 +126,8 @@ class Offsets:
         """
         by_topic = nest_by_topic(self.positions)
         topics = {name: {"id": self.ids[name], "offsets": by_topic.get(name, {})} for name in sorted(self.ids)}
-        document: dict[str, Any] = {"version": VERSION, "startup": self.startup, "topics": topics}
+        version = VERSION if self.state is None else STATE_VERSION
+        document: dict[str, Any] = {"version": version, "startup": self.startup, "topics": topics}
         if self.begin:
             document["begin"] = nest_by_topic(self.begin)
         if self.initial:
@@ -153,16 +156,17 @@ class Offsets:
             OffsetFormatError: The checkpoint was written by another source, or by another version of kdsl.
         """
         version, packing, state = (document.get(name) for name in ("version", "packing", "state"))
-        if version != VERSION or "topics" not in document:
+        if version != (VERSION if state is None else STATE_VERSION) or "topics" not in document:
             what = "was not written by kdsl" if version is None else f"has version {version}"
             raise OffsetFormatError(
                 f"the offsets in the checkpoint cannot be read: the document {what}, and this kdsl reads "
-                f"version {VERSION}; use the checkpoint of this query and the kdsl that wrote it, or a new checkpoint"
+                f"version {VERSION}, or {STATE_VERSION} with a state by topic partition; use the checkpoint of this "
+                "query and the kdsl that wrote it, or a new checkpoint"
             )
         if packing is not None and packing["kind"] not in get_args(PackingKind):
             raise OffsetFormatError(
                 f"the offsets in the checkpoint cannot be read: their batch is packed into tasks by "
-                f"{packing['kind']!r}, and this kdsl packs by {' or '.join(get_args(PackingKind))}; use the kdsl that "
+                f"{packing['kind']!r}, and this kdsl packs by {', '.join(get_args(PackingKind))}; use the kdsl that "
                 "wrote them, or a newer one"
             )
         topics = document["topics"]

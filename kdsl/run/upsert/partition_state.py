@@ -88,13 +88,13 @@ class Run:
         """The hashes of each batch."""
         return tuple(batch.column(0).to_numpy() for batch in self.batches)
 
-    def find(self, hashes: Words) -> Iterator[tuple[Indices, pa.RecordBatch, Indices]]:
+    def find(self, hashes: Words) -> Iterator[tuple[Indices, pa.RecordBatch, Integers]]:
         """Yield which of some ascending hashes it has, as their indices, and where: a batch, and the indices in it."""
         cuts = np.searchsorted(hashes, np.array([of[0] for of in self.hashes[1:]], dtype=np.uint64)).tolist()
         for batch, own, start, end in zip(self.batches, self.hashes, (0, *cuts), (*cuts, len(hashes)), strict=True):
             if start < end:
                 wanted = hashes[start:end]
-                at = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
+                at: Integers = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
                 hit = np.flatnonzero(own[at] == wanted)
                 yield start + hit, batch, at[hit]
 
@@ -259,7 +259,8 @@ class PartitionState:
     def store(self) -> None:
         """Write the version at which the batch ends, unless nothing is kept, and remove the files of earlier ones.
 
-        Those of the version at which the batch begins stay, because the batch may be repeated.
+        Those of the version at which the batch begins stay, because the batch may be repeated. A task that Spark has
+        abandoned and that ends batches later, when files of its version were removed, does not replace the version.
         """
         if self._folder is None:
             return
@@ -283,8 +284,11 @@ class PartitionState:
         path = self._folder / _version_name(self._end)
         beside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         beside.write_bytes(orjson.dumps(document))
+        if path.exists() and not all((self._folder / run.name).exists() for run in self._runs if run.name):
+            beside.unlink()
+            return
         beside.replace(path)
-        if self._start is not None:
+        if self._start is not None and self._start < self._end:  # offsets go back if a broker has lost records
             _remove_before(self._folder, self._start, before)
 
     def _keep(self, batches: Iterable[pa.RecordBatch]) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kdsl import Json, PrimaryKey, UpsertTable
+from kdsl.declare.connector import ChangelogState
 from kdsl.errors import KdslError
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
@@ -37,7 +38,7 @@ def test_a_batch_that_only_passes_gaps_has_a_task() -> None:
     assert _state_steps(offsets(5, 3), offsets(5, 3), []) == []
 
 
-def plan_of(state: str) -> ReadPlan:
+def plan_of(state: ChangelogState) -> ReadPlan:
     class Users(UpsertTable, topic="t", key=Json(), value=Json(), changelog_state=state):
         id: PrimaryKey[int]
 
@@ -59,4 +60,5 @@ def test_offsets_keep_the_folder() -> None:
     with_state = Offsets({("t", 0): 5}, {"t": "id"}, state=StateFolder("a", 3, 1_000))
 
     assert Offsets.from_json(with_state.to_json()) == with_state
+    assert with_state.to_json()["version"] == 2, "an earlier kdsl would go on with an empty state in buckets"
     assert Offsets.from_json(offsets(5).to_json()).state is None

@@ -170,7 +170,11 @@ def test_net_changes_are_those_of_a_mini_batch(
     for state in ("buckets", "partition"):
         streamed: list[Change] = []
         table = sql(ddl("net", topic, kdsl_kafka, "json", reading=True, limit=100, mode="net", state=state))
-        query = table.read_stream(spark).writeStream.foreachBatch(lambda df, _, to=streamed: to.extend(rows(df)))
+
+        def collect(df: DataFrame, _: int, to: list[Change] = streamed) -> None:
+            to.extend(rows(df))
+
+        query = table.read_stream(spark).writeStream.foreachBatch(collect)
         assert query.option("checkpointLocation", str(tmp_path / state)).start().awaitTermination(300)
         assert by_key(streamed) == theirs
     assert {change[0] for changes in theirs.values() for change in changes} == {"+I", "-U", "+U", "-D"}

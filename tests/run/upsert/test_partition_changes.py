@@ -21,6 +21,7 @@ from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
 from kdsl.run.upsert import partition_changes, partition_state
 from kdsl.run.upsert.partition_changes import PartitionChanges, StateSteps
+from kdsl.run.upsert.partition_state import PartitionState
 from kdsl.run.upsert.partitioned_keys import choose_partitions, hash_murmur2
 
 PARTITIONS = 3
@@ -277,6 +278,48 @@ def test_a_batch_writes_what_it_changes_and_few_files_remain(tmp_path: Path) -> 
         most = max(most, written)
         assert len(set(folder.iterdir())) < 20
     assert most < 200_000 < sum(path.stat().st_size for path in folder.iterdir())
+
+
+def test_a_task_that_ends_late_does_not_replace_a_version_by_one_whose_files_were_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are repeated, so that a task which has begun before still refers to the files of the first attempts."""
+    monkeypatch.setattr(partition_state, "MERGED_ROWS", 0)
+    schema = pa.schema([pa.field("id", pa.int64())])
+
+    def begin(start: int | None, end: int, *ids: int) -> PartitionState:
+        state = PartitionState("t", schema, "id", tmp_path, start, end)
+        rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=schema)
+        state.add(np.array(ids, dtype=np.uint64), np.zeros(len(ids), dtype=bool), rows)
+        return state
+
+    begin(None, 1, 1, 2, 3, 4).store()
+    begin(1, 2, 5).store()
+    late = begin(2, 3, 6)
+    begin(None, 1, 1, 2, 3, 4).store()
+    begin(1, 2, 5).store()
+    begin(2, 3, 6).store()
+    begin(3, 4, 7).store()
+
+    late.store()
+
+    begin(3, 4, 7).store()
+    state = PartitionState("t", schema, "id", tmp_path, 4, 5)
+    assert state.find(np.arange(1, 9, dtype=np.uint64)).rows.column(0).to_pylist() == [1, 2, 3, 4, 5, 6, 7]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".arrow"}
+
+
+def test_offsets_that_go_back_keep_the_state(tmp_path: Path) -> None:
+    """As they do if a broker has lost records, and auto.offset.reset allows to read from its beginning."""
+    schema = pa.schema([pa.field("id", pa.int64())])
+    rows, live = pa.RecordBatch.from_arrays([pa.array([1])], schema=schema), np.zeros(1, dtype=bool)
+    for start, end in ((None, 9), (9, 4), (4, 6)):
+        state = PartitionState("t", schema, "id", tmp_path, start, end)
+        state.add(np.array([end], dtype=np.uint64), live, rows)
+        state.store()
+
+    state = PartitionState("t", schema, "id", tmp_path, 6, 7)
+    assert state.find(np.array([4, 6, 9], dtype=np.uint64)).keys.tolist() == [0, 1, 2]
 
 
 def test_a_record_of_another_partitioner_is_an_error_with_its_place_and_the_setting(tmp_path: Path) -> None:
