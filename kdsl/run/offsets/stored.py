@@ -19,6 +19,7 @@ from kdsl.errors import KdslError
 VERSION = 1
 STATE_VERSION = 2
 """The version of offsets with a state by topic partition, which earlier versions of kdsl would not continue."""
+VERSIONS = f"{VERSION}, or {STATE_VERSION} with a state by topic partition"
 LOST_LEASE = "lost_lease"
 """The key in a source's latest offsets that names the process that took the lease of its group."""
 
@@ -28,6 +29,12 @@ PackingKind = Literal["size", "order", "whole"]
 
 class OffsetFormatError(KdslError):
     """Offsets in a checkpoint that this version cannot read."""
+
+
+def has_known_version(document: Mapping[str, Any]) -> bool:
+    """Return whether this version of kdsl reads the version of a document of offsets."""
+    version: Any = document.get("version")
+    return bool(version == (STATE_VERSION if document.get("state") else VERSION))
 
 
 @attrs.frozen
@@ -156,12 +163,11 @@ class Offsets:
             OffsetFormatError: The checkpoint was written by another source, or by another version of kdsl.
         """
         version, packing, state = (document.get(name) for name in ("version", "packing", "state"))
-        if version != (VERSION if state is None else STATE_VERSION) or "topics" not in document:
+        if not has_known_version(document) or "topics" not in document:
             what = "was not written by kdsl" if version is None else f"has version {version}"
             raise OffsetFormatError(
                 f"the offsets in the checkpoint cannot be read: the document {what}, and this kdsl reads "
-                f"version {VERSION}, or {STATE_VERSION} with a state by topic partition; use the checkpoint of this "
-                "query and the kdsl that wrote it, or a new checkpoint"
+                f"version {VERSIONS}; use the checkpoint of this query and the kdsl that wrote it, or a new checkpoint"
             )
         if packing is not None and packing["kind"] not in get_args(PackingKind):
             raise OffsetFormatError(
