@@ -77,7 +77,8 @@ class Jobs:
     @staticmethod
     def _forget() -> None:
         for listener in _listeners.values():
-            listener.session.streams.removeListener(listener)
+            assert listener.in_spark is not None
+            listener.session.streams.removeListener(listener.in_spark)
         _listeners.clear()
 
 

@@ -26,6 +26,7 @@ def __getattr__(name: str) -> Any:
 
     Raises:
         AttributeError: There is no such name.
+        MissingPackageError: It needs a package that is not installed.
     """
     if name == "__version__":
         from importlib.metadata import version
@@ -35,7 +36,10 @@ def __getattr__(name: str) -> Any:
         return sorted(_modules())
     if name.startswith("_") or name not in _modules():
         raise AttributeError(f"module 'kdsl' has no attribute {name!r}")
-    return getattr(import_module(_modules()[name]), name)
+    from kdsl.extras import explain_missing_package
+
+    with explain_missing_package(f"kdsl.{name}"):
+        return getattr(import_module(_modules()[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -16,6 +16,8 @@ import yaml
 from kdsl.errors import Problem, ResolveError, Where
 
 Lines = dict[str, int]
+SQL_ENDINGS = (".sql", ".ddl")
+"""How the names of SQL files end."""
 _YAML = "tag:yaml.org,2002:"
 _PLAIN = (f"{_YAML}map", f"{_YAML}seq")
 _NUMBERS = (f"{_YAML}int", f"{_YAML}float", f"{_YAML}timestamp")

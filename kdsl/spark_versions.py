@@ -10,6 +10,7 @@ import re
 import attrs
 
 from kdsl.errors import KdslError
+from kdsl.extras import explain_missing_package
 
 
 class SparkVersionError(KdslError):
@@ -117,7 +118,12 @@ def refusal(subject: str, version: str) -> str | None:
 
 
 def pyspark_version() -> str:
-    """The version of the installed PySpark, which it states itself; ImportError if there is none."""
-    from pyspark.version import __version__
+    """The version of the installed PySpark, which it states itself.
+
+    Raises:
+        MissingPackageError: There is none.
+    """
+    with explain_missing_package("Spark"):
+        from pyspark.version import __version__
 
     return __version__

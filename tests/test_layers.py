@@ -16,6 +16,7 @@ LAYERS = (
     (
         "kdsl.documents",
         "kdsl.durations",
+        "kdsl.extras",
         "kdsl.folders",
         "kdsl.callbacks",
         "kdsl.retry",

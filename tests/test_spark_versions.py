@@ -29,7 +29,7 @@ def test_pip_takes_the_versions_that_the_table_supports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (developed_with,) = (d for d in project["dependency-groups"]["dev"] if isinstance(d, str) and "pyspark" in d)
 
-    assert f"pyspark{SUPPORTED_RANGE}" in project["project"]["dependencies"]
+    assert f"pyspark{SUPPORTED_RANGE}" in project["project"]["optional-dependencies"]["spark"]
     assert developed_with.partition("==")[2] in [tested.version for tested in TESTED]
 
 

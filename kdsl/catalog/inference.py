@@ -20,7 +20,6 @@ from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import InferenceError
 from kdsl.formats import Format, Observed, Side, Use
 from kdsl.plan.build import read_plan
-from kdsl.registry.client import registry_client
 from kdsl.registry.errors import UnknownSubjectError
 from kdsl.resolve import resolve
 from kdsl.types import model as t
@@ -190,6 +189,8 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
         InferenceError: The subject's schema does not describe columns.
         RegistryError: The registry does not answer, or denies access.
     """
+    from kdsl.registry import registry_client
+
     client = registry_client(registry)
     try:
         latest = client.latest(f"{topic}-{side}")

@@ -16,7 +16,6 @@ from json import JSONDecoder
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from pyspark.sql import types as s
 
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing
@@ -121,6 +120,8 @@ class DeltaTarget:
         Raises:
             ChangelogError: A column has a type that the tables of kdsl do not have.
         """
+        from pyspark.sql.types import StructType
+
         session = _Delta(spark)
         with session.active():
             table = session.open(self)
@@ -130,8 +131,7 @@ class DeltaTarget:
             schema = json.loads(frame.schema().json())
         try:
             return tuple(
-                t.Field(f.name, from_spark(f.dataType, nullable=f.nullable))
-                for f in s.StructType.fromJson(schema).fields
+                t.Field(f.name, from_spark(f.dataType, nullable=f.nullable)) for f in StructType.fromJson(schema).fields
             )
         except TypeError as e:
             raise ChangelogError(f"{self!r} cannot be read or changed: {e}") from e

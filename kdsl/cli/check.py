@@ -12,8 +12,8 @@ from kdsl.cli import load
 from kdsl.cli.console import out, print_json, print_problem, problem_json
 from kdsl.cli.directions import DirectionChoice, Directions
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
+from kdsl.documents import SQL_ENDINGS
 from kdsl.errors import Problem, ResolveError, file_position
-from kdsl.flink_sql.load import ENDINGS
 from kdsl.formats import READ_ONLY as FORMAT_READ_ONLY, Direction
 from kdsl.options import Spelling
 from kdsl.resolve import problems
@@ -86,7 +86,7 @@ def _targets(target: str) -> tuple[list[Table], list[Problem], list[str]]:
         TargetError: There is no such file, module or table.
         ResolveError: The file has errors; those of the statements of a whole SQL file are among its problems.
     """
-    if not target.lower().endswith(ENDINGS):
+    if not target.lower().endswith(SQL_ENDINGS):
         return load.tables(target), [], []
     from kdsl.flink_sql.scripts.planner import check_script
 

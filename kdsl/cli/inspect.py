@@ -12,8 +12,8 @@ import typer
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
+from kdsl.documents import SQL_ENDINGS
 from kdsl.errors import fail_on
-from kdsl.flink_sql.load import ENDINGS
 from kdsl.ingest import Ingestion
 from kdsl.plan.text import plan_text
 
@@ -53,7 +53,7 @@ def _show_copies(target: str) -> str:
         TargetError: The file cannot be read.
         ResolveError: The script has errors; all of them are reported.
     """
-    if not (target.lower().endswith(ENDINGS) and Path(target).is_file()):
+    if not (target.lower().endswith(SQL_ENDINGS) and Path(target).is_file()):
         return ""
     from kdsl.flink_sql.scripts.planner import check_script
     from kdsl.flink_sql.scripts.show import show_script

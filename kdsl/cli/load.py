@@ -10,20 +10,19 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kdsl.cluster import Cluster
-from kdsl.deployment.compare import title_of
-from kdsl.deployment.desired import Declaration
-from kdsl.documents import read_text
+from kdsl.documents import SQL_ENDINGS, read_text
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
-from kdsl.flink_sql.ddl.script_reader import Script
-from kdsl.flink_sql.load import ENDINGS, parse_file, table_definitions
 from kdsl.formats import Direction
-from kdsl.ingest import Ingestion
-from kdsl.ingest.document import is_ingestion_document
 from kdsl.kafka_table import KafkaTable
 from kdsl.table import Table, load_tables
+
+if TYPE_CHECKING:
+    from kdsl.cluster import Cluster
+    from kdsl.deployment.desired import Declaration
+    from kdsl.flink_sql.ddl.script_reader import Script
+    from kdsl.ingest import Ingestion
 
 YAML = (".yaml", ".yml")
 T = TypeVar("T")
@@ -58,7 +57,9 @@ def _choose_tables(source: str, name: str, module: ModuleType | None = None) -> 
         module: The module, if it is imported already.
     """
     classes: dict[str, Table] = {}
-    if source.lower().endswith(ENDINGS):
+    if source.lower().endswith(SQL_ENDINGS):
+        from kdsl.flink_sql.load import table_definitions
+
         of_file = [Table(definition) for definition in table_definitions(script(source))]
     elif source.lower().endswith(YAML):
         of_file = _read(source, load_tables)
@@ -95,15 +96,19 @@ def declarations(
         TargetError: As for `tables`.
         ResolveError: As for `tables`; or an ingestion or a script has errors.
     """
+    from kdsl.deployment.compare import title_of
+    from kdsl.deployment.desired import Declaration
+    from kdsl.ingest import Ingestion
+
     if is_ingestion(target):
         loaded, problems = ingestion(target, variables)
         fail_on(problems, target)
         assert loaded is not None  # otherwise there is a problem
         return [Declaration(loaded, title=title_of(loaded))]
     source, name = _split(target)
-    if source.lower().endswith(ENDINGS) and not name:
+    if source.lower().endswith(SQL_ENDINGS) and not name:
         return _script_declarations(script(source), directions, cluster)
-    module = None if source.lower().endswith((*YAML, *ENDINGS)) else _import_module(source)
+    module = None if source.lower().endswith((*YAML, *SQL_ENDINGS)) else _import_module(source)
     pipelines: list[Ingestion] = []
     if module is not None and not name:
         values = [value for value in vars(module).values() if isinstance(value, Ingestion)]
@@ -125,6 +130,7 @@ def _script_declarations(
         ResolveError: The script has errors.
     """
     from kdsl.catalog.stored import Inference
+    from kdsl.deployment.desired import Declaration
     from kdsl.flink_sql.scripts.checkpoint_folders import predict_folders
     from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
 
@@ -162,6 +168,8 @@ def script(path: str | Path) -> Script:
         TargetError: There is no such file, or it cannot be read.
         ResolveError: The file is not UTF-8.
     """
+    from kdsl.flink_sql.load import parse_file
+
     return _read(str(path), parse_file)
 
 
@@ -170,7 +178,11 @@ def is_ingestion(target: str) -> bool:
 
     The file is read; errors are those of `_read`.
     """
-    return target.lower().endswith(YAML) and Path(target).is_file() and is_ingestion_document(_document(target))
+    if not target.lower().endswith(YAML) or not Path(target).is_file():
+        return False
+    from kdsl.ingest.document import is_ingestion_document
+
+    return is_ingestion_document(_document(target))
 
 
 def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | None, tuple[Problem, ...]]:
@@ -184,6 +196,8 @@ def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | No
         TargetError: There is no such file, or it cannot be read.
         ResolveError: The file is not UTF-8.
     """
+    from kdsl.ingest import Ingestion
+
     return Ingestion.read(_document(target), variables, file=target)
 
 
@@ -208,7 +222,7 @@ def _read(source: str, read: Callable[[str], T]) -> T:
 
 def _split(target: str) -> tuple[str, str]:
     """The file or module, and the name of a table, or an empty string; a path may hold colons, as ``C:/orders.py``."""
-    if target.lower().endswith((".py", *YAML, *ENDINGS)) or Path(target).is_file():
+    if target.lower().endswith((".py", *YAML, *SQL_ENDINGS)) or Path(target).is_file():
         return target, ""
     source, colon, name = target.rpartition(":")
     return (source, name) if colon else (target, "")

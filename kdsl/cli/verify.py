@@ -13,8 +13,8 @@ from kdsl.cli.clusters import WHERE, with_cluster
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.verify import Comparison, Identity, Side, compare
+from kdsl.documents import SQL_ENDINGS
 from kdsl.errors import nearest
-from kdsl.flink_sql.load import ENDINGS
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import Topics
 from kdsl.types import model as t
@@ -76,7 +76,7 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
         TargetError: There is no such table.
         ResolveError: The table has errors, or no cluster.
     """
-    if name.endswith((".py", *load.YAML, *ENDINGS)) or ":" in name:
+    if name.endswith((".py", *load.YAML, *SQL_ENDINGS)) or ":" in name:
         table = load.table(name)
         return Side(table.read_plan(cluster=cluster), table.cluster(cluster).with_properties(level))
     if cluster is None:

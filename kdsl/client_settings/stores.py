@@ -15,6 +15,7 @@ import attrs
 from kdsl.client_settings.jks import JksError, decrypt_key, is_jceks, is_jks, read_jks
 from kdsl.client_settings.key_files import KeyFileError, read_file
 from kdsl.errors import KdslError
+from kdsl.extras import explain_missing_package
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -122,8 +123,9 @@ def _read_pkcs12(data: bytes, store: Store, *, trusted: bool) -> Pem:
         JksError: The password is wrong, it is not a PKCS12 store, or it lacks a key that is wanted. Missing
             certificates are not an error here.
     """
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.serialization import pkcs12
+    with explain_missing_package("a PKCS12 store"):
+        from cryptography.hazmat.primitives import serialization as form
+        from cryptography.hazmat.primitives.serialization import pkcs12
 
     try:
         store_content = pkcs12.load_pkcs12(data, None if store.password is None else store.password.encode())

@@ -23,6 +23,7 @@ from kdsl.client_settings.sasl import MECHANISMS, PROVIDER, check_missing_mechan
 from kdsl.client_settings.settings import TABLE
 from kdsl.client_settings.stores import StoreError
 from kdsl.errors import Problem
+from kdsl.extras import explain_missing_package
 from kdsl.secrets import has_reference
 from kdsl.secrets.hiding import redact
 
@@ -211,8 +212,9 @@ def _decrypt_key(keys: str, password: str | None, name: str) -> str:
     Raises:
         StoreError: The password is missing or wrong, or it is not a key; ``name`` is the setting in the message.
     """
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import serialization
+    with explain_missing_package("a private key in PEM for a Java client"):
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives import serialization
 
     try:
         key = serialization.load_pem_private_key(keys.encode(), None if password is None else password.encode())

@@ -14,7 +14,6 @@ from kdsl.deployment.desired import BOTH, Declaration, Needs
 from kdsl.deployment.model import Difference, Step
 from kdsl.deployment.progress import compare_progress
 from kdsl.deployment.result import Applied, Diff
-from kdsl.deployment.sinks import Target, compare_ingestion, compare_target
 from kdsl.deployment.subjects import compare_subjects
 from kdsl.deployment.topics import LiveCluster, compare_topics, join_steps
 from kdsl.errors import KdslError, listing, nearest
@@ -28,6 +27,8 @@ from kdsl.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kdsl.deployment.sinks import Target
 
 Item = type[KafkaTable] | Table | Ingestion
 Allowed = Literal["partitions"]
@@ -177,14 +178,11 @@ def compare(
         remote = "://" in location and not location.startswith("file:")
         return open_folder(open_session(), location) if remote else open_local_folder(location)
 
+    tables = [one for one in declared if isinstance(one.item, Table) and one.title in (targets or {})]
     sinks = [
         *chain.from_iterable(
-            _guard(compare_ingestion(one, needs, open_checkpoint, open_session), one) for one in needs.ingestions
-        ),
-        *chain.from_iterable(
-            _guard(compare_target(one.item, (targets or {})[one.title], open_session), one)
-            for one in declared
-            if isinstance(one.item, Table) and one.title in (targets or {})
+            _compare_sinks(one, needs, targets or {}, open_checkpoint, open_session)
+            for one in (*needs.ingestions, *tables)
         ),
     ]
     topics: list[Step] = []
@@ -202,12 +200,31 @@ def compare(
     return join_steps([*topics, *compare_subjects(needs.subjects), *sinks, *progress])
 
 
-def _guard(steps: Iterator[Step], declaration: Declaration) -> Iterator[Step]:
-    """Yield steps; an error of Java or Spark becomes a thing that cannot be looked at."""
+def _compare_sinks(
+    declaration: Declaration,
+    needs: Needs,
+    targets: Mapping[str, Target],
+    open_checkpoint: Callable[[str], Folder],
+    open_session: Callable[[], SparkSession],
+) -> Iterator[Step]:
+    """Yield how the sinks of a declaration differ; an error of Java or Spark becomes a thing that cannot be looked at.
+
+    Args:
+        declaration: An ingestion, or a table with a target.
+        needs: What the declarations need; the topics of an ingestion's sink are added.
+        targets: Targets of changelogs, by table.
+        open_checkpoint: Opens the folder of a checkpoint.
+        open_session: Opens a session.
+    """
     from pyspark.errors import PySparkException
 
+    from kdsl.deployment.sinks import compare_ingestion, compare_target  # imports PySpark, which tables do not need
+
     try:
-        yield from steps
+        if isinstance(declaration.item, Table):
+            yield from compare_target(declaration.item, targets[declaration.title], open_session)
+        else:
+            yield from compare_ingestion(declaration, needs, open_checkpoint, open_session)
     except (KdslError, GatewayError, JavaError, PySparkException) as e:
         yield Step(Difference("?", "table", declaration.title, _first_line(e)))
 

@@ -40,8 +40,7 @@ from kdsl.run.dead_letters.headers import (
     header_text,
     original_headers,
 )
-from kdsl.run.librdkafka.producer import ProducerError, borrow_producer
-from kdsl.run.librdkafka.sink import explain_failure
+from kdsl.run.librdkafka.producer import ProducerError, borrow_producer, explain_failure
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import HEADERS, NO_TIMESTAMP
 from kdsl.types import model as t

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from kdsl.declare.definition import TableDef
-from kdsl.documents import read_text
+from kdsl.documents import SQL_ENDINGS, read_text
 from kdsl.errors import Problem, ResolveError, Where, fail_on
 from kdsl.flink_sql.ddl.script_reader import Script, parse_script, read_script
 from kdsl.flink_sql.ddl.statements import CreateTable
 from kdsl.flink_sql.ddl.tables import DeclaredTable, declare_tables
 from kdsl.table import Table
-
-ENDINGS = (".sql", ".ddl")
 
 
 def parse_file(path: str | Path) -> Script:
@@ -38,7 +36,7 @@ def parse_source(source: str | Path) -> Script:
     """
     if isinstance(source, Path) or (source and not any(c.isspace() for c in source)):
         return parse_file(source)
-    named = "\n" not in source and source.lower().endswith(ENDINGS) and Path(source).is_file()
+    named = "\n" not in source and source.lower().endswith(SQL_ENDINGS) and Path(source).is_file()
     return parse_file(source) if named else parse_script(source)
 
 

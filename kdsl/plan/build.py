@@ -17,7 +17,7 @@ from kdsl.resolve.model import Part, ResolvedTable
 from kdsl.resolve.startup import discovery_of
 from kdsl.resolve.transport import transport_of
 from kdsl.types import model as t, sql
-from kdsl.types.spark import spark_type
+from kdsl.types.spark import simple_string
 
 
 class UnknownColumnError(KdslError, ValueError):
@@ -256,4 +256,4 @@ def literal(value: Any, kind: t.DataType) -> str | None:
         text, _ = sql.literal(value)
     except sql.NoLiteralError:
         return None
-    return f"CAST({text} AS {spark_type(kind).simpleString()})"
+    return f"CAST({text} AS {simple_string(kind)})"

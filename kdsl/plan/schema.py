@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING
 
 from kdsl.declare.definition import TableDef
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
+from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 def schema(table: TableDef) -> StructType:
@@ -26,7 +30,7 @@ def key_schema(table: TableDef) -> StructType:
         ResolveError: The table is invalid for a read.
     """
     key = resolve(table, "read").key
-    return StructType([]) if key is None else spark_schema(key.row)
+    return spark_schema(t.Row(()) if key is None else key.row)
 
 
 def value_schema(table: TableDef) -> StructType:
@@ -36,4 +40,4 @@ def value_schema(table: TableDef) -> StructType:
         ResolveError: The table is invalid for a read.
     """
     value = resolve(table, "read").value
-    return StructType([]) if value is None else spark_schema(value.row)
+    return spark_schema(t.Row(()) if value is None else value.row)

@@ -6,7 +6,9 @@ with; the commands use it on the driver. The schema of an id never changes, so i
 
 from __future__ import annotations
 
-from kdsl.registry.client import RegistryClient, registry_client
+from typing import TYPE_CHECKING, Any
+
+from kdsl.extras import explain_missing_package
 from kdsl.registry.errors import (
     IncompatibleSchemaError,
     RegistryError,
@@ -17,6 +19,9 @@ from kdsl.registry.errors import (
 )
 from kdsl.registry.model import RegisteredSchema, SchemaReference, SubjectVersion
 from kdsl.registry.settings import registry_problems
+
+if TYPE_CHECKING:
+    from kdsl.registry.client import RegistryClient, registry_client
 
 __all__ = [
     "IncompatibleSchemaError",
@@ -32,3 +37,18 @@ __all__ = [
     "registry_client",
     "registry_problems",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the client when it is first used: planning does not need it, nor its package httpx.
+
+    Raises:
+        AttributeError: There is no such name.
+        MissingPackageError: httpx is not installed.
+    """
+    if name not in ("RegistryClient", "registry_client"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with explain_missing_package("a schema registry"):
+        from kdsl.registry import client
+
+    return getattr(client, name)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 import attrs
-import httpx
 
 from kdsl.client_settings.key_files import explain_unreachable
 from kdsl.client_settings.stores import Store, Which
@@ -504,13 +503,22 @@ class _Reader:
 
 
 def _is_address(url: str) -> bool:
-    """Whether a string is an http or https URL."""
+    """Whether a string is an http or https URL; httpx, if it is installed, also refuses hosts that it cannot call."""
     try:
-        parts = httpx.URL(url)
-        urlsplit(url)  # which finds unbalanced brackets
-    except (httpx.InvalidURL, ValueError):
+        parts = urlsplit(url)  # finds unbalanced brackets
+        _ = parts.port
+    except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.host)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return False
+    try:
+        import httpx
+    except ModuleNotFoundError:
+        return True
+    try:
+        return bool(httpx.URL(url).host)
+    except httpx.InvalidURL:
+        return False
 
 
 def fits_header(text: str) -> bool:

@@ -7,20 +7,27 @@ partition and an offset, and a record its bytes. Source of the semantics: a CHEC
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from kdsl.declare.definition import TableDef
 from kdsl.declare.row_rules import RowRuleDef
 from kdsl.errors import Problem, listing
-from kdsl.flink_sql.conditions.compiler import Condition, ConditionError, compile_condition
 from kdsl.formats import Direction
 from kdsl.options import Spelling
 from kdsl.resolve.model import RowRule
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
+if TYPE_CHECKING:
+    from kdsl.flink_sql.conditions.compiler import Condition
+
 
 def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
     """All row rules of a valid table, their conditions as they are written, with the columns that these use."""
+    if not table.rules:  # what compiles conditions is imported for tables that have some
+        return ()
+    from kdsl.flink_sql.conditions.compiler import compile_condition
+
     columns = _checkable_columns(table, direction)
     return tuple(
         RowRule(rule.name, rule.condition, rule.on_fail, compile_condition(rule.condition, columns).columns)
@@ -33,6 +40,10 @@ def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
     If the type of a column could not be read, only empty conditions and actions are checked.
     """
+    if not table.rules:
+        return
+    from kdsl.flink_sql.conditions.compiler import ConditionError, compile_condition
+
     columns = _checkable_columns(table, direction)
     known = all(c.type_known for c in table.columns)
     for rule in table.rules:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pyarrow as pa
-from pyspark import TaskContext
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.declare.dead_letters import NO_LIMIT
@@ -45,6 +44,7 @@ from kdsl.run.session import available_cores, check_session, explain_missing_mod
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.task_output import TaskOutput, create_task_output, record_row
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.workers import current_task
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -545,7 +545,7 @@ class _Decode:
             return
         from kdsl.run.librdkafka.letter_writer import LetterWriter
 
-        task, letters = TaskContext.get(), self._letters
+        task, letters = current_task(), self._letters
         name = f"partition {0 if task is None else task.partitionId()}"
         plan = read_plan_text(self._plan, ReadPlan)
         writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator)
@@ -561,7 +561,7 @@ class _Decode:
 
         Without an observation only the drops are reported; without an accumulator the task itself logs them.
         """
-        task = TaskContext.get()
+        task = current_task()
         if self._accumulator is None or not self._name or task is None:
             accumulated.report_dropped(self._accumulator, read_plan_text(self._plan, ReadPlan).table, dropped)
         elif records:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-
 from kdsl.errors import KdslError
+from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_versions import INSTALL, SparkVersionError, pyspark_version, refusal
 from kdsl.types import model as t
@@ -25,6 +25,7 @@ from kdsl.types.spark import TIME_TYPE_SETTING, time_type_problem
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
 _NO_BOUND = 100_000  # Spark's "no bound" is the largest int
 _LOCAL = {
     "spark.master": "local[2]",
@@ -48,6 +49,8 @@ def explain_missing_module() -> Iterator[None]:
     Raises:
         NotInstalledError: The Python that Spark runs lacks a module.
     """
+    from pyspark.errors import PySparkException
+
     try:
         yield
     except PySparkException as e:
@@ -203,14 +206,104 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
         SessionError: As for `check_runtime`; or the table has TIME columns, and Spark's switch for them is off.
     """
     check_runtime(spark, table)
-    if problem := time_type_problem(row, spark.conf.get(TIME_TYPE_SETTING, "false")):
+    if problem := time_type_problem(row, get_setting(spark, TIME_TYPE_SETTING, "false")):
         raise SessionError(f"{table}: {problem}")
+
+
+def get_setting(spark: SparkSession, name: str, default: str | None = None) -> str | None:
+    """Return a setting of a session; the default if it is not set, or the session does not show it."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.conf.get(name, default)
+    except (PySparkException, GatewayError):
+        return default
+
+
+def has_settings(spark: SparkSession, names: Iterable[str]) -> bool:
+    """Return whether one of some settings is set in a session; False also if it does not show its settings."""
+    from pyspark.errors import PySparkException
+
+    try:
+        settings = spark.conf.getAll
+    except (PySparkException, GatewayError):
+        return False
+    return any(name in settings for name in names)
+
+
+def try_setting(spark: SparkSession, name: str, value: str | None) -> bool:
+    """Change a setting of a session, or unset it (None); return False if the session does not allow that.
+
+    Managed sessions and Connect servers may refuse to change settings.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+    except (PySparkException, GatewayError) as e:
+        _log.debug("the session does not allow %s to be set: %s", name, e)
+        return False
+    return True
+
+
+def require_setting(spark: SparkSession, name: str, value: str, purpose: str) -> None:
+    """Change a setting of a session, unless it has the value.
+
+    Args:
+        spark: The session.
+        name: The setting.
+        value: The value that it needs.
+        purpose: What needs it, as the subject of the message.
+
+    Raises:
+        SessionError: The session does not allow it; names the line to add to its configuration.
+    """
+    if get_setting(spark, name) != value and not try_setting(spark, name, value):
+        raise SessionError(
+            f"{purpose} needs the setting {name}={value}, which this session does not allow to be changed; add the "
+            f"line\n    {name} {value}\nto the Spark configuration with which the session, its cluster or its Connect "
+            "server is started"
+        )
+
+
+@contextmanager
+def change_settings(
+    spark: SparkSession, wanted: Mapping[str, str], required: Mapping[str, str] | None = None, *, purpose: str = ""
+) -> Iterator[None]:
+    """Change settings of a session during the body, and restore them.
+
+    Args:
+        spark: The session.
+        wanted: Settings that only make something faster; those that the session does not allow are skipped.
+        required: Settings that must have their value.
+        purpose: What needs the required ones, for the message.
+
+    Raises:
+        SessionError: The session does not allow a required setting.
+    """
+    before: dict[str, str | None] = {}
+    try:
+        for name, value in wanted.items():
+            old = get_setting(spark, name)
+            if try_setting(spark, name, value):
+                before[name] = old
+        for name, value in (required or {}).items():
+            old = get_setting(spark, name)
+            require_setting(spark, name, value, purpose)
+            before[name] = old
+        yield
+    finally:
+        for name, old in before.items():
+            try_setting(spark, name, old)
 
 
 def available_cores(spark: SparkSession) -> int:
     """Return how many tasks a session runs at a time, as far as that is known (`count_cores`)."""
     present = 0 if is_connect(spark) else spark.sparkContext.defaultParallelism
-    return count_cores(lambda name: spark.conf.get(name, None), present)
+    return count_cores(partial(get_setting, spark), present)
 
 
 def count_cores(setting: Callable[[str], str | None], present: int = 0) -> int:

@@ -10,12 +10,15 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark import AccumulatorParam
-
 from kdsl.spark_internals.workers import task_accumulator
 
 if TYPE_CHECKING:
+    from pyspark import AccumulatorParam
     from pyspark.sql import SparkSession
+
+    Param = AccumulatorParam[Any]
+else:
+    Param = object  # PySpark asks for the methods only
 
 
 class Receiver(Protocol):
@@ -26,7 +29,7 @@ class Receiver(Protocol):
         ...
 
 
-class _Values(AccumulatorParam[Any]):
+class _Values(Param):
     def zero(self, value: Any) -> list[Any]:  # noqa: ARG002
         """Return an empty list, with which a task begins."""
         return []

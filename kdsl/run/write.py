@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PythonException
-from pyspark.sql import types as s
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.errors import KdslError, WriteError
@@ -43,7 +41,7 @@ from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.repeated_events import warn_of_repeated_events
-from kdsl.run.session import check_runtime
+from kdsl.run.session import change_settings, check_runtime, has_settings
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.session import is_connect
 
@@ -52,14 +50,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _INSTANT = pa.timestamp("us", tz="UTC")
-_HEADERS = s.ArrayType(s.StructType([s.StructField("key", s.StringType()), s.StructField("value", s.BinaryType())]))
-_SPARK: Mapping[str, s.DataType] = {
-    "key": s.BinaryType(),
-    "value": s.BinaryType(),
-    "topic": s.StringType(),
-    "partition": s.IntegerType(),
-    "headers": _HEADERS,
-    "timestamp": s.TimestampType(),
+_SPARK: Mapping[str, str] = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "timestamp": "TIMESTAMP",
 }
 _LIMITS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # no limit, which also avoids a check per row
@@ -119,6 +116,8 @@ def write(
             f"guarantee {plan.delivery!r}, with which a repeated write is written again; declare "
             "delivery='exactly-once' ('sink.delivery-guarantee'), or remove write_id"
         )
+    from pyspark.errors import PythonException
+
     from kdsl.run.jvm.write import append
     from kdsl.run.librdkafka.datasource import FORMAT, register
     from kdsl.run.librdkafka.options import write_options
@@ -304,7 +303,7 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
     rows, plan = match_columns(df, plan)
     sent = without_literal_secrets(plan, registry)
     names = dict.fromkeys(["key", "value", "topic", *RecordEncoder(plan).schema.names])
-    schema = s.StructType([s.StructField(name, _SPARK[name]) for name in names])
+    schema = ", ".join(f"`{name}` {_SPARK[name]}" for name in names)
     accumulator = None if is_connect(df.sparkSession) else accumulated.accumulator(df.sparkSession)
     return rows.mapInArrow(partial(_encode_batches, plan_text(plan), sent, accumulator), schema)
 
@@ -345,25 +344,20 @@ def _encode_batches(
 
 @contextmanager
 def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Let Spark limit Arrow batches by rows only, in a session that sets neither limit; and set more settings.
+    """Let Spark limit Arrow batches by rows only, in a session that sets neither limit; and set what is required.
+
+    A session that does not allow the limits to be set writes with its own, more slowly.
 
     By default Spark computes the size of a batch in bytes after each row, which takes half of the time that the JVM
     spends on a write. A fifth of the default number of rows limits a batch instead (the sink combines small ones). All
     settings get their previous values at the end.
+
+    Raises:
+        SessionError: The session does not allow a required setting.
     """
-    settings = spark.conf.getAll
-    ours = {**({} if any(name in settings for name in _LIMITS) else _LIMITS), **(more or {})}
-    before = {name: settings[name] for name in ours if name in settings}
-    for name, value in ours.items():
-        spark.conf.set(name, value)
-    try:
+    limits = {} if has_settings(spark, _LIMITS) else _LIMITS
+    with change_settings(spark, limits, more, purpose="an exactly-once write"):
         yield
-    finally:
-        for name in ours:
-            if name in before:
-                spark.conf.set(name, before[name])
-            else:
-                spark.conf.unset(name)
 
 
 def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:

@@ -1,20 +1,38 @@
-"""The classes that make PySpark accept an object as a column."""
+"""The classes that make PySpark accept an object as a column; importing this module does not import PySpark."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from pyspark.sql import Column
-
-try:
-    from pyspark.sql.classic.column import Column as ClassicColumn
-except ModuleNotFoundError:  # Spark 3.5: tables can be declared and checked there, and nothing more
-    ClassicColumn = Column  # type: ignore[misc,assignment]
-
-__all__ = ("CONNECT_EXPRESSIONS", "ClassicColumn", "ColumnProxy", "connect_column_class")
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 CONNECT_EXPRESSIONS = "pyspark.sql.connect.expressions"
 """The module of Spark Connect that converts values to literals, strings among them."""
+
+
+def classic_column_class() -> type[Column]:
+    """Import the class of the columns of classic sessions.
+
+    Raises:
+        ModuleNotFoundError: PySpark is not installed.
+    """
+    try:
+        from pyspark.sql.classic.column import Column as ClassicColumn
+    except ModuleNotFoundError:  # Spark 3.5 has one class only, or there is no PySpark
+        from pyspark.sql import Column
+
+        return Column
+    return ClassicColumn
+
+
+def column_methods() -> Mapping[str, Any]:
+    """What PySpark's class of columns defines, by name; its methods are among it."""
+    from pyspark.sql import Column
+
+    return vars(Column)
 
 
 def connect_column_class() -> type[Column]:
@@ -22,6 +40,12 @@ def connect_column_class() -> type[Column]:
     from pyspark.sql.connect.column import Column as ConnectColumn
 
     return ConnectColumn
+
+
+def is_spark_column(value: object) -> TypeGuard[Column]:
+    """Whether a value is a column of Spark; without an imported PySpark there are none."""
+    module: Any = sys.modules.get("pyspark.sql")
+    return module is not None and isinstance(value, module.Column)
 
 
 class ColumnProxy:

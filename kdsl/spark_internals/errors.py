@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+try:
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+except ModuleNotFoundError:  # without PySpark nothing calls into a JVM, and nothing raises these
+
+    class Py4JError(Exception):  # type: ignore[no-redef]
+        """Stands for the error that no call can raise."""
+
+    class Py4JJavaError(Py4JError):  # type: ignore[no-redef,misc]
+        """Stands for the error that no call can raise."""
+
 
 GatewayError: type[Exception] = Py4JError
 """A call into the JVM failed: Java raised an exception, or the JVM has ended."""

@@ -6,87 +6,92 @@ batch. Here an event crosses to Python once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kdsl.spark_internals.queries import progress_document
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
 EventKind = Literal["start", "progress", "idle", "end"]
+Receive = Callable[[EventKind, Mapping[str, Any], Any], None]
+"""Receives an event: its kind; the event, of ``progress`` the progress report, as JSON; and, for a progress report of a
+classic session, Java's object of it, else None."""
 
 
-class JsonListener(StreamingQueryListener):
-    """A listener, for classic sessions and Spark Connect; a subclass implements `receive`."""
+def add_json_listener(spark: SparkSession, receive: Receive) -> StreamingQueryListener:
+    """Add a listener to a session, classic or Connect, that passes each event to a function, and return it.
 
-    _wrapper: Any = None
+    PySpark's and Py4J's errors are passed on.
+    """
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    def receive(self, kind: EventKind, document: Mapping[str, Any], java: Any = None) -> None:
-        """Receive an event; each subclass implements it, and this class raises NotImplementedError.
+    class JsonListener(StreamingQueryListener):
+        """The listener: Spark Connect calls its methods, and a classic session those of `_ClassicListener`."""
 
-        Args:
-            kind: What has happened.
-            document: The event; of ``progress``, the progress report.
-            java: Java's object of the progress report, on a classic session.
-        """
-        raise NotImplementedError
+        _wrapper: Any = None
 
-    @property
-    def _jlistener(self) -> Any:
-        """The Java object of the listener, which a classic session registers; created on first use, and stored.
+        @property
+        def _jlistener(self) -> Any:
+            """The Java object of the listener, which a classic session registers; created on first use, and stored.
 
-        PySpark's ``addListener`` starts py4j's callback server before it asks for the object. Py4J's errors are passed
-        on.
-        """
-        if self._wrapper is None:
-            from pyspark import SparkContext
+            PySpark's ``addListener`` starts py4j's callback server before it asks for the object. Py4J's errors are
+            passed on.
+            """
+            if self._wrapper is None:
+                from pyspark import SparkContext
 
-            jvm: Any = SparkContext._jvm  # noqa: SLF001
-            self._wrapper = jvm.PythonStreamingQueryListenerWrapper(_ClassicListener(self))
-        return self._wrapper
+                jvm: Any = SparkContext._jvm  # noqa: SLF001
+                self._wrapper = jvm.PythonStreamingQueryListenerWrapper(_ClassicListener(receive))
+            return self._wrapper
 
-    # Spark Connect calls these methods.
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            """Report the start of a query."""
+            receive("start", {"id": str(event.id), "runId": str(event.runId), "name": event.name}, None)
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Report the start of a query."""
-        self.receive("start", {"id": str(event.id), "runId": str(event.runId), "name": event.name})
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            """Report the end of a batch."""
+            receive("progress", progress_document(event.progress), None)
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Report the end of a batch."""
-        self.receive("progress", progress_document(event.progress))
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            """Report that a query waits for data."""
+            receive("idle", {"id": str(event.id), "runId": str(event.runId)}, None)
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Report that a query waits for data."""
-        self.receive("idle", {"id": str(event.id), "runId": str(event.runId)})
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            """Report the end of a query."""
+            receive("end", {"id": str(event.id), "runId": str(event.runId), "exception": event.exception}, None)
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Report the end of a query."""
-        self.receive("end", {"id": str(event.id), "runId": str(event.runId), "exception": event.exception})
+    listener = JsonListener()
+    spark.streams.addListener(listener)
+    return listener
 
 
 class _ClassicListener:
     """Java's interface of a listener, implemented in Python."""
 
-    def __init__(self, listener: JsonListener) -> None:
-        self._listener = listener
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         """Report the start of a query."""
-        self._listener.receive("start", orjson.loads(event.json()))
+        self._receive("start", orjson.loads(event.json()), None)
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """Report the end of a batch, with Java's object of the progress report; errors of `receive` are passed on."""
         progress = event.progress()
-        self._listener.receive("progress", orjson.loads(progress.json()), progress)
+        self._receive("progress", orjson.loads(progress.json()), progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """Report that a query waits for data."""
-        self._listener.receive("idle", orjson.loads(event.json()))
+        self._receive("idle", orjson.loads(event.json()), None)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Report the end of a query."""
-        self._listener.receive("end", orjson.loads(event.json()))
+        self._receive("end", orjson.loads(event.json()), None)
 
     class Java:
         """What py4j asks for."""

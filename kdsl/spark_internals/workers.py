@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator, AccumulatorParam
+    from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 BATCH_ID = "streaming.sql.batchId"
 """The local property of Spark that contains the id of a micro-batch."""
@@ -20,6 +20,13 @@ class _Context(Protocol):
     """A task's context, or the context of a classic session, with its local properties."""
 
     def getLocalProperty(self, key: str) -> str | None: ...  # noqa: N802
+
+
+def current_task() -> TaskContext | None:
+    """The context of the task that runs here; None on the driver, and in a process without PySpark."""
+    pyspark = sys.modules.get("pyspark")  # a task's process has imported it
+    context: TaskContext | None = None if pyspark is None else pyspark.TaskContext.get()
+    return context
 
 
 def current_query_id(context: _Context) -> str | None:

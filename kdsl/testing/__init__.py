@@ -51,9 +51,17 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import and return a name of `__all__` at its first use; AttributeError for any other name."""
+    """Import and return a name of `__all__` at its first use.
+
+    Raises:
+        AttributeError: There is no such name.
+        MissingPackageError: A package that it needs is not installed.
+    """
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    from kdsl.extras import explain_missing_package
+
+    with explain_missing_package(f"kdsl.testing.{name}"):
+        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -62,7 +62,7 @@ def kdsl_kafka(pytestconfig: pytest.Config) -> Iterator[RunningKafka]:
 
     It is the Kafka that an option, a setting or ``$KDSL_TEST_BOOTSTRAP`` names, or else a local one.
     """
-    from kdsl.testing.local_kafka import LocalKafka
+    from kdsl.testing import LocalKafka
     from kdsl.testing.running import RunningKafka
 
     outside = (
@@ -111,7 +111,7 @@ def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iter
 @pytest.fixture(scope="session")
 def kdsl_registry() -> Iterator[LocalRegistry]:
     """Run a schema registry for the whole test run: ``kdsl_registry.url``, ``.client()``. It needs no Kafka."""
-    from kdsl.testing.local_registry import LocalRegistry
+    from kdsl.testing import LocalRegistry
 
     with LocalRegistry() as registry:
         yield registry
@@ -120,7 +120,7 @@ def kdsl_registry() -> Iterator[LocalRegistry]:
 @pytest.fixture(scope="session")
 def kdsl_spark_cluster() -> Iterator[SparkCluster]:
     """Run a Spark standalone cluster of two workers with a core each, for the whole test run."""
-    from kdsl.testing.spark_cluster import SparkCluster
+    from kdsl.testing import SparkCluster
 
     with SparkCluster() as cluster:
         yield cluster

@@ -32,16 +32,18 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Annotated, Any, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
 
 import attrs
-from pyspark.sql import types as s
 
 from kdsl.errors import KdslError, nearest
 from kdsl.types import model as t
 from kdsl.types.docstrings import member_docstrings
 from kdsl.types.parse import TypeSyntaxError, parse_type
-from kdsl.types.spark import from_spark
+from kdsl.types.spark import from_spark, spark_type_classes
+
+if TYPE_CHECKING:
+    from pyspark.sql import types as s
 
 Int8: TypeAlias = Annotated[int, t.TinyInt()]
 Int16: TypeAlias = Annotated[int, t.SmallInt()]
@@ -52,7 +54,10 @@ Float64: TypeAlias = Annotated[float, t.Double()]
 TimestampLtz: TypeAlias = Annotated[dt.datetime, t.TimestampLtz()]
 TimestampNtz: TypeAlias = Annotated[dt.datetime, t.Timestamp()]
 
-SqlType: TypeAlias = str | s.DataType | type[s.DataType] | t.DataType | type[t.DataType]
+if TYPE_CHECKING:
+    SqlType: TypeAlias = str | s.DataType | type[s.DataType] | t.DataType | type[t.DataType]
+else:
+    SqlType = Any
 """A column type that overrides the one derived from the annotation: SQL, a Spark type or a kdsl type."""
 
 Evaluate = Callable[[str], Any]
@@ -156,7 +161,7 @@ def sql_type(declared: SqlType) -> t.DataType:
             raise AnnotationError(f"the type {declared!r} cannot be read: {e.reason}", fix) from None
     try:
         kind = declared() if isinstance(declared, type) else declared
-        if isinstance(kind, s.DataType):
+        if isinstance(kind, spark_type_classes()):
             return from_spark(kind)
     except TypeError as e:
         raise AnnotationError(f"the type {_spell(declared)} cannot be used: {e}", fix) from None
@@ -437,7 +442,7 @@ def evaluator_within(cls: type, outer: Evaluate) -> Evaluate:
 
 def is_sql_type(mark: Any) -> bool:
     """Whether a piece of metadata of ``Annotated`` is a Spark type or a kdsl type, or a class of these."""
-    kinds = (s.DataType, t.DataType)
+    kinds = (*spark_type_classes(), t.DataType)
     return isinstance(mark, kinds) or (isinstance(mark, type) and issubclass(mark, kinds))
 
 

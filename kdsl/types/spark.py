@@ -2,44 +2,62 @@
 
 from __future__ import annotations
 
-from pyspark.sql import types as s
+import sys
+from typing import TYPE_CHECKING, Any
 
 from kdsl.errors import listing
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
-_SIMPLE: dict[type[t.DataType], s.DataType] = {
-    t.Boolean: s.BooleanType(),
-    t.TinyInt: s.ByteType(),
-    t.SmallInt: s.ShortType(),
-    t.Int: s.IntegerType(),
-    t.BigInt: s.LongType(),
-    t.Float: s.FloatType(),
-    t.Double: s.DoubleType(),
-    t.Char: s.StringType(),
-    t.VarChar: s.StringType(),
-    t.Binary: s.BinaryType(),
-    t.VarBinary: s.BinaryType(),
-    t.Date: s.DateType(),
-    t.Timestamp: s.TimestampNTZType(),
-    t.TimestampLtz: s.TimestampType(),
+if TYPE_CHECKING:
+    from pyspark.sql import types as s
+
+_CLASSES: dict[type[t.DataType], str] = {
+    t.Boolean: "BooleanType",
+    t.TinyInt: "ByteType",
+    t.SmallInt: "ShortType",
+    t.Int: "IntegerType",
+    t.BigInt: "LongType",
+    t.Float: "FloatType",
+    t.Double: "DoubleType",
+    t.Char: "StringType",
+    t.VarChar: "StringType",
+    t.Binary: "BinaryType",
+    t.VarBinary: "BinaryType",
+    t.Date: "DateType",
+    t.Timestamp: "TimestampNTZType",
+    t.TimestampLtz: "TimestampType",
 }
-_FROM_SPARK: dict[type[s.DataType], t.DataType] = {
-    s.BooleanType: t.Boolean(),
-    s.ByteType: t.TinyInt(),
-    s.ShortType: t.SmallInt(),
-    s.IntegerType: t.Int(),
-    s.LongType: t.BigInt(),
-    s.FloatType: t.Float(),
-    s.DoubleType: t.Double(),
-    s.StringType: t.STRING,
-    s.BinaryType: t.BYTES,
-    s.DateType: t.Date(),
-    s.TimestampNTZType: t.Timestamp(),
-    s.TimestampType: t.TimestampLtz(),
+"""PySpark's class of each type without parameters. Only the functions below that take or return one import PySpark."""
+_FROM_SPARK: dict[str, t.DataType] = {
+    "BooleanType": t.Boolean(),
+    "ByteType": t.TinyInt(),
+    "ShortType": t.SmallInt(),
+    "IntegerType": t.Int(),
+    "LongType": t.BigInt(),
+    "FloatType": t.Float(),
+    "DoubleType": t.Double(),
+    "StringType": t.STRING,
+    "BinaryType": t.BYTES,
+    "DateType": t.Date(),
+    "TimestampNTZType": t.Timestamp(),
+    "TimestampType": t.TimestampLtz(),
 }
 MAX_TIME = 6
 TIME_TYPE_SETTING = "spark.sql.timeType.enabled"
+
+
+def spark_type_classes() -> tuple[type[s.DataType], ...]:
+    """The base class of PySpark's types, for ``isinstance``; empty until PySpark is imported, when there are none."""
+    spark_types: Any = sys.modules.get("pyspark.sql.types")
+    return () if spark_types is None else (spark_types.DataType,)
+
+
+def time_type_classes() -> tuple[type[s.DataType], ...]:
+    """PySpark's class of TIME, for ``isinstance``; empty where it has none (4.0)."""
+    from pyspark.sql import types
+
+    return (types.TimeType,) if hasattr(types, "TimeType") else ()
 
 
 def spark_type(kind: t.DataType) -> s.DataType:
@@ -47,8 +65,10 @@ def spark_type(kind: t.DataType) -> s.DataType:
 
     Lengths are dropped (Spark's CHAR and VARCHAR exist only in catalogs); TIMESTAMP is TIMESTAMP_NTZ, TIMESTAMP_LTZ is
     TIMESTAMP, both with microseconds; TIME has at most 6 digits of a second; MULTISET is a map from element to count.
-    A PySpark that is too old to have TIME raises AttributeError for it.
+    PySpark 4.0 has no TIME, and raises AttributeError for it.
     """
+    from pyspark.sql import types as s
+
     match kind:
         case t.Decimal(precision=precision, scale=scale):
             return s.DecimalType(precision, scale)
@@ -63,7 +83,8 @@ def spark_type(kind: t.DataType) -> s.DataType:
         case t.Row():
             return spark_schema(kind)
         case _:
-            return _SIMPLE[type(kind)]
+            simple: s.DataType = getattr(s, _CLASSES[type(kind)])()
+            return simple
 
 
 def spark_type_name(kind: t.DataType) -> str:
@@ -93,6 +114,29 @@ def spark_type_name(kind: t.DataType) -> str:
             return kind.name
 
 
+def simple_string(kind: t.DataType) -> str:
+    """PySpark's ``simpleString`` of the Spark type of a column type, as in ``CAST(x AS …)``, without PySpark."""
+    match kind:
+        case t.Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case t.Time(precision=precision):
+            return f"time({min(precision, MAX_TIME)})"
+        case t.Array(element=element):
+            return f"array<{simple_string(element)}>"
+        case t.Map(key=key, value=value):
+            return f"map<{simple_string(key)},{simple_string(value)}>"
+        case t.Multiset(element=element):
+            return f"map<{simple_string(element)},int>"
+        case t.Row(fields=fields):
+            return f"struct<{','.join(f'{f.name}:{simple_string(f.type)}' for f in fields)}>"
+        case t.Timestamp():
+            return "timestamp_ntz"
+        case t.TimestampLtz():
+            return "timestamp"
+        case _:
+            return spark_type_name(kind).lower()
+
+
 def convert_sql(sql: str, before: t.DataType, after: t.DataType, *, lossy: bool = False) -> str:
     """The Spark SQL that converts a value to a wider type: bytes become base64 and nested values JSON, as when read.
 
@@ -116,6 +160,8 @@ def convert_sql(sql: str, before: t.DataType, after: t.DataType, *, lossy: bool 
 
 def spark_schema(row: t.Row) -> s.StructType:
     """The StructType of a row type, with the types of `spark_type`; comments travel as field comments."""
+    from pyspark.sql import types as s
+
     return s.StructType(
         [
             s.StructField(f.name, spark_type(f.type), f.type.nullable, {"comment": f.comment} if f.comment else None)
@@ -130,11 +176,13 @@ def from_spark(kind: s.DataType, *, nullable: bool = True) -> t.DataType:
     Raises:
         TypeError: The Spark type has no counterpart (intervals, variant, user-defined types, …).
     """
+    from pyspark.sql import types as s
+
     match kind:
         case s.DecimalType():
             column_type: t.DataType = t.Decimal(kind.precision, kind.scale)
-        case s.TimeType():
-            column_type = t.Time(kind.precision)
+        case _ if isinstance(kind, time_type_classes()):
+            column_type = t.Time(getattr(kind, "precision", MAX_TIME))
         case s.CharType():
             column_type = t.Char(kind.length)
         case s.VarcharType():
@@ -151,8 +199,8 @@ def from_spark(kind: s.DataType, *, nullable: bool = True) -> t.DataType:
                     for f in kind.fields
                 )
             )
-        case _ if type(kind) in _FROM_SPARK:
-            column_type = _FROM_SPARK[type(kind)]
+        case _ if type(kind).__name__ in _FROM_SPARK and type(kind) is getattr(s, type(kind).__name__, None):
+            column_type = _FROM_SPARK[type(kind).__name__]
         case _:
             raise TypeError(f"Spark's {kind.simpleString()} has no counterpart among the column types of a Kafka table")
     return column_type.as_nullable(nullable)
@@ -168,7 +216,7 @@ def time_type_problem(row: t.Row, switch: str | None) -> str | None:
     Returns:
         None if the session can use it.
     """
-    timed = time_columns(spark_schema(row))
+    timed = [field.name for field in row.fields if has_time(field.type)]
     if not timed or switch == "true":
         return None
     verb = "is" if len(timed) == 1 else "are"
@@ -178,13 +226,30 @@ def time_type_problem(row: t.Row, switch: str | None) -> str | None:
     )
 
 
+def has_time(kind: t.DataType) -> bool:
+    """Whether a column type is TIME, or contains it."""
+    match kind:
+        case t.Time():
+            return True
+        case t.Array(element=element) | t.Multiset(element=element):
+            return has_time(element)
+        case t.Map(key=key, value=value):
+            return has_time(key) or has_time(value)
+        case t.Row(fields=fields):
+            return any(has_time(field.type) for field in fields)
+        case _:
+            return False
+
+
 def time_columns(schema: s.StructType) -> list[str]:
     """List the columns of a schema that are TIME, or that hold one in a struct, an array or a map."""
     return [field.name for field in schema.fields if _is_or_holds_time(field.dataType)]
 
 
 def _is_or_holds_time(kind: s.DataType) -> bool:
-    """Whether a Spark type is TIME, or contains it; AttributeError for a PySpark without TIME, which is too old."""
+    """Whether a Spark type is TIME, or contains it."""
+    from pyspark.sql import types as s
+
     match kind:
         case s.StructType():
             return bool(time_columns(kind))
@@ -193,4 +258,4 @@ def _is_or_holds_time(kind: s.DataType) -> bool:
         case s.MapType():
             return _is_or_holds_time(kind.keyType) or _is_or_holds_time(kind.valueType)
         case _:
-            return isinstance(kind, s.TimeType)
+            return isinstance(kind, time_type_classes())

@@ -9,7 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from kdsl.cli.app import app, main
+from kdsl.cli import start
+from kdsl.cli.app import app
 from kdsl.cli.clusters import cluster_from_options
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sql"
@@ -130,7 +131,7 @@ def test_a_document_that_cannot_be_read_is_an_error_and_no_traceback(
     monkeypatch.setattr(sys, "argv", ["kdsl", "lag", "--group", "g", "--cluster-file", str(path)])
 
     with pytest.raises(SystemExit) as end:
-        main()
+        start.run()
 
     shown = "".join(capsys.readouterr())
     assert end.value.code in (1, 2)

@@ -118,7 +118,7 @@ def test_what_an_ingestion_has_learned_is_compared_and_a_table_that_is_gone_is_n
     checkpoint_line, other = kdsl.diff(rerouted, spark=spark).differences
     assert (other.mark, other.kind, other.name) == ("+", "table", "other")
     assert (checkpoint_line.mark, checkpoint_line.kind, checkpoint_line.name) == ("!", "checkpoint", checkpoint)
-    assert (checkpoint_line.live or "").endswith("was written with another route")
+    assert (checkpoint_line.live or "").endswith("written with another route")
     assert f"no table would go into {topic}" in checkpoint_line.consequence
     shutil.rmtree(tmp_path / "lake" / topic)
     gone = only(kdsl.diff(ingestion, spark=spark))

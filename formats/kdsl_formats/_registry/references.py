@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kdsl.registry.client import RegistryClient
 from kdsl.registry.model import RegisteredSchema
 from kdsl_formats._avro.model import AvroTypeError, Json, json_of
 from kdsl_formats._avro.schema import parse_schema
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
 
 AVRO = "AVRO"
 _NAMED_TYPES = ("record", "error", "enum", "fixed")

@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +33,8 @@ def integers(values: pa.Array) -> pa.StringArray:
 
 def floats(values: pa.Array) -> pa.StringArray:
     """Format 32-bit and 64-bit floats as Java does."""
+    import polars as pl
+
     strings = pl.Series(values).cast(pl.String).to_arrow().cast(pa.string())
     size = pc.abs(values)
     plain = pc.or_(pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0.0))

@@ -6,16 +6,19 @@ import base64
 import binascii
 import tempfile
 from pathlib import Path as FilePath, PurePosixPath
+from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from kdsl.registry.client import RegistryClient
 from kdsl.registry.errors import IncompatibleSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl_formats.protobuf.confluent_frame import Path, message_paths, message_paths_in_text
 from kdsl_formats.protobuf.proto_text import proto_text
 from kdsl_formats.protobuf.sources import Schema, SchemaError, compile_files, schema_of
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
 
 PROTOBUF = "PROTOBUF"
 _WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kdsl.cluster import Registry
 from kdsl.codegen.inputs.avro import avro_draft, is_envelope
@@ -11,13 +11,15 @@ from kdsl.codegen.inputs.json_schema import json_schema_draft
 from kdsl.codegen.inputs.keyed import MessageSide, combine_sides
 from kdsl.codegen.inputs.protobuf import draft_registered_protobuf
 from kdsl.codegen.model import CodegenError, ConnectorName, TableDraft, catch_recursion
-from kdsl.registry.client import RegistryClient, registry_client
 from kdsl.registry.errors import UnknownSubjectError
 from kdsl.registry.model import RegisteredSchema
 from kdsl_formats.avro.schemas import AvroTypeError, whole_schema
 from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 from kdsl_formats.json_schema_confluent import JsonSchemaConfluent
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
 
 
 def registry_draft(
@@ -48,6 +50,8 @@ def registry_draft(
         ResolveError: The settings of the registry have errors.
         SecretError: A secret among them cannot be resolved here.
     """
+    from kdsl.registry import registry_client
+
     client = registry_client(registry)
     schema = (client.latest(subject) if version is None else client.version(subject, version)).schema
     topic = topic or subject.removesuffix("-value").removesuffix("-key")

@@ -25,7 +25,6 @@ from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import last_records
 from kdsl.formats import Format
 from kdsl.plan.build import read_plan
-from kdsl.registry.client import registry_client
 from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import resolve
@@ -261,6 +260,8 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
     """
     if cluster.registry is None:
         raise CodegenError(f"{kind} needs the schema registry; name it with --registry")
+    from kdsl.registry import registry_client
+
     client = registry_client(cluster.registry)
     ids = sorted({_schema_id(m) for m in messages if _has_frame(m)})
     if not ids:

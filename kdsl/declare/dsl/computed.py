@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, overload
-
-from pyspark.sql import Column as SparkColumn
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from kdsl.declare.dsl.columns import Virtual
 from kdsl.declare.dsl.sql_expression import BodyError, SqlExpression
 from kdsl.types.python import SqlType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
 
 T = TypeVar("T")
 

@@ -12,17 +12,20 @@ import inspect
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
-from pyspark.sql import Column, functions as F
 
 from kdsl.declare.definition import Expression
 from kdsl.declare.dsl.sql_expression import BodyError, SqlExpression, to_sql
 from kdsl.errors import listing, nearest
+from kdsl.spark_internals.columns import is_spark_column
 from kdsl.types import model as t
-from kdsl.types.spark import spark_type
+from kdsl.types.spark import simple_string, spark_type
 from kdsl.types.sql import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 
 @attrs.frozen
@@ -66,7 +69,7 @@ def record_expression(
         if isinstance(e, BodyError):
             raise
         raise BodyError(f"the body fails when it runs on columns: {type(e).__name__}: {e}") from e
-    if isinstance(result, Column):
+    if is_spark_column(result):
         return _spark_expression(name, body, columns, owner)
     if result is None and _returns_nothing(body):
         raise BodyError("the body returns nothing", "return the expression")
@@ -84,7 +87,7 @@ def _spark_expression(
     def column() -> Column:
         """Run the body; raise BodyError if it does not return a Spark column."""
         result = body(_Row(columns, owner, _as_column, name))
-        if not isinstance(result, Column):
+        if not is_spark_column(result):
             raise BodyError(f"the body of {owner.__name__}.{name} returns {result!r}, which is not a Spark column")
         return result
 
@@ -178,16 +181,18 @@ def _as_sql(column: BodyColumn, result: Any) -> SqlExpression:
     """
     if column.body is None:
         return SqlExpression(quote_name(column.name), column.type)
-    return SqlExpression(f"CAST({to_sql(result).text} AS {spark_type(column.type).simpleString()})", column.type)
+    return SqlExpression(f"CAST({to_sql(result).text} AS {simple_string(column.type)})", column.type)
 
 
 def _as_column(column: BodyColumn, result: Any) -> Column:
     """Convert a column to a Spark column; a computed one is ``result``, that of its body, always cast to its type."""
+    from pyspark.sql import functions as F
+
     if column.body is None:
         return F.col(quote_name(column.name))
     if isinstance(result, SqlExpression):
         result = F.expr(result.text)
-    return (result if isinstance(result, Column) else F.lit(result)).cast(spark_type(column.type))
+    return (result if is_spark_column(result) else F.lit(result)).cast(spark_type(column.type))
 
 
 def _class_attribute(row: _Row, name: str, owner: type, columns: Mapping[str, BodyColumn]) -> Any:

@@ -5,6 +5,9 @@ until it is used. Spark and pandas see the string where they expect a name. Ever
 methods are those of the column: ``Orders.amount > 100`` is a condition, never a comparison of strings. Only
 ``DataFrame.withWatermark`` requires a plain string: ``str(Orders.placed_at)``.
 
+PySpark is imported when the first reference is created. Without it a reference is only a name, and its operators
+raise an error.
+
 A reference means a column of this name, in any DataFrame. In an expression over columns of two tables, which only a
 join has, a name that occurs in both tables is qualified with its table: ``Orders.k == Payments.k``.
 """
@@ -16,19 +19,28 @@ join has, a name that occurs in both tables is qualified with its table: ``Order
 from __future__ import annotations
 
 import functools
+import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import attrs
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, functions as F
-from pyspark.sql.utils import is_remote
 
 from kdsl.errors import KdslError
-from kdsl.spark_internals.columns import CONNECT_EXPRESSIONS, ClassicColumn, ColumnProxy, connect_column_class
+from kdsl.extras import explain_missing_package, missing_package
+from kdsl.spark_internals.columns import (
+    CONNECT_EXPRESSIONS,
+    ColumnProxy,
+    classic_column_class,
+    column_methods,
+    connect_column_class,
+    is_spark_column,
+)
 from kdsl.types.sql import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -128,6 +140,8 @@ if TYPE_CHECKING:
         def __ge__(self, other: object) -> Mismatch: ...
         def __ge__(self, other: object) -> Any: ...
 
+    def _use_pyspark() -> bool: ...
+
 else:
     # Code in these packages wants the name of a reference; all other code means the column.
     _NAME_WANTED = frozenset(sys.stdlib_module_names) | {
@@ -139,15 +153,16 @@ else:
     _COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
     _TAKING_NAMES = frozenset({"alias", "name", "getField", "dropFields", "cast", "astype", "try_cast"})
 
-    class Ref(str, ColumnProxy, ClassicColumn):
-        """A column of a table: its name as a string, and a Spark column."""
+    class Ref(str, ColumnProxy):
+        """A column of a table: its name as a string, and a Spark column, whose class becomes a base of this one."""
 
         __class_getitem__ = classmethod(GenericAlias)
         __hash__ = str.__hash__
 
         def __new__(cls, name: str, table: str = "") -> Ref:
-            """Create a reference to a column; messages name the table."""
-            reference = super().__new__(cls, name)
+            """Create a reference to a column; messages name the table. The first one makes `Ref` a Spark column."""
+            _use_pyspark()
+            reference = str.__new__(cls, name)
             reference.__dict__["_table"] = table
             reference.__dict__["_relation"] = None
             return reference
@@ -181,8 +196,13 @@ else:
 
             Raises:
                 NoSessionError: There is no Spark session yet.
+                MissingPackageError: PySpark is not installed.
             """
             use_session_columns()
+            with explain_missing_package(f"an expression over {self!r}"):
+                from pyspark.errors import PySparkException
+                from pyspark.sql import functions as F
+
             relation, name = self.__dict__["_relation"], str.__str__(self)
             text = quote_name(name)
             if relation is not None and (relation.fixed or any(_clash(relation, name, other) for other in others)):
@@ -333,7 +353,7 @@ else:
         @functools.wraps(method)
         def call(self: Ref, *args: Any, **named: Any) -> Any:
             """Call the method of the Spark column, or that of str for a caller that wants the name of the column."""
-            with_column = any(isinstance(a, Column) and not isinstance(a, Ref) for a in args)
+            with_column = any(is_spark_column(a) and not isinstance(a, Ref) for a in args)
             if of_str is not None and not with_column and _caller_wants_name():
                 return of_str(self, *args, **named)
             if with_column and name.startswith("__r"):
@@ -373,21 +393,55 @@ else:
         "__rmod__": lambda self, other: other % str.__str__(self) if isinstance(other, str) else NotImplemented,
     }
 
-    for _attribute, _method in vars(Column).items():
-        if callable(_method) and _attribute not in vars(Ref):
-            setattr(Ref, _attribute, _forward(_attribute, _method))
-    for _attribute in dir(str):
-        if not _attribute.startswith("_") and _attribute not in vars(Ref) and _attribute not in _METHODS_OF_STR:
-            setattr(Ref, _attribute, _refuse(_attribute))
+    # What a column has as operators; without PySpark they are forwarded all the same, and raise an error there.
+    _OPERATORS = {
+        name: getattr(operator, name.replace("__r", "__"))
+        for name in (
+            *_COMPARISONS,
+            *("__add__", "__sub__", "__mul__", "__truediv__", "__mod__", "__pow__", "__and__", "__or__"),
+            *("__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rmod__", "__rpow__", "__rand__", "__ror__"),
+            *("__neg__", "__invert__", "__getitem__"),
+        )
+    }
+
+    def _complete(methods: Mapping[str, Any]) -> None:
+        """Give `Ref` methods that forward to the Spark column; the other public methods of str are refused."""
+        for name, method in methods.items():
+            if callable(method) and name not in vars(Ref):
+                setattr(Ref, name, _forward(name, method))
+        for name in dir(str):
+            if not name.startswith("_") and name not in vars(Ref) and name not in _METHODS_OF_STR:
+                setattr(Ref, name, _refuse(name))
+
+    @functools.cache
+    def _use_pyspark() -> bool:
+        """Make `Ref` a subclass of PySpark's column class, with its methods; return False if there is no PySpark.
+
+        Without PySpark, the operators of a reference raise MissingPackageError instead of comparing or adding strings.
+        """
+        try:
+            column = classic_column_class()
+        except ModuleNotFoundError as e:
+            if missing_package("a reference", e) is None:
+                raise
+            _complete(_OPERATORS)
+            return False
+        _complete(column_methods())
+        Ref.__bases__ = (*Ref.__bases__, column)
+        return True
 
 
 def use_session_columns() -> None:
     """Make `Ref` a subclass of Spark Connect's column class if the session is remote; the change is permanent.
 
-    Python then also tries the reference's reflected operators first. For another session nothing is changed.
+    Python then also tries the reference's reflected operators first. For another session, and without PySpark, nothing
+    is changed.
     """
-    if is_remote():
-        _use_connect_columns()
+    if _use_pyspark():
+        from pyspark.sql.utils import is_remote
+
+        if is_remote():
+            _use_connect_columns()
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,13 +14,15 @@ from kdsl.formats import Direction, Side, Use
 from kdsl.plan.model import Part, ReadPlan, WritePlan
 from kdsl.registry import (
     IncompatibleSchemaError,
-    RegistryClient,
     RegistryRefusedError,
     RegistryUnreachableError,
     UnknownSubjectError,
 )
 from kdsl.registry.settings import canonical
 from kdsl_formats.registry import RegistryFormat
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
 
 _RETRIES = "max.retries"
 
@@ -74,6 +77,8 @@ def _check_registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[
     # Without retries, since the current state is what matters.
     properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
     try:
+        from kdsl.registry import RegistryClient
+
         client = RegistryClient(attrs.evolve(registry, properties={**properties, _RETRIES: "0"}))
     except KdslError as e:
         yield error("registry", str(e), "correct the settings of the registry")

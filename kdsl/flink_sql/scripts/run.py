@@ -33,7 +33,7 @@ from kdsl.run.checkpoint.folder import open_folder
 from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
 from kdsl.run.listeners.watch import error_of
-from kdsl.run.session import available_cores, check_spark
+from kdsl.run.session import available_cores, change_settings, check_spark
 from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
 
@@ -222,18 +222,9 @@ class _ScriptRun:
             ours[_ZONE] = settings.zone
         if settings.parallelism:
             ours["spark.sql.shuffle.partitions"] = str(settings.parallelism)
-        before = {name: self.spark.conf.get(name, None) for name in ours}
-        for name, value in ours.items():
-            self.spark.conf.set(name, value)
-        try:
+        with change_settings(self.spark, {}, ours, purpose="a SET statement of the script"):
             self.check_windows(job)
             yield
-        finally:
-            for name, old in before.items():
-                if old is None:
-                    self.spark.conf.unset(name)
-                else:
-                    self.spark.conf.set(name, old)
 
     def check_windows(self, job: Job) -> None:
         """Check that windows of instants begin in Spark, which counts from midnight UTC, where they begin in Flink.

@@ -32,6 +32,7 @@ from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.run.records.drops import log_drops
+from kdsl.run.session import require_setting, try_setting
 from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl.types.widening import TableSchema
 
@@ -355,10 +356,13 @@ def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
     """Turn on Spark's type TIME, and set the pipeline's time zone, in the session of a query.
 
     That is not the session of the caller.
+
+    Raises:
+        SessionError: The session does not allow the time zone to be set.
     """
-    spark.conf.set(TIME_TYPE_SETTING, "true")
+    try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
     if pipeline.time_zone is not None:
-        spark.conf.set("spark.sql.session.timeZone", pipeline.time_zone)
+        require_setting(spark, "spark.sql.session.timeZone", pipeline.time_zone, "the time zone of the ingestion")
 
 
 def refusal_error(what: str, refusals: Sequence[Refusal], plan: IngestPlan) -> IngestError:

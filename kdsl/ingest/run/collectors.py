@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from kdsl.cluster import Cluster
 from kdsl.ingest.definition import Pipeline
@@ -24,6 +23,7 @@ from kdsl.run.dead_letters.reasons import ReasonWriter
 from kdsl.run.librdkafka.letter_writer import LetterWriter
 from kdsl.run.read import check_dead_letters
 from kdsl.run.records.metadata import NO_TIMESTAMP
+from kdsl.spark_internals.workers import current_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,7 +127,7 @@ def _write_letters(plan: ReadPlan, cluster: Cluster, packets: DataFrame, number:
 
 def _send_letters(plan: ReadPlan, cluster: Cluster, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the rejected records of a task to Kafka, and yield their number; all are acknowledged by then."""
-    task = TaskContext.get()
+    task = current_task()
     name = f"partition {0 if task is None else task.partitionId()}"
     with LetterWriter(plan, cluster, "ingestion", name) as write:
         for batch in batches:

@@ -18,7 +18,7 @@ from kdsl.errors import Problem, Where, fail_on, listing, nearest
 from kdsl.formats import ROW_KIND
 from kdsl.plan.model import WritePlan
 from kdsl.types import model as t
-from kdsl.types.spark import spark_type
+from kdsl.types.spark import spark_type, time_type_classes
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
@@ -208,9 +208,9 @@ def _widens(got: s.DataType, want: s.DataType) -> bool:
 def _convert(column: Column, got: s.DataType, want: s.DataType, *, ignore_case: bool) -> Column:
     """Convert a column to a type that has the same members of structs, which are matched by name.
 
-    A TIME column is returned as it is.
+    A TIME column is returned as it is: formats cut seconds off themselves.
     """
-    if got.simpleString() == want.simpleString() or isinstance(got, s.TimeType):  # formats cut seconds off themselves
+    if got.simpleString() == want.simpleString() or isinstance(got, time_type_classes()):
         return column
     if not _is_reordered(got, want, ignore_case=ignore_case):
         return column.cast(want)  # of structs it goes by position

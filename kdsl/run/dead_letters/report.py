@@ -20,13 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import orjson
-from pyspark import TaskContext
 
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.errors import DeadLetterError
 from kdsl.folders import process_folder
 from kdsl.run.task_reports import Accumulators, send_to_driver
-from kdsl.spark_internals.workers import current_batch_id, current_execution_id, current_query_id, local_property
+from kdsl.spark_internals.workers import (
+    current_batch_id,
+    current_execution_id,
+    current_query_id,
+    current_task,
+    local_property,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +69,7 @@ def current_batch() -> BatchId | None:
 
     None outside of a task, too.
     """
-    task = TaskContext.get()
+    task = current_task()
     if task is None:
         return None
     query, batch = current_query_id(task), current_batch_id(task)
@@ -172,7 +177,7 @@ def committed(read: str) -> tuple[int, tuple[str, ...]]:
 
     (0, ()) outside of a query, or before the driver has sent any number.
     """
-    task, batch = TaskContext.get(), current_batch()
+    task, batch = current_task(), current_batch()
     text = None if task is None else local_property(task, f"{PROPERTY}{read}")
     if text is None or batch is None or not batch.query:
         return 0, ()

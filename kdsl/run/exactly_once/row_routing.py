@@ -20,10 +20,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
-from pyspark.sql import (
-    functions as F,
-    types as s,
-)
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
@@ -38,7 +34,7 @@ from kdsl.spark_internals.plans import Expression, PlanNode, plan_of
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, types as s
 
 ROW_BY_ROW = frozenset(
     (
@@ -144,6 +140,8 @@ def apply_routing(rows: DataFrame, routing: RowRouting, packing: Packing | None 
         case "one":
             return rows.repartition(1)
         case "columns":
+            from pyspark.sql import functions as F
+
             return rows.repartition(routing.writers, *(F.col(quote_name(name)) for name in routing.basis))
         case "staged":
             return rows
@@ -216,6 +214,8 @@ def _routing_columns(rows: DataFrame, plan: WritePlan) -> tuple[str, ...]:
 
 def _is_exact(kind: s.DataType) -> bool:
     """Whether Spark can hash the values of a type, and they are not floating-point numbers, at any depth."""
+    from pyspark.sql import types as s
+
     match kind:
         case s.FloatType() | s.DoubleType() | s.MapType() | s.VariantType():
             return False

@@ -33,7 +33,7 @@ from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.spark_internals.plans import plan_of
-from kdsl.types.spark import spark_type
+from kdsl.types.spark import simple_string
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
@@ -240,8 +240,6 @@ def _match_current_plan(staged: DataFrame, plan: WritePlan) -> DataFrame:
     Columns that the plan does not have are dropped; those that the rows lack get their default, or NULL if that is
     allowed. Errors are those of `match_columns`.
     """
-    nulls = {
-        f.name: f"CAST(NULL AS {spark_type(f.type).simpleString()})" for f in plan.columns.fields if f.type.nullable
-    }
+    nulls = {f.name: f"CAST(NULL AS {simple_string(f.type)})" for f in plan.columns.fields if f.type.nullable}
     shared = [quote_name(name) for name in staged.columns if name in plan.columns.names]
     return match_columns(staged.select(*shared), attrs.evolve(plan, defaults={**nulls, **plan.defaults}))[0]

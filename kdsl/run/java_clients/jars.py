@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from pyspark.errors import AnalysisException, PySparkException
-
 from kdsl.errors import KdslError
 from kdsl.folders import cache_dir, exclusive_lock
 from kdsl.ivy import explain_failure
@@ -107,6 +105,8 @@ def _has_connector(spark: SparkSession) -> bool:
     Raises:
         ConnectorMissingError: It is found, but cannot be loaded. Other errors of Spark are passed on.
     """
+    from pyspark.errors import AnalysisException, PySparkException
+
     probe = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "none")
     try:
         # The schema is fixed; no broker is asked.
@@ -198,6 +198,8 @@ def _attach_to_server(spark: SparkSession) -> None:
         ConnectorMissingError: The settings say that the jars are provided, a path in them has no jar, the server cannot
             fetch one, or it still does not find the connector.
     """
+    from pyspark.errors import PySparkException
+
     wanted = jars_in_settings(spark)
     if wanted == [PROVIDED]:
         raise ConnectorMissingError(

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-
 from kdsl.client_settings.machine import ThisMachine
 from kdsl.client_settings.model import Client
 from kdsl.client_settings.to_java import java_settings
 from kdsl.cluster import Cluster
 from kdsl.errors import fail_on
+from kdsl.run.session import require_setting
 from kdsl.secrets import resolve
 from kdsl.secrets.hiding import SECRET_SETTINGS
 
@@ -67,10 +66,16 @@ def hide_secrets(spark: SparkSession) -> None:
 
     The setting is ``spark.sql.redaction.options.regex``. If the session has its own regular expression but does not
     return it, nothing can be added to it, and the session hides the values of all options.
+
+    Raises:
+        SessionError: The session does not allow the setting to be changed.
     """
+    from pyspark.errors import PySparkException
+
     try:
         current = spark.conf.get(_REDACTED) or ""
     except PySparkException:  # every Spark has a default: this one is set, and Spark Connect redacts it
         current = _EVERYTHING
     if HIDDEN_NAMES not in current:
-        spark.conf.set(_REDACTED, "|".join(part for part in (current, HIDDEN_NAMES) if part))
+        hidden = "|".join(part for part in (current, HIDDEN_NAMES) if part)
+        require_setting(spark, _REDACTED, hidden, "hiding the secrets of the transport jvm")

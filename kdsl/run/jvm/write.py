@@ -35,6 +35,7 @@ from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.workers import current_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -215,11 +216,9 @@ def _encode_batches(
         RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
         KdslError: A row names a missing topic, or the user's partitioner failed.
     """
-    from pyspark import TaskContext
-
     plan = read_plan_text(text, WritePlan)
     counts: dict[str, int] = json.loads(counted)
-    context = TaskContext.get()
+    context = current_task()
     encoder = RecordEncoder(plan, registry)
     chooser = PartitionChooser(plan, context.partitionId() if context else 0)
     names = _record_columns(plan)

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
-from pyspark import TaskContext
 
 from kdsl.cluster import Cluster
 from kdsl.declare.dead_letters import NO_LIMIT
@@ -27,11 +26,11 @@ from kdsl.run.dead_letters.reasons import ReasonWriter
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
 from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard
 from kdsl.run.librdkafka.fetch import Fetcher
-from kdsl.run.librdkafka.producer import Producer, ProducerError, borrow_producer
-from kdsl.run.librdkafka.sink import explain_failure
+from kdsl.run.librdkafka.producer import Producer, ProducerError, borrow_producer, explain_failure
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import HEADERS, NO_TIMESTAMP
+from kdsl.spark_internals.workers import current_task
 
 DEFAULT_MAX_BYTES = 1_048_588
 """Kafka's default of ``max.message.bytes``, for topics whose settings this user may not read."""
@@ -258,7 +257,7 @@ class LetterWriter:
         if self._producer is None:
             return
         self._flush(self._producer)
-        batch, task = current_batch(), TaskContext.get()
+        batch, task = current_batch(), current_task()
         if self._accumulator is not None and batch is not None:
             report = LetterReport(
                 batch,

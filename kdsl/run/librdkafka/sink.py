@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kdsl.cluster import Cluster
@@ -28,7 +27,7 @@ from kdsl.plan.model import WritePlan
 from kdsl.run import ffi as native
 from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
 from kdsl.run.librdkafka.options import read_options
-from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer
+from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer, explain_failure
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
 from kdsl.run.librdkafka.transactions.task import write_transactionally
 from kdsl.run.metrics.sink_reports import OPTION, append_report
@@ -39,7 +38,7 @@ from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
-from kdsl.spark_internals.workers import BATCH_ID, current_batch_id
+from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task
 from kdsl.types.arrays import Indices, value_bytes
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 @lru_cache(maxsize=16)
 def _read_items(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster]:
     """Read plan and cluster from options, cached; in a task, what is loaded is excluded from garbage collection."""
-    if TaskContext.get() is not None:
+    if current_task() is not None:
         gc.freeze()  # pyspark collects garbage after each task; going through all modules takes 50 ms each time
     return read_options(dict(options), WritePlan)
 
@@ -205,7 +204,7 @@ def _current_batch_id() -> int:
         KdslError: No task of Spark runs here, or it has no id, because the query was not started by
             `Table.write_stream`.
     """
-    context = TaskContext.get()
+    context = current_task()
     batch = None if context is None else current_batch_id(context)
     if batch is None:
         raise KdslError(
@@ -439,59 +438,8 @@ class _TaskWriter:
 
 def task_index() -> int:
     """Return the index of the task that runs here; 0 outside Spark."""
-    context = TaskContext.get()
+    context = current_task()
     return 0 if context is None else context.partitionId()
-
-
-def explain_failure(failure: Failure, limits: Mapping[str, str], last_error: str = "") -> tuple[str, str]:
-    """Return why a record was not written, and what to do about it, which is empty for other than the known reasons.
-
-    Args:
-        failure: The failure of the record.
-        limits: The settings ``message.max.bytes`` and ``delivery.timeout.ms`` of librdkafka.
-        last_error: librdkafka's last error about the brokers.
-    """
-    match failure.code:
-        case KafkaError.MSG_SIZE_TOO_LARGE | KafkaError.RECORD_LIST_TOO_LARGE:
-            limit = limits["message.max.bytes"]
-            return (
-                f"its key and value have {failure.size:,} bytes, too large for {_size_limit_of(failure.size, limit)}",
-                f"raise 'max.request.size' ({limit}) of the producer and 'max.message.bytes' of the topic",
-            )
-        case native.QUEUE_FULL:
-            return (
-                f"its value is larger than the producer's queue; the record has {failure.size:,} bytes",
-                "raise 'buffer.memory' of the producer",
-            )
-        case native.MESSAGE_TIMED_OUT:
-            reason = f"; the last error was: {last_error}" if last_error else ""
-            return (
-                f"it was not acknowledged within 'delivery.timeout.ms' ({limits['delivery.timeout.ms']} ms){reason}",
-                "check that the brokers are up and that the executors can reach their advertised addresses",
-            )
-        case KafkaError.UNKNOWN_TOPIC_OR_PART | native.UNKNOWN_TOPIC | native.UNKNOWN_PARTITION:
-            return "the topic does not exist", "create it, or correct its name"
-        case KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return "the user may not write to the topic", "allow the operation Write on it (kafka-acls)"
-        case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-            return (
-                "the user may not write idempotently, because the right to write to the topic is missing",
-                "allow the operation Write on the topic (brokers older than 2.8 also ask for IdempotentWrite on the "
-                "cluster), or set 'enable.idempotence' to false",
-            )
-        case KafkaError.NOT_ENOUGH_REPLICAS | KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            return failure.reason, "check that as many replicas are up as 'min.insync.replicas' of the topic requires"
-        case KafkaError.INVALID_TIMESTAMP:
-            return failure.reason, "write another timestamp, or NULL to use the time of sending"
-        case KafkaError.INVALID_RECORD:
-            return failure.reason, "a compacted topic accepts only records with keys; see also the broker's log"
-        case _:
-            return failure.reason, ""
-
-
-def _size_limit_of(size: int, limit: str) -> str:
-    """Describe who has refused a record of a size."""
-    return f"the producer, which accepts {int(limit):,}" if limit and size > int(limit) else "the broker"
 
 
 def merge_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,12 +15,13 @@ import attrs
 from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.listeners.reads import READ_OPTION, Read, find, find_by_topics, stop_of
 from kdsl.run.offsets.stored import Offsets, offset_document, positions_of
-from kdsl.spark_internals.listener import EventKind, JsonListener
+from kdsl.spark_internals.listener import EventKind, add_json_listener
 from kdsl.spark_internals.queries import java_query, query_sources
 from kdsl.spark_internals.session import is_connect, session_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
 log = logging.getLogger("kdsl.queries")
 
@@ -63,7 +64,7 @@ def listen(spark: SparkSession) -> None:
     def add() -> None:
         """Add the listener; store what Spark raises in ``failed``."""
         try:
-            spark.streams.addListener(listener)
+            listener.in_spark = add_json_listener(spark, listener.receive)
         except Exception as e:  # noqa: BLE001  # it is raised below, in the calling thread
             failed.append(e)
 
@@ -81,11 +82,17 @@ def sessions() -> tuple[SparkSession, ...]:
     return tuple(listener.session for listener in _listeners.values())
 
 
-class Listener(JsonListener):
-    """The listener of a session."""
+class Listener:
+    """The listener of a session.
+
+    Attributes:
+        session: The session.
+        in_spark: What Spark has registered; None before.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self.session = spark
+        self.in_spark: StreamingQueryListener | None = None
         self._known: dict[tuple[str, int], Read] = {}
         self._names: dict[str, str | None] = {}
         self._running: dict[str, Any] = {}  # Java's queries, which Spark forgets before the last report of them comes

@@ -11,12 +11,11 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import orjson
-from pyspark import TaskContext
 
 from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter
 from kdsl.run.records.drops import DropLog, log_drops
 from kdsl.run.task_reports import Accumulators, send_to_driver
-from kdsl.spark_internals.workers import current_batch_id, current_query_id
+from kdsl.spark_internals.workers import current_batch_id, current_query_id, current_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +92,7 @@ def send_report(accumulator: int, name: str, text: str) -> None:
         name: The name of the observation.
         text: The report.
     """
-    task = TaskContext.get()
+    task = current_task()
     query, batch = (None, None) if task is None else (current_query_id(task), current_batch_id(task))
     if query is not None and batch is not None:
         send_to_driver(accumulator, (query, batch, name, text))
@@ -111,7 +110,7 @@ def report_written(
         dropped: How many rows, under the keys of `kdsl.run.records.drops`.
         of_query: Whether it is the sink of a query, whose metrics count them; otherwise the driver only logs them.
     """
-    task = TaskContext.get()
+    task = current_task()
     if accumulator is None or task is None or not of_query:
         report_dropped(accumulator, table, dropped)
     elif any(dropped.values()):

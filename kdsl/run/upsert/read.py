@@ -18,6 +18,7 @@ import pyarrow as pa
 from kdsl.plan.model import ReadPlan, Upserts
 from kdsl.run.dataframes.watermark import delay_text, mark_event_time
 from kdsl.run.records.drops import log_drops
+from kdsl.run.session import get_setting, require_setting
 from kdsl.run.upsert.changes import AFTER, DELETE, KeyedRows, compute_changes, take_last_changes
 from kdsl.run.upsert.chunks import Chunk, read_chunks
 from kdsl.run.upsert.state import (
@@ -101,10 +102,13 @@ def _use_rocksdb(spark: SparkSession) -> None:
     """Set the session's state store to RocksDB, which Spark requires for such queries, and log it if it was another.
 
     A query with a checkpoint continues with the store with which it began.
+
+    Raises:
+        SessionError: The session does not allow it.
     """
-    if spark.conf.get(_PROVIDER, "") != _ROCKSDB:
+    if get_setting(spark, _PROVIDER) != _ROCKSDB:
         _log.info("%s is set to RocksDB, which the state of upsert tables requires", _PROVIDER)
-        spark.conf.set(_PROVIDER, _ROCKSDB)
+        require_setting(spark, _PROVIDER, _ROCKSDB, "the state of upsert tables")
 
 
 def _read_changed_rows(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import orjson
 import pyarrow as pa
 from pyspark.sql import types as s
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -25,6 +24,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.records.drops import Reason
 from kdsl.run.upsert.changes import UnavailableError, compute_changes
 from kdsl.run.upsert.chunks import SETTINGS, Chunk, read_chunks
+from kdsl.run.upsert.stored_settings import StateSettings, describe_key
 from kdsl.types.arrow import cast_array
 
 STATE = s.StructType([s.StructField("rows", s.BinaryType())])
@@ -231,34 +231,6 @@ class UpsertProcessor(StatefulProcessor):
                 f"{self._table}: the checkpoint {', and '.join(problems)}; declare {' and '.join(fixes)}, or start "
                 "with a new checkpoint"
             )
-
-
-@attrs.frozen
-class StateSettings:
-    """How the rows of a state are distributed, which must be the same at each start.
-
-    Attributes:
-        buckets: The number of buckets.
-        key: The columns of the key with their types (`describe_key`).
-    """
-
-    buckets: int
-    key: str
-
-    def to_bytes(self) -> bytes:
-        """Write it as the state stores it."""
-        return orjson.dumps({"buckets": self.buckets, "key": self.key})
-
-    @classmethod
-    def from_bytes(cls, stored: bytes) -> StateSettings:
-        """Read what `to_bytes` wrote."""
-        document = orjson.loads(stored)
-        return cls(document["buckets"], document["key"])
-
-
-def describe_key(schema: pa.Schema, keys: Sequence[str]) -> str:
-    """Write the columns of a key with their types."""
-    return ", ".join(f"{name} {schema.field(name).type}" for name in keys)
 
 
 def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.RecordBatch:

@@ -1,17 +1,49 @@
-"""Reads how the rows of an upsert table are distributed in the state of a checkpoint, without running its query."""
+"""How the rows of an upsert table are distributed in its state, and reading that from a checkpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import attrs
+import orjson
+import pyarrow as pa
 
 from kdsl.plan.model import ReadPlan
 from kdsl.run.upsert.chunks import SETTINGS
-from kdsl.run.upsert.state import StateSettings, describe_key
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@attrs.frozen
+class StateSettings:
+    """How the rows of a state are distributed, which must be the same at each start.
+
+    Attributes:
+        buckets: The number of buckets.
+        key: The columns of the key with their types (`describe_key`).
+    """
+
+    buckets: int
+    key: str
+
+    def to_bytes(self) -> bytes:
+        """Write it as the state stores it."""
+        return orjson.dumps({"buckets": self.buckets, "key": self.key})
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> StateSettings:
+        """Read what `to_bytes` wrote."""
+        document = orjson.loads(stored)
+        return cls(document["buckets"], document["key"])
+
+
+def describe_key(schema: pa.Schema, keys: Sequence[str]) -> str:
+    """Write the columns of a key with their types."""
+    return ", ".join(f"{name} {schema.field(name).type}" for name in keys)
 
 
 def derive_settings(plan: ReadPlan) -> StateSettings | None:

@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from pyspark import TaskContext
-
 from kdsl.errors import ExactlyOnceError, KdslError
-from kdsl.spark_internals.workers import find_task_input
+from kdsl.spark_internals.workers import current_task, find_task_input
 
 T = TypeVar("T")
 
@@ -28,7 +26,7 @@ def check_complete(rows: Iterator[T]) -> Iterator[T]:
         KdslError: This version of pyspark does not allow the check.
     """
     yield from rows
-    if TaskContext.get() is not None and not _has_end_mark(_task_input()):
+    if current_task() is not None and not _has_end_mark(_task_input()):
         raise ExactlyOnceError(
             "Spark's side of the task ended before all rows were sent, as when it fails or is stopped; nothing of the "
             "task is visible, and the executor's log has the cause"

@@ -1,0 +1,61 @@
+"""The packages that kdsl needs only for some purposes: the extra that installs each, and the error for a missing one.
+
+What every task imports is installed with kdsl itself; ``pip install 'kdsl[cli,registry]'`` adds extras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from kdsl.errors import KdslError
+
+EXTRAS: Mapping[str, str] = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "pandas": "spark",
+    "typer": "cli",
+    "rich": "cli",
+    "httpx": "registry",
+    "prometheus_client": "metrics",
+    "cryptography": "tls",
+    "psutil": "test",
+    "pytest": "test",
+}
+"""The extra of kdsl that installs a package, by the name under which the package is imported."""
+
+
+class MissingPackageError(KdslError):
+    """A package that kdsl needs for this purpose is not installed; the message names the extra that installs it."""
+
+
+def missing_package(purpose: str, error: ImportError) -> MissingPackageError | None:
+    """The error for a failed import; None if the module belongs to none of the extras.
+
+    Args:
+        purpose: What needs the package, such as ``the command line``.
+        error: The failed import.
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return None
+    return MissingPackageError(f"{purpose} needs the package {package}; install 'kdsl[{EXTRAS[package]}]'")
+
+
+@contextmanager
+def explain_missing_package(purpose: str) -> Iterator[None]:
+    """Explain an import that fails in the body, if one of kdsl's extras installs the package.
+
+    Args:
+        purpose: What needs the package, such as ``the command line``.
+
+    Raises:
+        MissingPackageError: The package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        missing = missing_package(purpose, e)
+        if missing is None:
+            raise
+        raise missing from e

@@ -1,0 +1,220 @@
+"""Without the packages of an extra, everything else works, and what needs them names the extra in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kdsl.extras import EXTRAS, MissingPackageError, explain_missing_package, missing_package
+from tests.source_trees import import_statements, modules
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+# A process in which packages cannot be imported, as if they were not installed.
+WITHOUT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {names!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+DECLARED = """
+from decimal import Decimal
+import pyarrow as pa
+from kdsl import *
+
+class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
+    order_id: Col[str]
+    amount: Col[Decimal] = col(type="decimal(10, 2)", default=Decimal(1))
+    offset: Virtual[int]
+
+    @computed
+    def twice(self) -> Decimal:
+        return self.amount * 2
+
+"""
+
+
+def run(code: str, *missing: str) -> str:
+    """What a program prints in a process without packages."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(names=set(missing)) + code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'formats'}", "PATH": "/usr/bin:/bin"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    extras = PROJECT["optional-dependencies"]
+
+    assert set(EXTRAS.values()) <= set(extras)
+    for package, extra in EXTRAS.items():
+        if package not in ("py4j", "pytest"):  # pyspark brings py4j, and pytest is there when its plug-in runs
+            assert any(d.startswith(package.replace("_", "-")) for d in extras[extra]), package
+    assert "kdsl[spark,cli,registry,metrics,tls,test,protobuf]" in extras["all"]
+
+
+def test_other_packages_are_installed_with_kdsl() -> None:
+    names = {"google": "protobuf", "yaml": "pyyaml", "confluent_kafka": "confluent-kafka", "grpc_tools": "grpcio-tools"}
+    imported = {
+        (getattr(node, "module", None) or alias.name).partition(".")[0]
+        for path in modules().values()
+        for node, for_types in import_statements(path)
+        if not for_types
+        for alias in node.names
+    }
+    others = imported - set(EXTRAS) - sys.stdlib_module_names - {"kdsl", "kdsl_formats"}
+    required = " ".join(PROJECT["dependencies"])
+
+    assert {name for name in others if names.get(name, name) not in required} <= {"grpc_tools"}
+
+
+def test_all_that_needs_no_session_works_without_spark() -> None:
+    code = f"""{DECLARED}
+import kdsl
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.encode import RecordEncoder
+
+for name in kdsl.__all__:
+    getattr(kdsl, name)
+table = Table(Orders.definition())
+encoded = RecordEncoder(table.write_plan()).encode(pa.record_batch({{
+    "order_id": pa.array(["a", "b"]),
+    "amount": pa.array([Decimal("1.50"), Decimal("2.25")], pa.decimal128(10, 2)),
+}}), 0)
+plan = table.read_plan(["order_id", "amount"])
+decoder = RecordDecoder(plan)
+(rows,) = [decoder.decode(pa.record_batch({{n: encoded.column(n) for n in decoder.needs}}))]
+print(rows.to_pylist() if hasattr(rows, "to_pylist") else rows)
+print(f"{{Orders.order_id}}", table.read_plan().output.names)
+"""
+
+    rows, names = run(code, "pyspark", "py4j", "pandas").splitlines()
+    assert "'order_id': 'a', 'amount': Decimal('1.50')" in rows
+    assert names == "order_id ('order_id', 'amount', 'offset', 'twice')"
+
+
+def test_pyspark_is_not_imported_by_declarations_and_plans() -> None:
+    code = DECLARED + "Table(Orders.definition()).read_plan()\nprint('pyspark' in sys.modules, 'polars' in sys.modules)"
+
+    assert run(code) == "False False\n"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "Orders.amount > 1",
+        "Orders.order_id == 'a'",
+        "'a' + Orders.order_id",
+        "~Orders.amount",
+        "Orders.amount.isNull()",
+        "Orders.order_id['a']",
+    ],
+)
+def test_without_spark_an_expression_is_an_error_and_compares_no_strings(expression: str) -> None:
+    code = f"{DECLARED}\ntry:\n    {expression}\nexcept KdslError as e:\n    print(e)"
+
+    message = run(code, "pyspark", "py4j").strip()
+    assert message.startswith("an expression over Orders.")
+    assert message.endswith("needs the package pyspark; install 'kdsl[spark]'")
+
+
+def test_a_missing_package_is_named_with_its_extra() -> None:
+    with (
+        pytest.raises(
+            MissingPackageError,
+            match=r"^metrics need the package psutil; install 'kdsl\[test\]'$".replace("need", "needs"),
+        ),
+        explain_missing_package("metrics"),
+    ):
+        raise ModuleNotFoundError(name="psutil.sub")
+    with pytest.raises(ModuleNotFoundError, match="other"), explain_missing_package("metrics"):
+        raise ModuleNotFoundError("other", name="other")
+    assert missing_package("metrics", ImportError()) is None
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "message"),
+    [
+        (
+            "httpx",
+            "from kdsl.registry import registry_client",
+            "a schema registry needs the package httpx; install 'kdsl[registry]'",
+        ),
+        (
+            "prometheus_client",
+            "import kdsl; kdsl.serve_metrics",
+            "kdsl.serve_metrics needs the package prometheus_client; install 'kdsl[metrics]'",
+        ),
+        (
+            "psutil",
+            "from kdsl.testing import LocalKafka",
+            "kdsl.testing.LocalKafka needs the package psutil; install 'kdsl[test]'",
+        ),
+        (
+            "cryptography",
+            "from kdsl.client_settings.stores import _read_pkcs12; _read_pkcs12(b'', None, trusted=True)",
+            "a PKCS12 store needs the package cryptography; install 'kdsl[tls]'",
+        ),
+    ],
+)
+def test_what_needs_an_extra_says_so(missing: str, code: str, message: str) -> None:
+    program = f"from kdsl.errors import KdslError\ntry:\n    exec({code!r})\nexcept KdslError as e:\n    print(e)"
+
+    assert run(program, missing).strip() == message
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "message"),
+    [
+        ("typer", ["check", "x.py"], "kdsl: the command line needs the package typer; install 'kdsl[cli]'"),
+        ("pyspark", ["run", "x.sql"], "kdsl: kdsl run needs the package pyspark; install 'kdsl[spark]'"),
+    ],
+)
+def test_the_command_says_what_to_install(missing: str, arguments: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.sql").write_text(
+        """CREATE TABLE t (id INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1');
+        CREATE TABLE p (id INT) WITH ('connector' = 'print');
+        INSERT INTO p SELECT * FROM t;"""
+    )
+    argv = ["kdsl", *(str(tmp_path / a) if a.endswith(".sql") else a for a in arguments)]
+
+    assert run(command(argv), missing, "py4j").strip() == message
+
+
+def command(argv: list[str]) -> str:
+    """A program that runs the command line, and prints how it ends unless that is well."""
+    return f"""
+import sys
+from kdsl.cli import main
+
+sys.argv = {argv!r}
+try:
+    main()
+except SystemExit as e:
+    if e.code:
+        print(e.code)
+"""
+
+
+@pytest.mark.parametrize("name", ["check", "plan"])
+def test_without_spark_the_commands_that_need_none_work(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text(DECLARED)
+
+    lines = run(command(["kdsl", name, str(file)]), "pyspark", "py4j", "pandas").splitlines()
+    assert "Orders" in lines[0] or lines == ["1 table checked: no problems"]
