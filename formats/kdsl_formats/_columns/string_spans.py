@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Indices, Mask, Words, bounds, content, slices
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, Words, bounds, content, slices, words_at
 
 PAD = 32
 """The bytes that may be read after the start of a string, and before its end."""
@@ -51,11 +51,5 @@ class StringSpans:
         return StringSpans(self.data, self.start[which], self.end[which], self.present[which])
 
     def words_at(self, position: Indices, count: int) -> list[Words]:
-        """The ``count`` words of eight bytes that begin at each position, which may read up to the end of the buffer.
-
-        One gather of all words costs as much as that of one.
-        """
-        size = 8 * count
-        blocks = np.ndarray((max(len(self.data) - size + 1, 0),), dtype=f"V{size}", buffer=self.data, strides=(1,))
-        columns = blocks[position].view("<u8").reshape(-1, count)
-        return [columns[:, i] for i in range(count)]
+        """Return the ``count`` words of eight bytes at each position; they may reach the end of the buffer."""
+        return words_at(self.data, position, count)

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, content, ranges, words_of
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, content, ranges, words_at, words_of
 
 PAD = 40  # zeros after the last message, so that reading ahead stays inside the buffer
 QUOTE, COMMA, COLON, BACKSLASH, BRACKET, BRACE = b'",:\\[{'
 _BLOCK = 1 << 16  # bytes that are searched together: few enough for the processor's cache
 _LARGEST_KEPT = 1 << 26
 _MOST_BLANKS = 64
+_GATHERED = 4  # words that are read together
 BLANK = np.zeros(256, dtype=bool)
 BLANK[[9, 10, 13, 32]] = True
 
@@ -187,16 +188,16 @@ class MessageBuffer:
 
     def starts_with(self, start: Indices, text: bytes) -> Mask:
         """At which positions, none of them after the last message, the buffer continues with `text`."""
-        size = len(text)
-        if size < 8:
-            mask = np.uint64((1 << 8 * size) - 1)
-            short: Mask = self.words[start] & mask == np.uint64(int.from_bytes(text, "little"))
-            return short
-        result: Mask = self.words[start] == np.uint64(int.from_bytes(text[:8], "little"))
-        for ahead in (*range(8, size - 8, 8), size - 8):
-            if ahead:
-                index = start + ahead if ahead <= PAD - 8 else np.minimum(start + ahead, len(self.words) - 1)
-                result &= self.words[index] == np.uint64(int.from_bytes(text[ahead : ahead + 8], "little"))
+        parts = [text[i : i + 8] for i in range(0, len(text), 8)]
+        differences = np.zeros(len(start), dtype=np.uint64)
+        for first in range(0, len(parts), _GATHERED):
+            ahead, some = 8 * first, parts[first : first + _GATHERED]
+            last = len(self.data) - 8 * len(some)
+            index = np.minimum(start + ahead, last) if ahead + 8 * len(some) > PAD else start + ahead
+            for words, part in zip(words_at(self.data, index, len(some)), some, strict=True):
+                difference = words ^ np.uint64(int.from_bytes(part, "little"))
+                differences |= difference if len(part) == 8 else difference & np.uint64((1 << 8 * len(part)) - 1)
+        result: Mask = differences == 0
         return result
 
     def skip_blanks_after(self, position: Indices, limit: Indices) -> Indices:

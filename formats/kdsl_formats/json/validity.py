@@ -51,6 +51,10 @@ def are_json(buffer: MessageBuffer, spans: Spans, form: int, needed: Mask) -> Ma
         good |= (size == len(word)) & (words & np.uint64((1 << 8 * len(word)) - 1) == text)
     nested = ~good & ((first == BRACE) | (first == BRACKET))
     indexes = np.flatnonzero(nested)
+    if indexes.size:
+        good[indexes] = _find_valid_equal(buffer, spans.pick(indexes))
+        nested &= ~good
+        indexes = np.flatnonzero(nested)
     if indexes.size and int(size[indexes].sum()) > _REPEATED * len(indexes):
         good[indexes] = _find_valid_repeated(buffer, spans.pick(indexes))
         nested &= ~good
@@ -125,6 +129,26 @@ def _find_valid(buffer: MessageBuffer, spans: Spans, template: bytes) -> list[bo
     return [_is_json(template % text) for text in strings.to_pylist()]
 
 
+def _find_valid_equal(buffer: MessageBuffer, spans: Spans) -> Mask:
+    """Which of some values equal the first one, such as the types in change data, if it is JSON.
+
+    All False if most of a sample differ from it, or if it is too deep.
+    """
+    none = np.zeros(len(spans), dtype=bool)
+    sample = spans.pick(np.linspace(0, len(spans) - 1, _SAMPLE).astype(np.int64))
+    texts = _slice_values(buffer, sample).to_pylist()
+    text = texts[0]
+    if texts.count(text) <= _SAMPLE // 2 or not _is_shallow(text) or not _is_json(text):
+        return none
+    same: Mask = (spans.end - spans.start == len(text)) & buffer.starts_with(spans.start, text)
+    return same
+
+
+def _is_shallow(text: bytes) -> bool:
+    """Whether a value cannot be too deep, by its number of brackets and braces."""
+    return text.count(b"[") + text.count(b"{") <= DEEPEST
+
+
 def _find_valid_repeated(buffer: MessageBuffer, spans: Spans) -> Mask:
     """Which of some long values are JSON, each distinct one parsed once; all False if few values repeat."""
     none = np.zeros(len(spans), dtype=bool)
@@ -134,7 +158,7 @@ def _find_valid_repeated(buffer: MessageBuffer, spans: Spans) -> Mask:
     coded = _slice_values(buffer, spans).dictionary_encode()
     if len(coded.dictionary) * _SAMPLE > len(spans):
         return none
-    good = [text.count(b"[") + text.count(b"{") <= DEEPEST and _is_json(text) for text in coded.dictionary.to_pylist()]
+    good = [_is_shallow(text) and _is_json(text) for text in coded.dictionary.to_pylist()]
     are_valid: Mask = np.array(good, dtype=bool)[np.asarray(coded.indices)]
     return are_valid
 
