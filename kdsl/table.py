@@ -185,6 +185,31 @@ class Table:
         plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
         return read_stream(spark, plan, at or self.cluster(), computed=self._list_computed_columns())
 
+    def read_packet_stream(
+        self, spark: SparkSession, cluster: Cluster, *, start_at: Startup | None = None
+    ) -> DataFrame:
+        """Read the topic as a stream of packets of raw records, which nothing decodes (`kdsl.run.records.packets`).
+
+        This is for ingestions, which decode them later. The table has metadata columns only; their raw fields are in
+        the packets. Spark counts packets as rows. The transport ``jvm`` has no packets: it gives the table's rows.
+
+        Args:
+            spark: The session.
+            cluster: The cluster of the topic.
+            start_at: As for `read_stream`.
+
+        Raises:
+            ResolveError: As for `read_stream`.
+            KdslError: As for `read_stream`.
+        """
+        from kdsl.run.read import read_stream
+        from kdsl.run.records.packets import PACKET_COLUMNS
+
+        at = self.cluster(cluster)
+        plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at))
+        packed = plan if plan.transport == "jvm" else attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
+        return read_stream(spark, packed, at)
+
     def write(
         self, df: DataFrame, cluster: Cluster | None = None, *, write_id: str | None = None, adopt: bool = False
     ) -> None:

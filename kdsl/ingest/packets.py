@@ -1,4 +1,4 @@
-"""Packets: the records of one table in Arrow's IPC form, as tasks hand them on. Needs neither Spark nor Kafka."""
+"""Joins packets (`kdsl.run.records.packets`) of the records of one table. Needs neither Spark nor Kafka."""
 
 from __future__ import annotations
 
@@ -10,14 +10,6 @@ ROWS = 8192
 """How many records of a table are read together, where there are as many."""
 BYTES = 64 << 20
 """How many bytes of records may wait for more of their tables."""
-
-
-def write_records(records: pa.RecordBatch) -> bytes:
-    """Write records as a packet: a stream in Arrow's IPC format."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, records.schema) as writer:
-        writer.write_batch(records)
-    return bytes(sink.getvalue())
 
 
 def join_packets(

@@ -177,6 +177,8 @@ class ReadPlan:
         keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an
             update may come without its before-image; empty for other tables.
         dead_letters: Where the records go that cannot be read; None if they are errors.
+        packed: Whether the source returns packets of raw records instead of rows, for readers that decode them later
+            (`kdsl.run.records.packets`).
         properties: Client settings of the table, by Java's names; those of the cluster are added.
     """
 
@@ -207,6 +209,7 @@ class ReadPlan:
     computed: tuple[Computed, ...] = ()
     watermark: Watermark | None = None
     dead_letters: DeadLetterTopic | None = None
+    packed: bool = False
     inferred: Inferred | None = None
     properties: Properties = attrs.field(factory=Properties)
 

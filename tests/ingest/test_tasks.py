@@ -9,9 +9,10 @@ from typing import TypeVar, cast
 import pyarrow as pa
 
 from kdsl.ingest.evolution import learn
-from kdsl.ingest.packets import join_packets, write_records
+from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import plan_table
 from kdsl.ingest.run.tasks import decode_task, raw_columns, read_rejections, split_task, to_raw
+from kdsl.run.records.packets import write_packet, write_packets
 from kdsl_formats.json import Json
 from tests.ingest.test_records import feed, records
 
@@ -58,9 +59,20 @@ def test_records_become_packets_and_rows() -> None:
     assert rejected["reasons"][0].startswith("topic t, partition 0, offset 12: ")
 
 
+def test_packets_of_a_source_have_the_same_records_as_its_rows() -> None:
+    other = RECORDS.set_column(0, "topic", pa.array(["t", "u", "t"]))
+    split = split_task(SOURCE, 100, dict)
+
+    assert [row["topic"] for row in write_packets(other).to_pylist()] == ["t", "u"]
+    (of_rows,) = split(iter([as_rows(RECORDS)]))
+    (of_packets,) = split(iter([write_packets(RECORDS)]))
+    assert of_packets.equals(of_rows)
+    assert [batch.num_rows for batch in split(iter([write_packets(other)]))] == [2, 1]
+
+
 def test_packets_of_a_table_are_joined_in_their_order() -> None:
     def packet(*offsets: int) -> pa.Buffer:
-        return pa.py_buffer(write_records(pa.RecordBatch.from_pydict({"offset": list(offsets)})))
+        return pa.py_buffer(write_packet(pa.RecordBatch.from_pydict({"offset": list(offsets)})))
 
     packets = [("a", packet(1)), ("b", packet(2)), ("a", packet(3, 4)), ("a", packet(5)), ("b", packet(6))]
 

@@ -153,7 +153,7 @@ def start_ingestions(
     reader: StreamReader | None = None
     if feeds:
         table = raw_table(*feeds, parallelism=plans[0].pipeline.parallelism)
-        records = table.read_stream(spark, feeds[0].cluster, start_at=start_at)
+        records = table.read_packet_stream(spark, feeds[0].cluster, start_at=start_at)
     else:
         opened_reader = open_reader(parts[0].ingestion.source)
         assert isinstance(opened_reader, StreamReader)

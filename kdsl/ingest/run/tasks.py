@@ -20,12 +20,13 @@ from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
-from kdsl.ingest.packets import join_packets, write_records
+from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import RecordSplitter, Split
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
+from kdsl.run.records.packets import PACKET_COLUMNS, read_packets, write_packet
 from kdsl.types.arrow import cast_array
 
 if TYPE_CHECKING:
@@ -102,6 +103,15 @@ def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(arrays)
 
 
+def _read_raw(batches: Batches) -> Batches:
+    """Raw record batches from what a source returns: packets, or the rows of a table with `raw_columns`."""
+    for batch in batches:
+        if batch.schema.names == list(PACKET_COLUMNS.names):
+            yield from read_packets(batch.column("records"))
+        else:
+            yield to_raw(batch)
+
+
 Tables = Mapping[TableId, UpstreamTable]
 
 
@@ -165,8 +175,7 @@ def split_task(
 
     def run(batches: Batches) -> Batches:
         splitter, tables = _splitter(pickled, max_columns, keyed), known()
-        for batch in batches:
-            raw = to_raw(batch)
+        for raw in _read_raw(batches):
             split = splitter.split(raw, tables, _find_rejected(raw, rejected or {}))
             yield _write_packets(raw, split, collect=collect, look_for_null=look_for_null)
 
@@ -211,7 +220,7 @@ def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool, look_for
             "hint": None,
             "has_null": look_for_null and _may_have_null(packet.records),
             "delta": None if packet.delta is None else pickle.dumps(packet.delta),
-            "records": write_records(packet.records),
+            "records": write_packet(packet.records),
         }
         for packet in split.packets
     ]
@@ -229,7 +238,7 @@ def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool, look_for
                 "hint": split.hint,
                 "has_null": False,
                 "delta": pickle.dumps(why) if collect else None,
-                "records": write_records(wrong) if collect else None,
+                "records": write_packet(wrong) if collect else None,
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=_ARROW)

@@ -220,7 +220,7 @@ class RecordDecoder:
             DecodeError: The format returned arrays of another length or type than it should.
             KdslError: What `dead_letters` raises.
         """
-        records, rejections = self._filter(raw), dict[int, Rejection]()
+        records, rejections = self.filter(raw), dict[int, Rejection]()
         remaining = records
         indices: Indices = np.arange(records.num_rows)
         counted = Counter(self.dropped)
@@ -333,7 +333,7 @@ class RecordDecoder:
         gone: Mask = (kinds == _BEFORE) | (kinds == _GONE)
         return gone if gone.any() else None
 
-    def _filter(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+    def filter(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         """Apply the header filter, and count in `filtered` the records that it leaves out."""
         matching = filter_records(raw, self._plan.headers)
         self.filtered += raw.num_rows - matching.num_rows

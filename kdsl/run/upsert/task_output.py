@@ -1,4 +1,4 @@
-"""What a source task returns: rows, chunks of rows if records are upserts, or their changes; the columns of each."""
+"""What a source task returns: rows, packets of raw records, chunks of upserts or their changes; the columns of each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.packets import PACKET_COLUMNS, write_packets
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS, ChunkOutput
 from kdsl.run.upsert.partition_changes import PartitionChanges, StateSteps
 from kdsl.types import model as t
@@ -50,10 +51,18 @@ class _RowOutput:
         return ()
 
 
+class _PacketOutput(_RowOutput):
+    def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the records that the header filter lets through as packets, if there are any; none is decoded."""
+        records = self._decoder.filter(raw)
+        if records.num_rows:
+            yield write_packets(records)
+
+
 def create_task_output(
     decoder: RecordDecoder, plan: ReadPlan, steps: StateSteps | None = None, folder: Path | None = None
 ) -> TaskOutput:
-    """Create the output of one task of a plan: rows, changes, or chunks.
+    """Create the output of one task of a plan: rows, packets, changes, or chunks.
 
     Args:
         decoder: Decodes the records.
@@ -65,7 +74,7 @@ def create_task_output(
         KdslError: As for `PartitionChanges`.
     """
     if plan.upserts is None:
-        return _RowOutput(decoder)
+        return _PacketOutput(decoder) if plan.packed else _RowOutput(decoder)
     if steps is not None:
         return PartitionChanges(decoder, plan, steps, folder)
     return ChunkOutput(decoder, plan.upserts, event_time_column(plan))
@@ -80,7 +89,9 @@ def event_time_column(plan: ReadPlan) -> str | None:
 
 
 def source_row(plan: ReadPlan) -> t.Row:
-    """Return the columns that a source returns: those of the plan, or of chunks of upserts without their changes."""
+    """Return the columns that a source returns: those of the plan, of packets, or of chunks of upserts."""
+    if plan.packed:
+        return PACKET_COLUMNS
     return plan.columns if plan.upserts is None or plan.upserts.by_partition else CHUNK_COLUMNS
 
 
