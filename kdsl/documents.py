@@ -213,10 +213,13 @@ class YamlDocument:
         return node.value.lower() if node.value.lower() in ("true", "false") else node.value
 
     def where(self, path: str) -> Where:
-        """The location of a path: the file, the path, and the line of the longest part of it that the document has."""
+        """The location of a path: the file, the path, and the line of the longest part of it that the document has.
+
+        Without a known part it has no line.
+        """
         known = path
-        while known not in self.lines and known != "$":
-            known = known[: max(known.rfind("."), known.rfind("["), 1)]
+        while known and known not in self.lines:
+            known = known[: max(known.rfind("."), known.rfind("["), 0)]
         return Where(file=self.file, line=self.lines.get(known), path=path)
 
 

@@ -161,8 +161,9 @@ class DeltaTarget:
     def read_changes(self, spark: SparkSession, first: int, last: int, *, narrower: bool = False) -> DataFrame:
         """Read the change data feed of some versions of the table, which is at a path, as Delta returns it.
 
-        The session of the result has Delta's rules. Delta reads with the columns that the table has now, or with column
-        mapping in the last of the versions.
+        The result belongs to a clone of the session with Delta's rules; if the session has no Delta, that is added to
+        the application. Delta reads with the columns that the table has now, or with column mapping in the last of the
+        versions.
 
         Args:
             spark: A classic session.
@@ -171,7 +172,7 @@ class DeltaTarget:
             narrower: Whether types of columns have become wider since, which Delta reads only with a setting.
 
         Raises:
-            ChangelogError: Delta refuses it.
+            ChangelogError: Delta refuses it, or cannot be added to the application.
         """
         options = {"readChangeFeed": "true", "startingVersion": str(first), "endingVersion": str(last)}
         return self._read(spark, options, {_NARROWER_CHANGES: "true"} if narrower else {})

@@ -112,11 +112,12 @@ def ingest(
 
 
 def _read(file: Path, variables: dict[str, str], settings: dict[str, str]) -> Ingestion:
-    """Read an ingestion, and print its problems; settings override those of the file.
+    """Read an ingestion, and print its problems; settings, whose keys begin with ``pipeline.``, override the file's.
 
     Raises:
-        BadParameter: There is no such file, or a setting is not one of the pipeline.
-        Exit: The file has errors.
+        BadParameter: The file does not exist or cannot be read, or a key does not begin with ``pipeline.``.
+        ResolveError: The file is not UTF-8.
+        Exit: The ingestion has errors; also if the pipeline does not have a setting, or not with that value.
     """
     for key in settings:
         if not key.startswith(_PIPELINE):

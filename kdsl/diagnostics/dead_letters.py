@@ -283,7 +283,10 @@ BATCH = 500
 
 
 def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The positions that may be committed: the first waiting letter of each partition, or else the end in ``ends``."""
+    """The positions that may be committed: the first waiting letter of each partition, or else the end in ``ends``.
+
+    ``ends`` must have every partition with a waiting letter.
+    """
     positions = dict(ends)
     for letter in waiting:
         partition = letter.letter[:2]

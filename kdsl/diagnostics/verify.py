@@ -218,7 +218,10 @@ _POSITION = ["topic", "partition", "offset"]
 
 
 def _compare_records(first: pl.DataFrame, second: pl.DataFrame) -> Comparison:
-    """Compare two lists of records by identity, and count lost, duplicated, foreign and reordered ones."""
+    """Count the records that the second list lacks, has more often, has alone, or has in another order than the first.
+
+    Equal records are counted: the second of two that is missing is lost (see `Comparison`).
+    """
     numbered = [
         side.sort(_POSITION).with_columns(pl.int_range(pl.len()).over(_ID).alias("nth")) for side in (first, second)
     ]

@@ -58,6 +58,7 @@ class ColumnEncoder(ABC):
     def put(self, out: OutputBuffer, at: Integers) -> None:
         """Write the elements of the last `measure` at some positions, and move these after them, in place.
 
+        Up to seven bytes after each element may be overwritten, so what follows an element is written after it.
         What is written for rows that need the fallback has the measured sizes, and is meaningless.
         """
 

@@ -55,8 +55,8 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
 def _check_brokers(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Finding]:
     """Check the brokers and the login, and then each table; each finding of tables comes once.
 
-    Tables are only checked if the cluster answers, and skipped if an advertised address cannot be reached. Errors of
-    kdsl and the cluster are findings.
+    If the cluster does not answer, tables have no finding; if an advertised address cannot be reached, each has one
+    that says that it is skipped. Errors of kdsl and the cluster are findings.
     """
     servers: set[Address] = set()
     for finding, address in _check_bootstrap(cluster):
@@ -78,8 +78,7 @@ def _check_brokers(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iter
     far = list(network.check_advertised(brokers, servers))
     yield from far
     if any(f.state == "error" for f in far):
-        for plan in wanted:
-            yield skip(f"table {plan.table}", "not checked while brokers cannot be reached")
+        yield from _once(skip(f"table {plan.table}", "not checked while brokers cannot be reached") for plan in wanted)
         return
     written = {plan.table for plan in wanted if isinstance(plan, WritePlan)}
     yield from _once(

@@ -500,7 +500,8 @@ class LibrdkafkaAdmin:
     def _refresh_view(self, names: TopicCollection, timeout: float) -> KafkaError | None:
         """Describe topics again if the view of them is stale; return a retriable error if that failed, else None.
 
-        The brokers are listed before if an error requires it. Any answer of a broker counts as the first answer.
+        The brokers are listed before if an error requires it. An error of a topic that is not retriable is ignored:
+        the view counts as fresh. What a broker answers to the description then counts as the first answer.
 
         Raises:
             KafkaReadError: As for `_results`.
