@@ -14,13 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from kdsl.cluster import Cluster
@@ -56,6 +49,14 @@ from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.memory import keep_freed_memory
 from kdsl.run.records.registry import registry_of
 from kdsl.run.upsert.task_output import create_task_output, source_row
+from kdsl.spark_internals.sources import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from kdsl.spark_versions import READ_LIMITS, pyspark_version
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
 
@@ -110,7 +111,8 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
     Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
     """
     del schema
-    return StreamReader(_own_options(options))
+    reader = StreamReader if READ_LIMITS.is_in(pyspark_version()) else UnlimitedStreamReader
+    return reader(_own_options(options))
 
 
 OptionItems = tuple[tuple[str, str], ...]
@@ -430,3 +432,54 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise KdslError(
                     f"{plan.table}: a Kafka table does not support the read limit {limit}; use a limit of records"
                 )
+
+
+class UnlimitedStreamReader(StreamReader):
+    """Reads micro-batches on a Spark that does not say where a batch starts when it asks for its end.
+
+    The first end is therefore chosen without the start (`Stream.everything`). Later batches start at the last end, and
+    have the declared limits.
+    """
+
+    def __init__(self, options: OptionItems) -> None:
+        super().__init__(options)
+        self._last: Offsets | None = None
+        self._initial: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the options alone."""
+        return {**super().__getstate__(), "_last": None, "_initial": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the offsets at which a query without checkpoint starts, which were found with the first end.
+
+        Errors are those of `Stream.initial`.
+        """
+        if self._initial is None:
+            self._initial = self._stream.initial()
+        return self._initial.to_json()
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+        """Return the offsets at which the next micro-batch ends: that of the last one, if there is nothing new.
+
+        Errors are those of `Stream.everything` and `Stream.next`.
+        """
+        if self._last is None:
+            self._initial, self._last = self._stream.everything()
+        else:
+            self._last = self._stream.next(self._last, self._limits(self.getDefaultReadLimit()))
+        return self._last.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan the tasks of a micro-batch, as a `StreamReader` does; the first start is compared with its end.
+
+        Raises:
+            TopicRecreatedError: A topic was deleted and created again since the last run.
+            KafkaReadError: As for `Stream.ranges`.
+            KdslError: As for `Stream.ranges`.
+        """
+        begin, stop = Offsets.from_json(start), Offsets.from_json(end)
+        self._stream.check_start(begin, stop)
+        if self._last is None:  # a batch that an earlier run has planned
+            self._last = stop
+        return super().partitions(start, end)
