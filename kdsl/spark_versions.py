@@ -90,8 +90,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 READ_LIMITS = Feature(
     "The limits of a batch (`max_records_per_trigger`, `max_records_per_partition`)",
     "4.2",
-    "a Python source gets no start of a batch: the first batch after each start of a query has no limit, and "
-    "`availableNow` reads all of its records in one batch",
+    "the first batch after each start of a query has no limit, and `availableNow` runs one batch: the one that was cut "
+    "off in the run before, if there is one, and otherwise all records that are there",
 )
 OFFSET_REPORTS = Feature(
     "The lag in a stream's progress reports and metrics", "4.2", "the metrics of lag are missing; `kdsl lag` has them"

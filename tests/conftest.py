@@ -47,6 +47,15 @@ settings.load_profile("kdsl")
 pytest_plugins = [] if entry_points(group="pytest11", name="kdsl") else ["kdsl.testing.pytest_plugin"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let PySpark before 4.2 leave the sockets of its results to the garbage collector, which warns of them."""
+    if pyspark_version().startswith(("4.0", "4.1")):
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+        config.addinivalue_line(
+            "filterwarnings", "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+        )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need a JVM or a broker by the fixtures they use, and let what takes long go first.
 

@@ -290,10 +290,6 @@ def spark_versions_page() -> str:
         _core_table(),
         "## What earlier versions lack",
         _features_table(),
-        "Before Spark 4.2, when a query starts, kdsl learns where its first batch begins only after it has said where "
-        "that ends. The first batch therefore has all records that are there, however many, and begins where the "
-        "checkpoint says. Nothing is lost or repeated by this. A topic that was created again meanwhile is an error, "
-        "as on any version.",
         "Spark 3.5 is not supported. It has no data sources in Python, so only the transport `jvm` could serve it, "
         "and no `transformWithState`, which streams of upsert tables need. Of what kdsl calls, it also lacks "
         "`DataFrame.toArrow`, `Column.try_cast` and the classes of classic sessions, and PySpark 3.5 needs NumPy 1.",

@@ -71,8 +71,14 @@ class Copy:
         query = self.sink.write_stream(rows, self.cluster, checkpoint=str(self.checkpoint), trigger=AVAILABLE_NOW)
         assert query.awaitTermination(300)
 
-    def forget_last_commit(self) -> None:
-        """Make Spark run its last batch again, as after a crash between the write and Spark's own commit."""
+    def run_after_crash(self, spark: SparkSession) -> None:
+        """Run Spark's last batch again, as after a crash between the write and Spark's own commit, and what is new."""
+        self._forget_last_commit()
+        self.run(spark)
+        if not READ_LIMITS.is_in(VERSION):  # availableNow runs one batch there
+            self.run(spark)
+
+    def _forget_last_commit(self) -> None:
         commits = self.checkpoint / "commits"
         last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
         for name in (str(last), f".{last}.crc"):
@@ -140,9 +146,8 @@ class TestStream:
         for words in ("ab", "cd"):
             kdsl_kafka.produce(source, *words)
             copy.run(spark)
-        copy.forget_last_commit()
         kdsl_kafka.produce(source, "e")
-        copy.run(spark)
+        copy.run_after_crash(spark)
 
         assert values(kdsl_kafka, sink) == Counter("abcdcde")
 
@@ -223,9 +228,8 @@ class TestExactlyOnce:
         for words in ("abc", "defgh"):
             kdsl_kafka.produce(source, *words)
             copy.run(spark)
-        copy.forget_last_commit()
         kdsl_kafka.produce(source, "i")
-        copy.run(spark)
+        copy.run_after_crash(spark)
 
         assert values(kdsl_kafka, sink) == Counter("abcdefghi")
 

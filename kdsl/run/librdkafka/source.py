@@ -437,21 +437,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class UnlimitedStreamReader(StreamReader):
     """Reads micro-batches on a Spark that does not say where a batch starts when it asks for its end.
 
-    The first end is therefore chosen without the start (`Stream.everything`). Later batches start at the last end, and
-    have the declared limits.
+    A batch starts at the end of the last one. When a query restarts, Spark names that end first: it asks for the
+    partitions of an empty batch there. The first batch has no limit, because it is the only one of ``availableNow``,
+    about which Spark says nothing.
     """
 
     def __init__(self, options: OptionItems) -> None:
         super().__init__(options)
-        self._last: Offsets | None = None
         self._initial: Offsets | None = None
+        self._first: Offsets | None = None
+        self._last: Offsets | None = None
+        self._started = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the options alone."""
-        return {**super().__getstate__(), "_last": None, "_initial": None}
+        return {**super().__getstate__(), "_initial": None, "_first": None, "_last": None, "_started": False}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which a query without checkpoint starts, which were found with the first end.
+        """Return the offsets at which a query without checkpoint starts: those of its first end, once that is known.
 
         Errors are those of `Stream.initial`.
         """
@@ -462,24 +465,31 @@ class UnlimitedStreamReader(StreamReader):
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         """Return the offsets at which the next micro-batch ends: that of the last one, if there is nothing new.
 
-        Errors are those of `Stream.everything` and `Stream.next`.
+        Errors are those of `Stream.initial` and `Stream.next`.
         """
+        limits = self._limits(self.getDefaultReadLimit() if self._started else ReadAllAvailable())
         if self._last is None:
-            self._initial, self._last = self._stream.everything()
+            start = Offsets.from_json(self.initialOffset())
+            self._last = self._first = self._stream.next(start, limits)
         else:
-            self._last = self._stream.next(self._last, self._limits(self.getDefaultReadLimit()))
+            self._last = self._stream.next(self._last, limits)
+        self._started = True
         return self._last.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan the tasks of a micro-batch, as a `StreamReader` does; the first start is compared with its end.
+        """Plan the tasks of a micro-batch, as a `StreamReader` does.
 
         Raises:
-            TopicRecreatedError: A topic was deleted and created again since the last run.
             KafkaReadError: As for `Stream.ranges`.
-            KdslError: As for `Stream.ranges`.
+            KdslError: As for `Stream.ranges`; or Spark did not say where a query with a checkpoint continues.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
-        self._stream.check_start(begin, stop)
-        if self._last is None:  # a batch that an earlier run has planned
+        if stop == self._first and not begin.initial:
+            plan, _ = _read_plan_and_cluster(self._options)
+            raise KdslError(
+                f"{plan.table}: Spark did not say where the query continues before it asked for the end of a batch; "
+                f"use Spark {READ_LIMITS.since} or newer"
+            )
+        if not self._started:  # the end in the checkpoint, or a batch that an earlier run has planned
             self._last = stop
         return super().partitions(start, end)

@@ -119,68 +119,6 @@ class Stream:
         """
         self._frozen_ends = self._subscription.ends(self._subscription.partitions(self._subscription.topics()))
 
-    def everything(self) -> tuple[Offsets | None, Offsets]:
-        """Plan a micro-batch whose start is not known: all records up to the present ends.
-
-        Returns:
-            Where it starts if it is the first one of a query without a checkpoint, None if the start cannot be
-            computed; and its end.
-
-        Raises:
-            KafkaReadError: The brokers do not answer, or a topic or a partition is missing.
-        """
-        topics = self._subscription.topics()
-        partitions = self._subscription.partitions(topics)
-        try:
-            initial: Offsets | None = self.initial()
-        except OffsetError:  # it matters without a checkpoint only; Spark then asks for it, and gets the error
-            initial = None
-        earliest = self._admin.earliest(partitions)
-        ends = self._subscription.ends(partitions)
-        first = {} if initial is None else dict(initial.positions)
-        end = Offsets(
-            # records may be appended between the requests
-            {partition: max(offset, first.get(partition, offset)) for partition, offset in ends.items()},
-            {name: topic.id for name, topic in topics.items()},
-            describe(self._plan.start, self._plan.stop),
-            read=self._read,
-            packing=self._packing,
-            compared=self._compared,
-            first=first,
-            earliest=earliest,
-        )
-        self._discovered_at = time.monotonic()
-        self.latest = end
-        return initial, end
-
-    def check_start(self, start: Offsets, end: Offsets) -> None:
-        """Check the start of a batch whose end was planned by `everything`, before the start was known.
-
-        Logged are another declared start, and partitions whose start is beyond the end that the brokers reported.
-
-        Raises:
-            TopicMissingError: A topic does not exist any more.
-            TopicRecreatedError: A topic was deleted and created again.
-            OffsetError: The start is that of another read.
-            KdslError: The checkpoint is of another changelog mode (`check_state_mode`).
-        """
-        if not end.earliest:
-            return
-        self._warn_of_changed_start(start)
-        check_state_mode(self._plan, start.compared)
-        current = self._remove_unnamed(start)
-        self._check_ids(current, self._admin.topics(current.ids))
-        for partition, offset in current.positions.items():
-            if end.positions.get(partition, offset) < offset:
-                log.warning(
-                    "%s: the brokers reported offset %d as the end of topic %s, partition %d, which was read up to %d: "
-                    "the records between are read again",
-                    self._plan.table,
-                    end.positions[partition],
-                    *partition,
-                    offset,
-                )
-
     def next(self, start: Offsets, limits: Limits) -> Offsets:
         """Plan a micro-batch that begins at ``start`` and return its end; it is ``start`` if there is nothing new.
 

@@ -85,9 +85,6 @@ class Offsets:
         packing: How the batch that ends here is packed into tasks; None if no batch ends, or a version of kdsl
             planned it that did not record this.
         compared: Whether the query compares change data with the rows in its state.
-        first: Where the batch that ends here begins if it is the first one of a query without a checkpoint; only if the
-            end was chosen before the start was known (Spark before 4.2).
-        earliest: Where it then begins in partitions that its start does not have.
     """
 
     positions: Mapping[TopicPartition, int]
@@ -101,8 +98,6 @@ class Offsets:
     again: int = 0
     packing: Packing | None = None
     compared: bool = False
-    first: Mapping[TopicPartition, int] = attrs.field(factory=dict)
-    earliest: Mapping[TopicPartition, int] = attrs.field(factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the document that Spark stores; equal offsets give equal JSON.
@@ -128,10 +123,6 @@ class Offsets:
             document["packing"] = attrs.asdict(self.packing)
         if self.compared:
             document["compared"] = True
-        if self.first:
-            document["first"] = nest_by_topic(self.first)
-        if self.earliest:
-            document["earliest"] = nest_by_topic(self.earliest)
         return document
 
     @classmethod
@@ -167,20 +158,17 @@ class Offsets:
             again=document.get("again", 0),
             packing=None if packing is None else Packing(**packing),
             compared=document.get("compared", False),
-            first=by_partition(document.get("first", {})),
-            earliest=by_partition(document.get("earliest", {})),
         )
 
     def ranges_from(self, start: Offsets) -> tuple[Range, ...]:
         """Compute the offset ranges of a batch that starts at ``start`` and ends here, without empty ones.
 
-        A partition begins where ``start`` is, unless `begin` has another offset, as it has for new partitions; or
-        `first`, if ``start`` is that of a query without a checkpoint. If ``start`` equals these offsets, there are no
-        ranges.
+        A partition begins where ``start`` is, unless `begin` has another offset, as it has for new partitions. If
+        ``start`` equals these offsets, there are no ranges.
         """
         if start == self:
             return ()
-        began = {**self.earliest, **start.positions, **(self.first if start.initial else {}), **self.begin}
+        began = {**start.positions, **self.begin}
         ranges = (Range(*partition, began[partition], end) for partition, end in sorted(self.positions.items()))
         return tuple(r for r in ranges if r.end > r.start)
 

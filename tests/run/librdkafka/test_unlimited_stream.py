@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,11 +10,10 @@ from typing import Any
 import pytest
 
 from kdsl.cluster import Cluster
-from kdsl.errors import TopicRecreatedError
+from kdsl.errors import KdslError, TopicRecreatedError
 from kdsl.resolve.model import Start
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, Task, UnlimitedStreamReader
-from kdsl.run.offsets.stored import Offsets
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import read_plan
@@ -28,11 +26,18 @@ class OldSpark:
         self.options = tuple({**write_options(read_plan(topic, **plan), cluster), PARALLELISM: "2"}.items())
         self.planned: list[str] = []
         self.committed = 0
+        self.names_end = True
         self.restart()
 
     def restart(self) -> None:
-        """Start a new run; a batch that was planned and not committed is planned again."""
+        """Start a new run; a batch that was planned and not committed is planned again.
+
+        Spark names the last end of the checkpoint first (``AcceptsLatestSeenOffset``).
+        """
         self.reader = UnlimitedStreamReader(self.options)
+        if self.planned and self.names_end:
+            end = json.loads(self.planned[-1])
+            assert not self.reader.partitions(end, end)
 
     def plan(self) -> list[tuple[int, int]] | None:
         """Plan the next batch; the offsets that it reads, or None if there is nothing new."""
@@ -129,24 +134,21 @@ def test_later_batches_have_the_limits(produce: Produce, begin: Begin) -> None:
     assert query.batch() == [(0, 4)]
     produce("efg")
     assert [query.batch(), query.batch(), query.batch()] == [[(4, 6)], [(6, 7)], None]
+    produce("hij")
+    query.restart()
+    assert query.batch() == [(7, 10)]
 
 
-def test_a_start_beyond_the_end_is_logged(
-    topic: str, produce: Produce, begin: Begin, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_spark_that_does_not_name_the_last_end_is_an_error(produce: Produce, begin: Begin) -> None:
     produce("ab")
     query = begin()
     query.batch()
-    document = json.loads(query.planned[0])
-    document["topics"][topic]["offsets"]["0"] = 9
-    query.planned[0] = json.dumps(document)
+    query.names_end = False
     query.restart()
+    produce("c")
 
-    with caplog.at_level(logging.WARNING):
-        assert query.batch() == []
-    assert (
-        "the brokers reported offset 2 as the end of topic orders, partition 0, which was read up to 9" in caplog.text
-    )
+    with pytest.raises(KdslError, match=r"^Orders: Spark did not say where .* use Spark 4\.2 or newer$"):
+        query.batch()
 
 
 def test_the_reader_can_be_pickled_with_its_options_alone(begin: Begin) -> None:
@@ -154,16 +156,6 @@ def test_the_reader_can_be_pickled_with_its_options_alone(begin: Begin) -> None:
     reader.initialOffset()
 
     assert vars(pickle.loads(pickle.dumps(reader))) == vars(UnlimitedStreamReader(reader._options))
-
-
-def test_its_offsets_are_readable_by_a_later_spark(topic: str, produce: Produce, begin: Begin) -> None:
-    produce("ab")
-    query = begin()
-    query.batch()
-    end = Offsets.from_json(json.loads(query.planned[0]))
-
-    assert (end.positions, end.first, end.earliest) == ({(topic, 0): 2}, {(topic, 0): 0}, {(topic, 0): 0})
-    assert Offsets.from_json(end.to_json()) == end
 
 
 def test_a_topic_that_was_created_again_is_an_error(
