@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -68,10 +69,15 @@ class ReferenceEngine:
     Args:
         parallelism: The number of tasks of a job.
         reuse: Whether operators pass on rows without copying them.
+        more: Further settings.
     """
 
-    def __init__(self, parallelism: int = 1, *, reuse: bool = False) -> None:
-        settings = {"parallelism.default": str(parallelism), "pipeline.object-reuse": str(reuse).lower()}
+    def __init__(self, parallelism: int = 1, *, reuse: bool = False, more: Mapping[str, str] | None = None) -> None:
+        settings = {
+            "parallelism.default": str(parallelism),
+            "pipeline.object-reuse": str(reuse).lower(),
+            **(more or {}),
+        }
         if jars := _jars():
             settings["pipeline.jars"] = ";".join(Path(jar).absolute().as_uri() for jar in jars)
         environment = {

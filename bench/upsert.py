@@ -3,10 +3,12 @@
 Change data with ``cdc-events-duplicate`` is compared with the upsert table of the same rows: as debezium-json with and
 without before-images.
 
-``python -m bench.upsert [--records N] [--batch N] [--keys N,N] [--theirs N] [--pairs N]``. Both sides read
-JSON, by default 2,000,000 upserts in micro-batches of the same size, store the last row of each key in RocksDB, and
-discard the changes with their before-images. The rate excludes the first batch, which starts workers. The hand-written
-query gets fewer records (``--theirs``), in ten batches, because all records would take it half an hour.
+``python -m bench.upsert [--records N] [--batch N] [--keys N,N] [--skew SHARE] [--states NAMES] [--theirs N]
+[--pairs N] [--only]``. Both sides read JSON, by default 2,000,000 upserts in micro-batches of the same size, store the
+last row of each key (the hand-written query in RocksDB), and discard the changes with their before-images. The rate
+excludes the first batch, which starts workers; the processor time is that of the whole query. The hand-written query
+gets fewer records (``--theirs``), in ten batches, because all records would take it half an hour. ``--only`` leaves out
+change data and the sink.
 
 If the reference engine is installed (see `bench.reference_engine`), it reads the same topic with ``upsert-kafka`` into
 ``blackhole`` with two tasks, measured from the submission of the job to its end, less the time of an empty job.
@@ -30,7 +32,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from rich.console import Console
 
 from bench.machine import facts, session
-from bench.paired import Pair, compare, measure
+from bench.paired import Pair, Run, compare, measure
 from bench.reference_engine import ReferenceEngine, missing
 from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.testing import LocalKafka
@@ -56,14 +58,14 @@ class Users(UpsertTable, topic="users", key=Json(), value=Json()):
 class Changes(
     KafkaTable,
     topic="changes",
+    key=Json(),
     value=DebeziumJson(),
-    primary_key=["user_id"],
     cdc_events_duplicate=True,
     startup="earliest",
 ):
     """The same users as changes of a database."""
 
-    user_id: Col[int]
+    user_id: PrimaryKey[int]
     name: Col[str | None]
     region: Col[str | None]
     score: Col[float | None]
@@ -111,11 +113,11 @@ class ByHand(StatefulProcessor):
 
 @attrs.frozen
 class Rate:
-    """Records per second after the first batch, and the size of the state at the end."""
+    """Records per second after the first batch, and the processor time of the whole query in seconds per million."""
 
     records: float
     batches: int
-    state: int
+    cpu: float
 
 
 ROW = b'{"user_id":%d,"name":"customer-%06d","region":"region-%02d","score":%d.5,"visits":%d}'
@@ -123,7 +125,7 @@ CHANGE_DATA = {"default": b'{"before":null,"after":%b,"op":"u"}', "full": b'{"be
 """Debezium's change events if PostgreSQL's REPLICA IDENTITY of the table is DEFAULT, and if it is FULL."""
 
 
-def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"%b") -> None:
+def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"%b", skew: float = 0.0) -> None:
     """Fill a topic with upserts of random keys.
 
     Args:
@@ -132,12 +134,15 @@ def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"
         records: The number of upserts.
         keys: The number of keys.
         change: The template of a message, which contains the row once or twice.
+        skew: The share of the records that all have the first key.
     """
     settings = {"linger.ms": 50, "batch.size": 1_000_000, "queue.buffering.max.messages": 3_000_000}
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", **settings})
     chance = random.Random(7)
     for i in range(records):
         k = chance.randrange(keys)
+        if skew and chance.random() < skew:
+            k = 0
         row = ROW % (k, k, i % 50, i % 1000, i)
         value = change % ((row,) * change.count(b"%b"))
         while True:
@@ -150,9 +155,11 @@ def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"
         raise RuntimeError(f"{topic} was not filled")
 
 
-def ours(spark: SparkSession, bootstrap: str, topic: str, batch: int, base: type[KafkaTable] = Users) -> DataFrame:
+def ours(
+    spark: SparkSession, bootstrap: str, topic: str, batch: int, base: type[KafkaTable] = Users, state: str = "buckets"
+) -> DataFrame:
     """The changelog of kdsl."""
-    table: Any = type("Users", (base,), {}, topic=topic, max_records_per_trigger=batch)
+    table: Any = type("Users", (base,), {}, topic=topic, max_records_per_trigger=batch, changelog_state=state)
     return table.read_stream(spark, Cluster(bootstrap))  # type: ignore[no-any-return]
 
 
@@ -178,13 +185,18 @@ def rate(df: DataFrame) -> Rate:
     """Run a stream to the current end of its topic."""
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = df.writeStream.format("noop").option("checkpointLocation", checkpoint)
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        progresses = [json.loads(progress.json) for progress in query.recentProgress]
-    steady = [p for p in progresses if p["numInputRows"]][1:]
-    seconds = sum(p["durationMs"]["triggerExecution"] for p in steady) / 1000
-    state = sum(o["memoryUsedBytes"] for o in progresses[-1]["stateOperators"])
-    return Rate(sum(map(_records, steady)) / seconds, len(steady), state)
+        progresses: list[dict[str, Any]] = []
+
+        def run() -> None:
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            progresses.extend(json.loads(progress.json) for progress in query.recentProgress)
+
+        used = measure(run)
+    busy = [p for p in progresses if p["numInputRows"]]
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in busy[1:]) / 1000
+    cpu = used.cpu / sum(map(_records, busy)) * 1e6
+    return Rate(sum(map(_records, busy[1:])) / seconds, len(busy) - 1, cpu)
 
 
 def _records(progress: dict[str, Any]) -> int:
@@ -195,10 +207,10 @@ def _records(progress: dict[str, Any]) -> int:
     return int(observed[0]) if observed else int(progress["numInputRows"])
 
 
-def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int) -> float:
-    """Measure the records per second of the reference engine."""
+def reference(engine: ReferenceEngine, bootstrap: str, topic: str) -> Run:
+    """Measure the reference engine: the seconds of all records, less those of an empty job."""
     columns = SCHEMA.replace("user_id BIGINT", "user_id BIGINT NOT NULL")
-    seconds = []
+    jobs = []
     for name, bound in ((topic, "latest-offset"), (f"{topic}-fewer", "timestamp")):
         table = name.replace("-", "_")
         options = {
@@ -214,26 +226,32 @@ def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int)
         engine.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({properties})")
         engine.run(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
         insert = partial(engine.run, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
-        runs = [measure(insert).wall for _ in range(3)]
-        seconds.append(statistics.median(runs[1:]))
-    return records / (seconds[0] - seconds[1])
+        runs = [measure(insert) for _ in range(4)]
+        jobs.append(runs[1:])
+    whole, empty = (
+        [statistics.median(getattr(run, figure) for run in runs) for figure in ("wall", "cpu")] for runs in jobs
+    )
+    return Run(whole[0] - empty[0], whole[1] - empty[1])
 
 
 def compare_change_data(
-    spark: SparkSession, bootstrap: str, users: str, records: int, keys: int, batch: int, pairs: int
+    spark: SparkSession, bootstrap: str, users: str, records: int, keys: int, batch: int, pairs: int, state: str
 ) -> Iterator[str]:
     """Compare change data with ``cdc-events-duplicate`` with the upsert table of the same rows, in pairs."""
     for identity, change in CHANGE_DATA.items():
         topic = f"changes-{identity}-{keys}"
         fill(bootstrap, topic, records, keys, change)
         rates = [
-            (rate(ours(spark, bootstrap, topic, batch, Changes)), rate(ours(spark, bootstrap, users, batch)))
+            (
+                rate(ours(spark, bootstrap, topic, batch, Changes, state)),
+                rate(ours(spark, bootstrap, users, batch, state=state)),
+            )
             for _ in range(pairs)
         ]
         ratio = statistics.median(changes.records / upserts.records for changes, upserts in rates)
         ours_rate = statistics.median(changes.records for changes, _ in rates)
         yield (
-            f"{keys:,} keys, change data (REPLICA IDENTITY {identity.upper()}) against state: {ours_rate:,.0f} "
+            f"{keys:,} keys, change data (REPLICA IDENTITY {identity.upper()}), {state}: {ours_rate:,.0f} "
             f"records/s, {ratio:.2f} times the upsert table, goal 0.8"
         )
 
@@ -267,6 +285,9 @@ def main() -> None:
     parser.add_argument("--keys", default="5000,1000000", help="numbers of keys, separated by commas")
     parser.add_argument("--theirs", type=int, default=500_000, help="the records of the hand-written query")
     parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--skew", type=float, default=0.0, help="the share of records that have the same key")
+    parser.add_argument("--states", default="buckets,partition", help="values of changelog_state")
+    parser.add_argument("--only", action="store_true", help="neither change data nor the sink")
     args = parser.parse_args()
     out = Console()
     out.print(json.dumps(facts(), default=str), highlight=False, soft_wrap=True)
@@ -275,30 +296,45 @@ def main() -> None:
         servers = kafka.bootstrap_servers
         for keys in map(int, filter(None, args.keys.split(","))):
             topic = f"users-{keys}"
-            for name in CHANGE_DATA:
+            for name in () if args.only else CHANGE_DATA:
                 kafka.create_topic(f"changes-{name}-{keys}", PARTITIONS)
             for name, records in ((topic, args.records), (f"{topic}-fewer", args.theirs)):
                 kafka.create_topic(name, PARTITIONS)
-                fill(servers, name, records, keys)
-            mine: list[Rate] = []
+                fill(servers, name, records, keys, skew=args.skew)
+            states = args.states.split(",")
+            mine: dict[str, list[Rate]] = {state: [] for state in states}
             other: list[Rate] = []
             for _ in range(args.pairs):
-                mine.append(rate(ours(spark, servers, topic, args.batch)))
+                for state in states:
+                    mine[state].append(rate(ours(spark, servers, topic, args.batch, state=state)))
                 if args.theirs:
                     other.append(rate(by_hand(spark, servers, f"{topic}-fewer", args.theirs // 10)))
-            ratios = [a.records / b.records for a, b in zip(mine, other, strict=False)]
-            ours_rate = statistics.median(r.records for r in mine)
-            line = f"{keys:,} keys: kdsl {ours_rate:,.0f} records/s ({', '.join(f'{r.records:,.0f}' for r in mine)})"
-            if ratios:
-                line += f"; by hand {statistics.median(r.records for r in other):,.0f}, ratio "
-                line += f"{statistics.median(ratios):.1f}, goal {GOALS.get(keys)}"
+            engines = None
             if missing() is None:
                 with ReferenceEngine(2, reuse=True) as engine:
-                    engines = reference(engine, servers, topic, args.records)
-                line += f"; reference engine {engines:,.0f}, ratio {ours_rate / engines:.2f}"
-            out.print(line, highlight=False, soft_wrap=True)
-            for line in compare_change_data(spark, servers, topic, args.records, keys, args.batch, args.pairs):
+                    used = reference(engine, servers, topic)
+                engines = args.records / used.wall
+                line = (
+                    f"{keys:,} keys: reference engine {engines:,.0f} records/s, {used.cpu / args.records * 1e6:.2f} s "
+                )
+                out.print(line + "of processor time per million", highlight=False, soft_wrap=True)
+            for state, rates in mine.items():
+                ours_rate, each = statistics.median(r.records for r in rates), [f"{r.records:,.0f}" for r in rates]
+                line = f"{keys:,} keys, {state}: {ours_rate:,.0f} records/s ({', '.join(each)}), "
+                line += f"{statistics.median(r.cpu for r in rates):.2f} s of processor time per million"
+                if other:
+                    theirs = statistics.median(r.records for r in other)
+                    line += f"; by hand {theirs:,.0f}, ratio {ours_rate / theirs:.1f}, goal {GOALS.get(keys)}"
+                if engines is not None:
+                    line += f"; ratio to the reference engine {ours_rate / engines:.2f}"
                 out.print(line, highlight=False, soft_wrap=True)
+            for state in () if args.only else states:
+                for line in compare_change_data(
+                    spark, servers, topic, args.records, keys, args.batch, args.pairs, state
+                ):
+                    out.print(line, highlight=False, soft_wrap=True)
+        if args.only:
+            return
         pair = compare_sinks(spark, servers, args.records, args.pairs)
         out.print(
             f"sink: {pair.rate(pair.ours):,.0f} upserts/s, {pair.rate(pair.theirs):,.0f} appended/s; ratio "

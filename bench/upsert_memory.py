@@ -1,10 +1,10 @@
-"""Measure whether the memory of an upsert read stays constant, with a million keys in RocksDB that every batch changes.
+"""Measure whether the memory of an upsert read stays constant, with a million keys in state that each batch changes.
 
-``python -m bench.upsert_memory [--keys N] [--batch N] [--batches N]``. The first batches contain each key
-once; then ``--batches`` (20) of the same size contain random updates, and one delete in ten. After each batch it prints
-the resident memory of the Python workers and of the JVM, the live objects on Java's heap after a collection, the memory
-that RocksDB reports, and the size of the state: keys, and bytes of their rows. At the end it prints the growth from the
-first to the last quarter of the later batches, by the median.
+``python -m bench.upsert_memory [--keys N] [--batch N] [--batches N] [--state NAME]``. The first batches contain each
+key once; then ``--batches`` (20) of the same size contain random updates, and one delete in ten. After each batch it
+prints the resident memory of the Python workers and of the JVM, the live objects on Java's heap after a collection, the
+memory that RocksDB reports, and the size of the state: keys, and bytes of their rows. At the end it prints the growth
+from the first to the last quarter of the later batches, by the median.
 """
 
 from __future__ import annotations
@@ -122,11 +122,11 @@ def _resident(process: psutil.Process) -> float:
         return 0.0
 
 
-def run(spark: SparkSession, bootstrap: str, batch: int, batches: int, out: Console) -> list[Sample]:
+def run(spark: SparkSession, bootstrap: str, batch: int, batches: int, state: str, out: Console) -> list[Sample]:
     """Read the topic to its end, and take a sample after each batch."""
     machine, samples = Machine(spark), list[Sample]()
     with tempfile.TemporaryDirectory() as checkpoint:
-        writer = ours(spark, bootstrap, TOPIC, batch).writeStream.format("noop")
+        writer = ours(spark, bootstrap, TOPIC, batch, state=state).writeStream.format("noop")
         query = writer.option("checkpointLocation", checkpoint).start()
         try:
             while not samples or samples[-1].batch < batches - 1:
@@ -161,12 +161,13 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=200_000, help="the records of a micro-batch")
     parser.add_argument("--batches", type=int, default=20, help="number of batches after each key was read once")
+    parser.add_argument("--state", default="buckets", help="the value of changelog_state")
     args = parser.parse_args()
     out = Console()
     filling = -(-args.keys // args.batch)
     with LocalKafka(topics={TOPIC: PARTITIONS}) as kafka, session("upsert memory") as spark:
         fill(kafka.bootstrap_servers, filling * args.batch, args.batches * args.batch)
-        samples = run(spark, kafka.bootstrap_servers, args.batch, filling + args.batches, out)
+        samples = run(spark, kafka.bootstrap_servers, args.batch, filling + args.batches, args.state, out)
     growths = growth([sample for sample in samples if sample.batch >= filling])
     for name, change in growths.items():
         out.print(f"{name}: {change}", highlight=False)

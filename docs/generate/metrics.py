@@ -37,7 +37,8 @@ jobs in other threads, records are counted as rows and bytes are unknown. A task
 The state of an upsert table is kept in buckets (`changelog_buckets`), and a batch reports the sizes of the buckets that
 it changed. The snapshot contains the last reported size of each bucket, so after a restart it is complete once every
 bucket has changed. The memory and disk space that Spark's state store uses are in
-`query.lastProgress.stateOperators`, whose rows are buckets.
+`query.lastProgress.stateOperators`, whose rows are buckets. With `changelog_state="partition"` the same holds for
+partitions; bytes then include rows that were replaced and have not been merged yet, and Spark has no state operator.
 
 Records that a read drops without an error (`ignore-parse-errors`, messages without a value) are counted by reason, and
 each batch that dropped records logs one line to the logger `kdsl.read`: a warning if records could not be read,

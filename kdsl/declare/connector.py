@@ -24,7 +24,8 @@ Naming = Literal["INCREMENTING", "POOLING"]
 Transport = Literal["librdkafka", "jvm"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
-ChangelogMode = Literal["full", "upsert"]
+ChangelogMode = Literal["full", "net", "upsert"]
+ChangelogState = Literal["buckets", "partition"]
 NotNullEnforcer = Literal["error", "drop"]
 
 MOST_BUCKETS = 65_536
@@ -274,8 +275,9 @@ class KafkaOptions(Options):
         "scan.changelog.mode",
         "The changes that a table with the last row of each key returns (upsert-kafka, or change data with "
         "cdc-events-duplicate). full: +I, -U, +U and -D with before-images, for which a stream keeps the last row of "
-        "each key in its state. upsert: the last change (+U or -D) of each key in a micro-batch, without state; a "
-        "delete of an upsert table then has values in the key columns only.",
+        "each key in its state. net: the same, but at most one change of each key in a micro-batch, from its row "
+        "before the batch to that after it. upsert: the last change (+U or -D) of each key in a micro-batch, without "
+        "state; a delete of an upsert table then has values in the key columns only.",
         default="full",
     )
     changelog_buckets: int = option(
@@ -284,6 +286,22 @@ class KafkaOptions(Options):
         "its keys changes. Fixed when the checkpoint is created.",
         default=64,
         check=_check_buckets,
+    )
+    changelog_state: ChangelogState = option(
+        "scan.changelog.state",
+        "Where a stream keeps the last row of each key. buckets: in Spark's state, by bucket. partition: beside the "
+        "checkpoint, by topic partition, where a batch costs what it changes and not what the state holds; all "
+        "records of a key must be in the partition that Java's client chooses for it. Fixed when the checkpoint is "
+        "created.",
+        default="buckets",
+        ignore_case=True,
+    )
+    state_ttl: timedelta | None = option(
+        "scan.changelog.state.ttl",
+        "How long the last row of a key is kept after its last record, with scan.changelog.state as partition, as "
+        "Flink's table.exec.state.ttl; by default as long as the key exists. A record that comes later is a new key.",
+        default=None,
+        check=_check_duration,
     )
     partitioner: str = option(
         "sink.partitioner",

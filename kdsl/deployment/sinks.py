@@ -21,7 +21,7 @@ from kdsl.ingest.evolution import Policy, Refusal, SchemaChange, SinkEvolution, 
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.projection import TransformedTable
-from kdsl.ingest.restart import check_restart
+from kdsl.ingest.restart import find_restart_problem
 from kdsl.ingest.run.sinks.delta import change_delta_table
 from kdsl.ingest.run.sinks.jdbc import change_database_table
 from kdsl.ingest.run.sinks.open import open_writer
@@ -122,15 +122,16 @@ def compare_ingestion(
         checkpoint = _SinkTable(redact_value("", location), where, declaration.title, "checkpoint")
         try:
             state = StateFiles(open_folder(location), declaration.name).load()
-            if state.last is not None:
-                check_restart(plan, state, None, location)
         except KdslError as e:
-            before, _, reason = str(e).partition(": ")
-            mark: Mark = "!" if state.last is not None else "?"
-            yield checkpoint.step(mark, "declaration", before, "this declaration", f"{reason or before}")
-        if state.last is None and declaration.checkpoint is not None:
-            consequence = "there is no checkpoint: the ingestion starts where the source says; correct the folder"
-            yield checkpoint.step("!", "", None, "a checkpoint", consequence)
+            yield checkpoint.step("?", "", None, None, str(e))
+        else:
+            problem = find_restart_problem(plan, state, None) if state.last is not None else None
+            if problem is not None:
+                origin = f"written {problem.origin}"
+                yield checkpoint.step("!", "declaration", origin, "this declaration", problem.consequence)
+            if state.last is None and declaration.checkpoint is not None:
+                consequence = "there is no checkpoint: the ingestion starts where the source says; correct the folder"
+                yield checkpoint.step("!", "", None, "a checkpoint", consequence)
     if state.last is None and isinstance(ingestion.source, KafkaFeed):
         tables = ingestion.source.initial_tables
         state = IngestState({name: UpstreamTable(one.schema, one.key) for name, one in tables.items()})

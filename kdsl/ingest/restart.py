@@ -10,6 +10,8 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Literal, get_args
 
+import attrs
+
 from kdsl.errors import CheckpointError, listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import Route, Transform
@@ -45,11 +47,55 @@ def write_declaration(plan: IngestPlan) -> dict[str, str]:
     return parts
 
 
-def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[AllowedChange] | None, location: str) -> None:
-    """Check that an ingestion may continue from a checkpoint.
+@attrs.frozen
+class RestartProblem:
+    """Why an ingestion may not continue from a checkpoint.
+
+    Attributes:
+        origin: What the checkpoint was written with or by: ``with another route``.
+        consequence: What would follow, and what to do instead.
+    """
+
+    origin: str
+    consequence: str
+
+
+def find_restart_problem(
+    plan: IngestPlan, state: IngestState, allow: Collection[AllowedChange] | None
+) -> RestartProblem | None:
+    """Find why an ingestion may not continue from a checkpoint; None if it may.
 
     Another order of changes or another Delta table never may; other parts may if no sink table would lose anything, or
     if all of them are allowed.
+
+    Args:
+        plan: The plan.
+        state: What the checkpoint has.
+        allow: The parts that may differ whatever becomes of the sink tables; None if the user cannot say so.
+    """
+    declared = write_declaration(plan)
+    changed = [name for name, text in state.declared.items() if declared.get(name) != text]
+    changed += [name for name in declared if name == _COLUMNS and state.declared and name not in state.declared]
+    if _DISTRIBUTED in changed:
+        return RestartProblem(
+            f"with another {_DISTRIBUTED}", "it says how changes are ordered; start with a new checkpoint"
+        )
+    if _PATH in changed:
+        return RestartProblem(
+            f"by an ingestion of another table, at {json.loads(state.declared[_PATH])!r}", "start with a new checkpoint"
+        )
+    losses = list(_find_losses(plan, state)) if set(changed) - set(allow or ()) else []
+    if not losses:
+        return None
+    named = ",".join(name for name in changed if name in get_args(AllowedChange))
+    remedy = f", or allow the change (--allow {named})" if allow is not None and named else ""
+    return RestartProblem(
+        f"with another {' and '.join(changed)}", f"{'; '.join(losses)}; start with a new checkpoint{remedy}"
+    )
+
+
+def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[AllowedChange] | None, location: str) -> None:
+    """Check that an ingestion may continue from a checkpoint, as `find_restart_problem` does.
 
     Args:
         plan: The plan.
@@ -60,29 +106,9 @@ def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[Allowe
     Raises:
         CheckpointError: It may not; the message says what differs, and which sink tables would change.
     """
-    declared = write_declaration(plan)
-    changed = [name for name, text in state.declared.items() if declared.get(name) != text]
-    changed += [name for name in declared if name == _COLUMNS and state.declared and name not in state.declared]
-    if _DISTRIBUTED in changed:
-        raise CheckpointError(
-            f"{location} was written with another {_DISTRIBUTED}, which says how changes are ordered; start with a new "
-            "checkpoint"
-        )
-    if _PATH in changed:
-        raise CheckpointError(
-            f"{location} was written by an ingestion of another table, at {json.loads(state.declared[_PATH])!r}; start "
-            "with a new checkpoint"
-        )
-    if not set(changed) - set(allow or ()):
-        return
-    problems = list(_find_losses(plan, state))
-    if problems:
-        parts = " and ".join(changed)
-        named = ",".join(name for name in changed if name in get_args(AllowedChange))
-        raise CheckpointError(
-            f"{location} was written with another {parts}: {'; '.join(problems)}; start with a new checkpoint"
-            f"{f', or allow the change (--allow {named})' if allow is not None and named else ''}"
-        )
+    problem = find_restart_problem(plan, state, allow)
+    if problem is not None:
+        raise CheckpointError(f"{location} was written {problem.origin}: {problem.consequence}")
 
 
 def _find_losses(plan: IngestPlan, state: IngestState) -> Iterator[str]:

@@ -222,10 +222,13 @@ def _plan_upserts(table: TableDef) -> Upserts | None:
     options, keys = table.options, table.primary_key if table.normalized else table.message_key
     return Upserts(
         keys,
-        options.changelog == "full",
+        options.changelog != "upsert",
         options.changelog_buckets,
         table.normalized,
         has_placeholders(table.value_format) and not table.normalized,
+        options.changelog_state,
+        options.changelog == "net",
+        options.state_ttl,
     )
 
 

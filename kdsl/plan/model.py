@@ -13,7 +13,7 @@ from typing import Literal
 import attrs
 
 from kdsl.client_settings.properties import Properties
-from kdsl.declare.connector import Delivery, Latency, Transport
+from kdsl.declare.connector import ChangelogState, Delivery, Latency, Transport
 from kdsl.declare.definition import Inferred
 from kdsl.resolve.model import DeadLetterTopic, HeaderCondition, Part, RowRule, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
@@ -99,6 +99,9 @@ class Upserts:
             returns only the last change of each key.
         buckets: The number of buckets that the keys are distributed over; rows of a bucket are processed and stored
             together.
+        state: Where these rows are: in Spark's state by bucket, or by topic partition in files of the tasks that read.
+        ttl: How long the last row of a key is kept after its last record; None is as long as the key exists.
+        net: Whether a micro-batch returns at most one change of each key, from its row before to that after the batch.
         events: Whether records are change data, with the row kind in the message; otherwise a record is the row of its
             key, and a record without a value deletes it.
         placeholders: Whether rows in messages may have placeholders instead of values, which the last row of the key
@@ -110,11 +113,19 @@ class Upserts:
     buckets: int = 64
     events: bool = False
     placeholders: bool = False
+    state: ChangelogState = "buckets"
+    net: bool = False
+    ttl: timedelta | None = None
 
     @property
     def may_lack_values(self) -> bool:
         """Whether a record may not have all values of its row."""
         return self.events or self.placeholders
+
+    @property
+    def by_partition(self) -> bool:
+        """Whether the task that reads a partition computes the changes of its keys."""
+        return self.images and self.state == "partition"
 
 
 @attrs.frozen

@@ -101,13 +101,18 @@ def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
 
 
 def _describe_upserts(upserts: Upserts) -> Iterator[str]:
-    """Describe in two lines how records become changes: by which key, and against which row."""
+    """Describe in lines how records become changes: by which key, and against which row."""
     keys = ", ".join(upserts.keys)
     if upserts.events:
         yield f"by {keys}; of rows before a change only the key counts"
     else:
         yield f"by {keys}; a record without a value is a delete"
-    if upserts.images:
+    if upserts.images and upserts.net:
+        yield "one change of each key in a batch, from its row before to that after it"
+    if upserts.by_partition:
+        until = "" if upserts.ttl is None else f", for {duration_text(upserts.ttl)} after its last record"
+        yield f"against the last row of each key, which is kept by topic partition beside the checkpoint{until}"
+    elif upserts.images:
         yield f"against the last row of each key, which is kept in {upserts.buckets} buckets"
     else:
         yield "the last of each key in a batch, without the row before"

@@ -87,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     upserts.value_of_upserts,
     upserts.buffer,
     upserts.check_normalization,
+    upserts.state_by_partition,
     upserts.realtime,
     columns.layout,
     columns.names_of_kdsl,

@@ -122,6 +122,13 @@ def _find_alignment(table: TableDef, direction: Direction) -> Iterator[Capabilit
         yield CapabilityUse(table.setting("watermark_group", group), "remove it", option="watermark_group")
 
 
+def _find_state_by_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the state of a read that is kept by topic partition, if the table declares it."""
+    if direction == "read" and table.keeps_rows and table.options.changelog_state == "partition":
+        instead = f"write {table.setting('changelog_state', 'buckets')}"
+        yield CapabilityUse(table.setting("changelog_state", "partition"), instead, option="changelog_state")
+
+
 def _find_internal_topics(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
     """Yield the setting with which a pattern also reads internal topics, if it is set for a read."""
     settings = table.kdsl_settings
@@ -172,6 +179,13 @@ CAPABILITIES: tuple[Capability, ...] = (
         ("librdkafka",),
         "Spark's source cuts a backlog by offsets",
         _find_alignment,
+    ),
+    Capability(
+        "changelog state",
+        "`scan.changelog.state` = partition: the last row of each key beside the checkpoint, by topic partition.",
+        ("librdkafka",),
+        "Spark's source may split a partition among tasks",
+        _find_state_by_partition,
     ),
     Capability(
         "internal topics",

@@ -95,7 +95,7 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
     options, chosen = table.options, table.value_format
     declared = table.setting("cdc_events_duplicate", _TRUE[table.spelling])
     if not options.cdc_events_duplicate:
-        for attribute in ("changelog", "changelog_buckets"):
+        for attribute in ("changelog", "changelog_buckets", "changelog_state", "state_ttl"):
             if (value := getattr(options, attribute)) != getattr(type(options)(), attribute):
                 message = f"{table.setting(attribute, value)}, but the table does not keep rows by key"
                 fix = f"remove it; or set {declared} for change data, or declare an upsert table"
@@ -140,12 +140,51 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
             yield problem(table, "cdc-duplicate-key", message, fix, column=column)
 
 
+def state_by_partition(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """Report, for a read, the changelog state ``partition`` where it cannot be proven that a key has one partition.
+
+    The message key must consist of the primary key, in a format that encodes it alone, and there must be one topic. A
+    time to live without that state is reported, too.
+    """
+    options = table.options
+    if direction != "read" or not table.keeps_rows or "key" in table.unread:
+        return
+    if options.changelog_state != "partition":
+        if options.state_ttl is not None:
+            message = f"{table.option_name('state_ttl')} has no effect on rows in buckets, which are kept as they are"
+            fix = f"remove it, or write {table.setting('changelog_state', 'partition')}"
+            yield problem(table, "changelog-state", message, fix, option="state_ttl")
+        return
+    shown = table.setting("changelog_state", "partition")
+    buckets = f"or write {table.setting('changelog_state', 'buckets')}"
+    if options.topic_pattern is not None or len(set(options.topic)) > 1:
+        message = f"{shown} keeps the rows of a key with its partition, but a key may be in several topics"
+        yield problem(
+            table, "changelog-state", message, f"declare a table for each topic, {buckets}", option="changelog_state"
+        )
+    if set(table.message_key) != set(table.primary_key):
+        key = listing(table.message_key) if table.message_key else "not declared"
+        message = (
+            f"{shown} keeps the rows of a key with the partition that its message key determines, but the message key "
+            f"is {key}, and the primary key {listing(table.primary_key)}"
+        )
+        fix = f"declare the key's format and its columns as the messages have them (PrimaryKey[...]), {buckets}"
+        yield problem(table, "changelog-state", message, fix, option="changelog_state")
+    elif table.key_format is not None and table.key_format.needs_registry:
+        message = (
+            f"{shown} keeps the rows of a key with the partition that its message key determines, but a key in the "
+            f"format {table.key_format.identifier!r} contains the id of its schema, which may change"
+        )
+        fix = f"use a key format without a registry, such as json or avro, {buckets}"
+        yield problem(table, "changelog-state", message, fix, option="key.format")
+
+
 def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, a watermark on a computed column of a table that keeps rows: it is computed too late.
 
     With the option ``changelog`` as ``upsert`` no rows are kept, and nothing is reported.
     """
-    if not table.keeps_rows or direction != "read" or table.options.changelog != "full":
+    if not table.keeps_rows or direction != "read" or table.options.changelog == "upsert":
         return
     computed = {c.name for c in table.columns if c.role == "computed"}
     for declared in table.watermarks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -126,6 +126,12 @@ def read_stream(
     """
     check_session(spark, plan.table, plan.output)
     check_dead_letters(spark, plan, cluster)
+    if plan.upserts is not None and plan.upserts.by_partition and is_connect(spark):
+        raise KdslError(
+            f"{plan.table}: changelog_state='partition' ('scan.changelog.state' = 'partition') keeps rows beside the "
+            "checkpoint, whose location a Spark Connect client cannot pass to tasks; declare 'buckets', or use a "
+            "classic session"
+        )
     observe(METRICS)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
@@ -378,12 +384,12 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters 
 
 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster) -> DataFrame:
-    """Return the source's rows unchanged; if they are chunks of upserts, the changes that they cause.
+    """Return the source's rows unchanged; if they are chunks of upserts, the changes that these cause.
 
     For a stream with before-images the session's state store is set to RocksDB. The accumulator for reports is created
     if needed.
     """
-    if plan.upserts is None:
+    if plan.upserts is None or plan.upserts.by_partition:
         return df
     from kdsl.run.upsert.read import compute_changelog
 
@@ -441,7 +447,8 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> di
 def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
     """Add the computed columns and a stream's watermark, and select the columns of the plan's output in its order.
 
-    Values are cast to the types of their columns. A stream of upserts with before-images has its watermark already.
+    Values are cast to the types of their columns. A stream of upserts whose rows are in Spark's state has its watermark
+    already.
 
     Raises:
         KdslError: A computed column has neither SQL nor a function.
@@ -460,7 +467,8 @@ def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMa
                 f"{plan.table}: the computed column {column.column!r} has neither SQL nor a function in computed="
             )
         df = df.withColumn(column.column, value.cast(spark_type(column.type)))
-    if plan.watermark is not None and df.isStreaming and (plan.upserts is None or not plan.upserts.images):
+    has_watermark = plan.upserts is not None and plan.upserts.images and not plan.upserts.by_partition
+    if plan.watermark is not None and df.isStreaming and not has_watermark:
         df = with_watermark(df, plan.watermark)
     names = list(plan.output.names)
     return df if df.columns == names else df.select(*(sf.col(quote_name(name)) for name in names))
@@ -604,6 +612,10 @@ class _CheckedRows:
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield nothing: all rows were yielded before."""
         yield from ()
+
+    def sizes(self) -> Sequence[tuple[int, int, int]]:
+        """Return nothing: there are no states."""
+        return ()
 
 
 class _Pack(_Decode):

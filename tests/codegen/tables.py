@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -51,8 +52,10 @@ OPTIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "discovery": st.timedeltas(),
         "partitioner": st.sampled_from(["fixed", "package.module:function"]),
         "cdc_events_duplicate": st.booleans(),
-        "changelog": st.sampled_from(["full", "upsert"]),
+        "changelog": st.sampled_from(["full", "net", "upsert"]),
         "changelog_buckets": st.integers(1, 65_536),
+        "changelog_state": st.sampled_from(["buckets", "partition"]),
+        "state_ttl": st.timedeltas(timedelta(milliseconds=1)),
     },
 )
 STARTS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(

@@ -123,7 +123,7 @@ NEW_ID = "nextval('store.ids')"
 
 CONVERTERS = ("json", "json-with-schemas", "avro")
 DEATHS: Sequence[tuple[Point, str]] = (
-    (CHANGED, "delta"),
+    (CHANGED["buckets"], "delta"),
     (Point("kdsl.changelog.to_delta:DeltaTarget.apply", "after"), "delta"),
     (Point("kdsl.changelog.connection:Connection.run_transaction", "before"), "jdbc"),
     (harness.WRITTEN, "script/insert-1-copies"),

@@ -34,13 +34,17 @@ from tests.transactions import settle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHANGED = Point("kdsl.run.upsert.state:UpsertProcessor.handleInputRows", "between")
-"""The state of some buckets has changed, and their changes are given; others wait."""
+CHANGED = {
+    "buckets": Point("kdsl.run.upsert.state:UpsertProcessor.handleInputRows", "between"),
+    "partition": Point("kdsl.run.upsert.partition_state:PartitionState.store", "after"),
+}
+"""The state of some buckets or partitions has changed, and their changes are given; others wait."""
+SKIP = {"buckets": 2, "partition": 1}
 POINTS = {
     "before the offset log": harness.PLANNED,
     "after the offset log": harness.LOGGED,
     "while reading": harness.READING,
-    "while keeping rows": CHANGED,
+    "while keeping rows": CHANGED["buckets"],
     "while writing": harness.WRITING,
     "before the commit log": harness.WRITTEN,
     "after the commit log": harness.COMMITTED,
@@ -49,14 +53,32 @@ COUNTS = "SELECT id, count(*) AS version FROM source GROUP BY id"
 LANES, PER_BATCH, KEYS = 4, 200, 40
 
 
+each_state = pytest.mark.parametrize("state", list(CHANGED))
+
+
+def kill_at(name: str, state: str, committed: int) -> Kill:
+    """A death at a point, with some buckets or partitions whose state has changed."""
+    if name == "while keeping rows":
+        return Kill(CHANGED[state], committed=committed, skip=SKIP[state])
+    return Kill(POINTS[name], committed=committed)
+
+
 def make_copy_job(
-    kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, seed: int, **writing: Any
+    kafka: RunningKafka,
+    make: MakeTopic,
+    folder: Path,
+    batches: int,
+    seed: int,
+    state: str = "buckets",
+    **writing: Any,
 ) -> tuple[Job, list[Upsert]]:
     """A job that reads an upsert table as a full changelog, and writes it to another one."""
     source, target = make("in", partitions=LANES), make("out", partitions=LANES)
     sent = random_upserts(batches * PER_BATCH, KEYS, seed)
     send(kafka, source, sent)
-    return Job(folder / "job", upsert_tables(kafka, source, target, per_batch=PER_BATCH, writing=writing)), sent
+    reading = {"scan.changelog.state": state}
+    tables = upsert_tables(kafka, source, target, per_batch=PER_BATCH, reading=reading, writing=writing)
+    return Job(folder / "job", tables), sent
 
 
 def make_count_job(
@@ -132,15 +154,16 @@ class TestJudge:
 
 @pytest.mark.reliability
 @pytest.mark.timeout(1500)
+@each_state
 @pytest.mark.parametrize("names", [("while keeping rows",), tuple(POINTS)], ids=["one death", "all deaths"])
 def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_correct(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, names: tuple[str, ...]
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, names: tuple[str, ...], state: str
 ) -> None:
     """K10. State, before-images and tombstones come through the deaths: what is written again is the same."""
-    job, sent = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=1)
+    job, sent = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=1, state=state)
 
     for at, name in enumerate(names):
-        life = job.run(Kill(POINTS[name], committed=2 * at + 1, skip=2 if name == "while keeping rows" else 0))
+        life = job.run(kill_at(name, state, committed=2 * at + 1))
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
@@ -152,19 +175,21 @@ def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_correct(
 
 @pytest.mark.reliability
 @pytest.mark.timeout(3000)
+@each_state
 def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_correct(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, state: str
 ) -> None:
     """K10. Change data against the last row of each key: keys alone before changes, and events that come again."""
     names = [name for _ in range(3) for name in POINTS][:20]
     source, target = kdsl_topic("in", partitions=LANES), kdsl_topic("out", partitions=LANES)
     sent = repeat_some(random_upserts((2 * len(names) + 2) * PER_BATCH, KEYS, seed=6), seed=6)
     send_changes(kdsl_kafka, source, sent, seed=6)
-    tables = upsert_tables(kdsl_kafka, source, target, per_batch=PER_BATCH, changes=True)
+    reading = {"scan.changelog.state": state}
+    tables = upsert_tables(kdsl_kafka, source, target, per_batch=PER_BATCH, changes=True, reading=reading)
     job = Job(tmp_path / "job", tables)
 
     for at, name in enumerate(names):
-        life = job.run(Kill(POINTS[name], committed=2 * at + 1, skip=2 if name == "while keeping rows" else 0))
+        life = job.run(kill_at(name, state, committed=2 * at + 1))
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
@@ -194,15 +219,19 @@ def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_correc
 
 @pytest.mark.reliability
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("value", [make_copy_job, make_count_job], ids=["a changelog", "an aggregation"])
+@pytest.mark.parametrize(
+    ("value", "state"),
+    [(make_copy_job, "buckets"), (make_copy_job, "partition"), (make_count_job, "")],
+    ids=["a changelog in buckets", "a changelog by partition", "an aggregation"],
+)
 def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, value: Any
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, value: Any, state: str
 ) -> None:
     """K10, with the transactional sink: nothing is written twice, no tombstone either."""
     staged = {harness.WRITTEN: harness.BATCH_WRITTEN}
     own = OF_TRANSACTIONS.values()
-    points = [*own, CHANGED] if value is make_copy_job else [staged.get(point, point) for point in own]
-    promised = exactly_once(kdsl_topic("prefix"))
+    points = [*own, CHANGED[state]] if state else [staged.get(point, point) for point in own]
+    promised = {**exactly_once(kdsl_topic("prefix")), **({"state": state} if state else {})}
     job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(points) + 2, seed=3, **promised)
 
     for at, point in enumerate(points):
@@ -237,22 +266,29 @@ def test_rows_buffered_by_a_killed_sink_are_written_by_the_next_run(
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("name", ["while reading", "while keeping rows", "while writing"])
-@pytest.mark.parametrize("value", [make_copy_job, make_count_job], ids=["a changelog", "an aggregation"])
+@pytest.mark.parametrize(
+    ("value", "state"),
+    [(make_copy_job, "buckets"), (make_copy_job, "partition"), (make_count_job, "")],
+    ids=["a changelog in buckets", "a changelog by partition", "an aggregation"],
+)
 def test_an_executor_that_dies_in_a_task_leaves_each_key_correct(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     kdsl_spark_cluster: SparkCluster,
     tmp_path: Path,
     value: Any,
+    state: str,
     name: str,
 ) -> None:
     """K10 on a cluster: the next executor finds the state of the batch before."""
-    if value is make_count_job and name == "while keeping rows":
+    if not state and name == "while keeping rows":
         pytest.skip("an aggregation keeps its counts in Java")
-    job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=4, seed=5)
+    options = {"state": state} if state else {}
+    job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=4, seed=5, **options)
     job.spark = kdsl_spark_cluster.settings
+    point = CHANGED[state] if state and name == "while keeping rows" else POINTS[name]
 
-    life = job.run(Kill(POINTS[name], committed=1, action="kill-executor"))
+    life = job.run(Kill(point, committed=1, action="kill-executor"))
 
     assert life.killed
     assert "Lost executor" in life.log

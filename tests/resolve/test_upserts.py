@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from kdsl.errors import Problem
 from kdsl.flink_sql.load import statement_definition
 from kdsl.formats import Direction
 from kdsl.plan.build import read_plan
+from kdsl.plan.show import show
 from kdsl.resolve import problems, resolve
 
 OPTIONS = {"connector": "upsert-kafka", "topic": "users", "key.format": "json", "value.format": "json"}
@@ -240,3 +241,78 @@ class TestTheOtherKindOfTable:
             id: PrimaryKey[int]
 
         assert "or a KafkaTable for this format" in self.first(Users.definition()).fix
+
+
+PARTITION = {"scan__changelog__state": "partition"}
+
+
+class TestStateByPartition:
+    def test_a_valid_table_has_no_problems(self) -> None:
+        for table in (ddl(**PARTITION), yaml(**PARTITION)):
+            assert problems_of(table) == problems_of(table, "write") == []
+        plan = read_plan(resolve(ddl(**PARTITION, scan__changelog__state__ttl="1 h"), "read"))
+        assert plan.upserts is not None
+        assert plan.upserts.by_partition
+        assert plan.upserts.ttl == timedelta(hours=1)
+        assert "kept by topic partition beside the checkpoint, for 1 h after its last record" in show(plan)
+
+    def test_several_topics_are_refused(self) -> None:
+        for options in ({"topic": "a;b"}, {"topic": None, "topic_pattern": "users.*"}):
+            ((code, fix),) = problems_of(ddl(**PARTITION, **options))
+
+            assert code == "changelog-state"
+            assert fix == "declare a table for each topic, or write 'scan.changelog.state' = 'buckets'"
+
+    def test_a_key_format_with_a_registry_is_refused(self) -> None:
+        registry = {"key__avro_confluent__url": "http://registry"}
+        ((code, fix),) = problems_of(ddl(**PARTITION, key__format="avro-confluent", **registry))
+
+        assert code == "changelog-state"
+        assert "without a registry" in fix
+
+    def test_change_data_needs_the_message_key(self) -> None:
+        class Users(KafkaTable, topic="users", value=DebeziumJson(), cdc_events_duplicate=True, primary_key=["id"],
+                    changelog_state="partition", startup="earliest"):  # fmt: skip
+            id: Col[int]
+
+        class Keyed(KafkaTable, topic="users", key=Json(), value=DebeziumJson(), cdc_events_duplicate=True,
+                    changelog_state="partition", startup="earliest"):  # fmt: skip
+            id: PrimaryKey[int]
+
+        ((code, fix),) = problems_of(Users.definition())
+        assert code == "changelog-state"
+        assert "PrimaryKey[...]" in fix
+        assert "changelog_state='buckets'" in fix
+        assert problems_of(Keyed.definition()) == []
+
+    def test_a_table_without_rows_by_key_is_refused(self) -> None:
+        class Users(KafkaTable, topic="users", value=Json(), changelog_state="partition", state_ttl="1 h"):
+            id: Col[int]
+
+        assert {code for code, _ in problems_of(Users.definition())} == {"changelog-option"}
+
+    def test_the_transport_jvm_is_refused(self) -> None:
+        ((code, fix),) = problems_of(ddl(**PARTITION, transport="jvm"))
+
+        assert code == "transport"
+        assert "'transport' = 'librdkafka'" in fix
+
+    def test_rows_in_buckets_do_not_expire(self) -> None:
+        ((code, fix),) = problems_of(ddl(scan__changelog__state__ttl="1 h"))
+
+        assert code == "changelog-state"
+        assert "'scan.changelog.state' = 'partition'" in fix
+
+    def test_a_read_without_before_images_has_no_such_state(self) -> None:
+        plan = read_plan(resolve(ddl(**PARTITION, scan__changelog__mode="upsert"), "read"))
+
+        assert plan.upserts is not None
+        assert not plan.upserts.by_partition
+
+    def test_net_changes(self) -> None:
+        plan = read_plan(resolve(ddl(scan__changelog__mode="net"), "read"))
+
+        assert plan.upserts is not None
+        assert plan.upserts.images
+        assert plan.upserts.net
+        assert "one change of each key in a batch" in show(plan)

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, PrimaryKey
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.test_upsert import Stream, by_key, each_transport, lines, one_transport
+from tests.run.test_upsert import Stream, by_key, each_state, each_transport, lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,15 @@ SECOND_CHANGES = {
 }
 
 
-@one_transport
+@pytest.mark.parametrize(
+    ("transport", "arguments"),
+    [
+        ("librdkafka", {"changelog_buckets": 4}),
+        ("librdkafka", {"changelog_state": "partition"}),
+        pytest.param("jvm", {"changelog_buckets": 4}, marks=pytest.mark.reliability),
+    ],
+    ids=["buckets", "partition", "jvm"],
+)
 def test_changes_are_those_between_rows_over_batches_and_restarts(
     spark: SparkSession,
     cluster: Cluster,
@@ -80,9 +88,10 @@ def test_changes_are_those_between_rows_over_batches_and_restarts(
     kdsl_topic: MakeTopic,
     tmp_path: Path,
     transport: str,
+    arguments: dict[str, Any],
 ) -> None:
     topic = kdsl_topic()
-    table = users(topic, transport=transport, changelog_buckets=4)
+    table = users(topic, transport=transport, **arguments)
     stream = Stream(tmp_path)
     kdsl_kafka.produce(topic, *FIRST)
 
@@ -116,17 +125,18 @@ def test_a_sum_over_repeated_events_is_correct(
     assert results == {"n0": 3, "n1": 3}
 
 
+@each_state
 def test_a_value_that_no_row_has_is_an_error_or_null(
-    spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, state: str
 ) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, event("u", None, row(1, "a", "here")), event("u", None, row(2, "b", PLACEHOLDER)))
 
     with pytest.raises(StreamingQueryException, match="column 'note' has no value") as error:
-        Stream(tmp_path / "error").run(users(topic).read_stream(spark, cluster))
+        Stream(tmp_path / "error").run(users(topic, changelog_state=state).read_stream(spark, cluster))
     assert f"topic {topic}, partition 0, offset 1" in str(error.value)
     assert "DebeziumJson(unavailable='null')" in str(error.value)
-    lenient = users(topic, DebeziumJson(unavailable="null"))
+    lenient = users(topic, DebeziumJson(unavailable="null"), changelog_state=state)
     assert sorted(Stream(tmp_path / "null").run(lenient.read_stream(spark, cluster))) == [
         "+I[1, a, here]",
         "+I[2, b, null]",

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable, Virtual, metadata, sql, virtual
+from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable, Virtual, metadata, metrics, sql, virtual
 from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.changelog_text import changelog_lines
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ("librdkafka", "jvm")
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
+each_state = pytest.mark.parametrize("state", ["buckets", "partition"])
 one_transport = pytest.mark.parametrize("transport", ["librdkafka", pytest.param("jvm", marks=pytest.mark.reliability)])
 
 
@@ -289,11 +291,18 @@ class TestBounds:
 
 
 class TestStreams:
+    @each_state
     def test_changes_continue_over_batches_and_restarts_and_deleted_keys_are_forgotten(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+        state: str,
     ) -> None:
         topic = kdsl_topic(partitions=2)
-        table = words(topic, max_records_per_trigger=4)
+        table = words(topic, max_records_per_trigger=4, changelog_state=state)
         stream = Stream(tmp_path)
 
         def put(*records: tuple[str, int | None]) -> None:
@@ -387,6 +396,142 @@ class TestStreams:
         rows = Users.read(spark, cluster, columns=["name"])
         assert rows.columns == [ROW_KIND, "name"]
         assert lines(rows) == ["+I[ann]", "-U[ann]", "+U[bob]"]
+
+
+class TestStateByPartition:
+    def put(self, kafka: RunningKafka, topic: str, count: int, *words: str, partition: int | None = None) -> None:
+        kafka.produce(
+            topic,
+            *(Record(f'{{"word":"{w}","count":{count}}}', f'{{"word":"{w}"}}', partition=partition) for w in words),
+        )
+
+    def test_a_record_of_another_partitioner_stops_the_query_and_buckets_read_it(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        topic = kdsl_topic(partitions=3)
+        table, stream = words(topic, changelog_state="partition"), Stream(tmp_path / "partition")
+        self.put(kdsl_kafka, topic, 1, "a", "b", "c")
+        stream.run(table.read_stream(spark, cluster))
+        homes = {m.key(): m.partition() for m in kdsl_kafka.read(topic)}
+        other = ((homes[b'{"word":"a"}'] or 0) + 1) % 3
+        self.put(kdsl_kafka, topic, 2, "a", partition=other)
+
+        for _ in range(2):
+            with pytest.raises(StreamingQueryException, match="changelog_state='buckets'") as error:
+                stream.run(table.read_stream(spark, cluster))
+            place = next(m for m in kdsl_kafka.read(topic) if m.value() == b'{"word":"a","count":2}')
+            assert f"topic {topic}, partition {other}, offset {place.offset()}" in str(error.value)
+        in_buckets = words(topic)
+        anew = by_key(Stream(tmp_path / "buckets").run(in_buckets.read_stream(spark, cluster)))
+        assert anew == {
+            "a": ["+I[a, 1]", "-U[a, 1]", "+U[a, 2]"], "b": ["+I[b, 1]"], "c": ["+I[c, 1]"]
+        }  # fmt: skip
+
+    def test_a_checkpoint_with_buckets_is_refused(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        topic, stream = kdsl_topic(), Stream(tmp_path)
+        self.put(kdsl_kafka, topic, 1, "a")
+        stream.run(words(topic).read_stream(spark, cluster))
+        self.put(kdsl_kafka, topic, 2, "a")
+
+        with pytest.raises(StreamingQueryException, match="= 'buckets', and the table declares partition"):
+            stream.run(words(topic, changelog_state="partition").read_stream(spark, cluster))
+        assert stream.run(words(topic).read_stream(spark, cluster)) == ["-U[a, 1]", "+U[a, 2]"]
+
+    def test_a_checkpoint_by_partition_is_refused(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        topic, stream = kdsl_topic(), Stream(tmp_path)
+        table = words(topic, changelog_state="partition")
+        self.put(kdsl_kafka, topic, 1, "a")
+        stream.run(table.read_stream(spark, cluster))
+        self.put(kdsl_kafka, topic, 2, "a")
+
+        with pytest.raises(StreamingQueryException, match="= 'partition', and the table declares buckets"):
+            stream.run(words(topic).read_stream(spark, cluster))
+        assert stream.run(table.read_stream(spark, cluster)) == ["-U[a, 1]", "+U[a, 2]"]
+
+    def test_more_partitions_stop_the_query(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        topic, stream = kdsl_topic(), Stream(tmp_path)
+        table = words(topic, changelog_state="partition", discovery="1 ms")
+        self.put(kdsl_kafka, topic, 1, "a")
+        stream.run(table.read_stream(spark, cluster))
+        kdsl_kafka.add_partitions(topic, 3)
+        self.put(kdsl_kafka, topic, 2, "a", partition=0)
+
+        with pytest.raises(StreamingQueryException, match="has 3 partitions now, and had 1 when"):
+            stream.run(table.read_stream(spark, cluster))
+
+    def test_a_table_may_be_read_twice_in_a_query(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        """Once as the same DataFrame, and once as another one, which is a source with its own state."""
+        topic, stream = kdsl_topic(partitions=2), Stream(tmp_path)
+        table = words(topic, changelog_state="partition", max_records_per_trigger=3)
+
+        def three() -> DataFrame:
+            one: DataFrame = table.read_stream(spark, cluster)
+            return one.union(one).union(table.read_stream(spark, cluster))
+
+        for count in (1, 2, 3):
+            self.put(kdsl_kafka, topic, count, *"abcdef")
+            changes = by_key(stream.run(three()))
+
+            each = ["+I[{}, 1]"] if count == 1 else [f"-U[{{}}, {count - 1}]", f"+U[{{}}, {count}]"]
+            assert {w: sorted(of) for w, of in changes.items()} == {
+                w: sorted(3 * [line.format(w) for line in each]) for w in "abcdef"
+            }
+        assert len(list((tmp_path / "kdsl" / "state").iterdir())) > 1
+
+    def test_deleted_records_may_be_skipped(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        """The state stays that of before the gap, also in a batch that only passes the gap."""
+        topic, stream = kdsl_topic(partitions=2), Stream(tmp_path)
+        table = words(topic, changelog_state="partition")
+        lenient = Cluster(cluster.bootstrap_servers, properties={"auto.offset.reset": "earliest"})
+        self.put(kdsl_kafka, topic, 1, *"abcdef")
+        stream.run(table.read_stream(spark, lenient))
+        self.put(kdsl_kafka, topic, 2, *"abcdef")
+        kdsl_kafka.delete_records(topic, kdsl_kafka.end_offsets(topic))
+        self.put(kdsl_kafka, topic, 3, *"abc")
+        third = by_key(stream.run(table.read_stream(spark, lenient)))
+        self.put(kdsl_kafka, topic, 4, *"abcdef")
+        fourth = by_key(stream.run(table.read_stream(spark, lenient)))
+
+        assert third == {w: [f"-U[{w}, 1]", f"+U[{w}, 3]"] for w in "abc"}
+        assert fourth == {w: [f"-U[{w}, {3 if w in 'abc' else 1}]", f"+U[{w}, 4]"] for w in "abcdef"}
+
+    def test_a_batch_read_returns_all_changes(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        for count in (1, 2):
+            self.put(kdsl_kafka, topic, count, *"abcdef")
+
+        changes = by_key(lines(words(topic, changelog_state="partition").read(spark, cluster)))
+
+        assert changes == {w: [f"+I[{w}, 1]", f"-U[{w}, 1]", f"+U[{w}, 2]"] for w in "abcdef"}
+
+    def test_metrics_have_the_size_of_the_state(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        table = words(topic, changelog_state="partition")
+        self.put(kdsl_kafka, topic, 1, *"abcdef")
+        kdsl_kafka.produce(topic, Record(None, '{"word":"a"}'))
+        writer = (
+            table.read_stream(spark, cluster).writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        )
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(300)
+        source = metrics(query).source
+
+        assert source.num_keys_in_state == 5
+        assert (source.state_bytes or 0) > 0
 
 
 class TestSnapshots:

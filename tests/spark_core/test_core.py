@@ -244,10 +244,10 @@ class TestExactlyOnce:
         assert values(kdsl_kafka, sink) == Counter("ab")
 
 
-def words_of(topic: str) -> Any:
+def words_of(topic: str, **more: Any) -> Any:
     """An upsert table."""
 
-    class Words(UpsertTable, topic=topic, key=Json(), value=Json()):
+    class Words(UpsertTable, topic=topic, key=Json(), value=Json(), **more):
         word: PrimaryKey[str]
         count: Col[int]
 
@@ -257,10 +257,11 @@ def words_of(topic: str) -> Any:
 class TestUpsert:
     """An upsert table is written, read as a batch, and read as a stream with before-images from state."""
 
+    @pytest.mark.parametrize("state", ["buckets", "partition"])
     def test_a_batch_and_a_stream(
-        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path, state: str
     ) -> None:
-        table = words_of(kdsl_topic(partitions=2))
+        table = words_of(kdsl_topic(partitions=2), changelog_state=state)
         changes: list[tuple[str, str, int]] = []
 
         def keep(rows: DataFrame, _: int) -> None:
@@ -340,7 +341,7 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
     "maxwell-json": {},
     "ogg-json": {},
     "protobuf": {"message-class-name": "shop.Order", "proto-file": "{proto}"},
-    "protobuf-confluent": {"url": "{registry}"},
+    "protobuf-confluent": {"url": "{registry}", "message-class-name": "shop.Order", "proto-file": "{proto}"},
 }
 
 

@@ -128,10 +128,11 @@ def _find_among(values: pa.Array, wanted: Sequence[Any]) -> Mask | None:
     """Which values are among some wanted ones (NULL is not); None if no value has the length of one."""
     sizes = np.diff(np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1])
     lengths = {len(text.encode() if isinstance(text, str) else text) for text in wanted}
-    if not any((sizes == length).any() for length in lengths):
+    index = np.flatnonzero(np.logical_or.reduce([sizes == length for length in lengths]))
+    if not index.size:
         return None
-    matches = pc.is_in(values, value_set=pa.array(wanted, values.type))
-    mask: Mask = matches.to_numpy(zero_copy_only=False)
+    mask = np.zeros(len(values), dtype=bool)
+    mask[index] = pc.is_in(values.take(pa.array(index)), value_set=pa.array(wanted, values.type))
     return mask
 
 

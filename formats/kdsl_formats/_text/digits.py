@@ -142,7 +142,7 @@ def dates(strings: StringSpans, *, zoned: bool) -> tuple[Integers, Mask]:
     first, second = strings.words_at(strings.start, 2)
     wrong = np.zeros(len(strings), dtype=np.uint64)
     day = _pairs(_DAY[zoned].digits(second, wrong)) & _PAIR
-    days, valid = _days(_pairs(_YEAR_MONTH.digits(first, wrong)), day)
+    days, valid = _days(_pairs(_YEAR_MONTH.digits(_shorten(first), wrong)), day)
     return days, plain & valid & ((wrong & _HIGH_BITS) == 0)
 
 
@@ -183,7 +183,7 @@ def timestamps(strings: StringSpans, separator: bytes, *, zoned: bool, seconds: 
     first, second, third, fourth = strings.words_at(strings.start, 4)
     wrong = np.zeros(len(strings), dtype=np.uint64)
     clock = _pairs(_DAY_HOUR_MINUTE[separator].digits(second, wrong))
-    days, valid = _days(_pairs(_YEAR_MONTH.digits(first, wrong)), clock & _PAIR)
+    days, valid = _days(_pairs(_YEAR_MONTH.digits(_shorten(first), wrong)), clock & _PAIR)
     hour, minute = (clock >> _U(24)) & _PAIR, (clock >> _U(48)) & _PAIR
     fraction = _pairs(third_form.digits(third, wrong))
     second_of_minute = (fraction >> _BYTE) & _PAIR
@@ -199,11 +199,19 @@ def _pairs(digits: Words) -> Words:
     return digits * _TEN + (digits >> _BYTE)
 
 
+def _shorten(words: Words) -> Words:
+    """The first word if all are the same, as in a batch of one month; otherwise all words.
+
+    NumPy broadcasts one word as it does many, and computes with it once.
+    """
+    return words[:1] if len(words) and bool((words == words[0]).all()) else words
+
+
 def _days(year_month: Words, day: Words) -> tuple[Integers, Mask]:
     """The days since 1970-01-01, and which dates exist, in the years 1 to 9999.
 
     Args:
-        year_month: `_pairs` of ``yyyy-MM-``.
+        year_month: `_pairs` of ``yyyy-MM-``, one for each day or one for all.
         day: The days of the month.
     """
     first_days, lengths = _calendar()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from kdsl.declare.connector import (
     ChangelogMode,
+    ChangelogState,
     Delivery,
     ExactlyOnce,
     Latency,
@@ -70,6 +71,8 @@ class CommonKeywords(TypedDict, total=False):
     watermark_drift: timedelta | str
     changelog: ChangelogMode
     changelog_buckets: int
+    changelog_state: ChangelogState
+    state_ttl: timedelta | str
     sink_parallelism: int
     sink_not_null_enforcer: NotNullEnforcer
     delivery: Delivery

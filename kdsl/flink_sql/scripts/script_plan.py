@@ -86,7 +86,7 @@ class ScriptTable:
     def has_images(self) -> bool:
         """Whether updates of a changelog include the row before them; true for other tables."""
         definition = None if self.topic is None else self.topic.definition
-        return definition is None or not definition.keeps_rows or definition.options.valid().changelog == "full"
+        return definition is None or not definition.keeps_rows or definition.options.valid().changelog != "upsert"
 
     @property
     def change_data(self) -> bool:

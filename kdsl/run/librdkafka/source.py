@@ -48,7 +48,9 @@ from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.memory import keep_freed_memory
 from kdsl.run.records.registry import registry_of
-from kdsl.run.upsert.task_output import create_task_output, source_row
+from kdsl.run.upsert.partition_changes import StateSteps
+from kdsl.run.upsert.state_folder import state_folder
+from kdsl.run.upsert.task_output import TaskOutput, create_task_output, source_row
 from kdsl.spark_internals.sources import (
     ReadAllAvailable,
     ReadLimit,
@@ -75,10 +77,12 @@ class Task(InputPartition):
     Args:
         ranges: The offset ranges.
         ids: The topic ids when the offsets were planned; only those of the task's topics are kept.
+        steps: What the task does with the states of its partitions; None if they have none.
     """
 
-    def __init__(self, ranges: Sequence[Range], ids: Mapping[str, str]) -> None:
+    def __init__(self, ranges: Sequence[Range], ids: Mapping[str, str], steps: StateSteps | None = None) -> None:
         super().__init__([(r.topic, r.partition, r.start, r.end) for r in ranges])
+        self.steps = steps
         self.ids = {topic: ids[topic] for topic in {r.topic for r in ranges} if topic in ids}
 
     @property
@@ -137,7 +141,9 @@ def _decoder(options: OptionItems) -> RecordDecoder:
 
 
 def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read and decode the rows of a task, in a Python worker; yield rows, or chunks of upserts. No ranges give no rows.
+    """Read and decode the rows of a task, in a Python worker; yield rows, chunks of upserts, or their changes.
+
+    No ranges give no rows; states of partitions without a range are carried forward.
 
     Dead letters are written and metrics reported as the options say. The consumer is borrowed from the pool; after an
     error it is closed. From then on the process keeps freed memory (`keep_freed_memory`).
@@ -148,11 +154,16 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
             letter.
         DeadLetterError: A dead letter cannot be written, or there are too many.
         ResolveError: The settings of a cluster have errors in this process.
+        KdslError: The states of partitions cannot be read or written.
     """
-    if not isinstance(task, Task) or not task.ranges:  # Spark creates an InputPartition for a batch without tasks
+    if not isinstance(task, Task):  # Spark creates an InputPartition for a batch without tasks
+        return
+    plan, cluster = _read_plan_and_cluster(options)
+    if not task.ranges:
+        if task.steps is not None:
+            yield from _create_output(options, task).finish()
         return
     keep_freed_memory()
-    plan, cluster = _read_plan_and_cluster(options)
     decoder = _decoder(options)
     kdsl_settings = cluster.kdsl_settings
     size = choose_size(max(map(len, task.ranges)))
@@ -175,7 +186,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
                 of_client = consumer if reports_client else None
                 yield from _read_with_reports(batches, check, task, options, fetcher, of_client)
             else:
-                output, dropped_before = create_task_output(decoder, plan), Counter(decoder.dropped)
+                output, dropped_before = _create_output(options, task), Counter(decoder.dropped)
                 yield from check.decode(batches, output.add)
                 yield from output.finish()
                 report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
@@ -190,6 +201,13 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
         discard(consumer)
         raise
     consumer.pause()
+
+
+def _create_output(options: OptionItems, task: Task) -> TaskOutput:
+    """Create the output of a task; a KdslError if the states of its partitions cannot be read."""
+    plan, _ = _read_plan_and_cluster(options)
+    folder = None if task.steps is None or not task.steps.id else state_folder(plan.table)
+    return create_task_output(_decoder(options), plan, task.steps, folder)
 
 
 @contextmanager
@@ -235,7 +253,7 @@ def _read_with_reports(
     plan, decoder, named_options = _read_plan_and_cluster(options)[0], _decoder(options), dict(options)
     reporter = Reporter("; ".join(map(str, task.ranges)))
     fetcher.count = count = FetchCount()
-    output = create_task_output(decoder, plan)
+    output = _create_output(options, task)
     rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
 
     def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -249,7 +267,11 @@ def _read_with_reports(
 
     verified = check.decode(batches, decode)
     yield from verified if rows is None else map(rows.add_report, verified)
+    dropped_before = Counter(decoder.dropped)
     yield from output.finish() if rows is None else map(rows.add_report, output.finish())
+    reporter.state(output.sizes())
+    if decoder.dropped != dropped_before:
+        reporter.read(0, 0, None, 0.0, dropped=decoder.dropped - dropped_before)
     if rows is not None:
         yield from rows.finish()
     elif reporter.new:
@@ -281,7 +303,28 @@ def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
 def _packing(options: OptionItems) -> Packing:
     """Choose how batches that are planned now are packed: into up to `max_tasks` tasks, a changelog in its order."""
     plan, _ = _read_plan_and_cluster(options)
-    return choose_packing(max_tasks(dict(options), plan), ordered=plan.changelog and plan.upserts is None)
+    whole = plan.upserts is not None and plan.upserts.by_partition
+    return choose_packing(max_tasks(dict(options), plan), ordered=plan.changelog and plan.upserts is None, whole=whole)
+
+
+def _state_steps(
+    begin: Offsets, stop: Offsets, tasks: Sequence[Sequence[Range]]
+) -> list[tuple[tuple[int, int | None, int], ...]]:
+    """Return the steps of each task in the states of its partitions (`StateSteps`).
+
+    The states of partitions that move without a range are carried forward by the tasks in turn; if there are no tasks,
+    by a further one.
+    """
+    start = {} if begin.initial else begin.positions
+    moved = {
+        partition: (partition[1], start.get(partition), end)
+        for partition, end in sorted(stop.positions.items())
+        if start.get(partition) != end
+    }
+    steps = [[moved.pop((r.topic, r.partition)) for r in task] for task in tasks] or [[]]
+    for i, step in enumerate(moved.values()):
+        steps[i % len(steps)].append(step)
+    return [tuple(of) for of in steps if of]
 
 
 class BatchReader(DataSourceReader):
@@ -302,7 +345,13 @@ class BatchReader(DataSourceReader):
         begin, stop = subscription.span(topics, batch=True)
         ranges = [Range(*partition, begin.offsets[partition], end) for partition, end in stop.items()]
         ids = {name: topic.id for name, topic in topics.items()}
-        return [Task(task, ids) for task in pack(ranges, _packing(self._options))]
+        packed = pack(ranges, _packing(self._options))
+        upserts = _read_plan_and_cluster(self._options)[0].upserts
+        if upserts is None or not upserts.by_partition:
+            return [Task(task, ids) for task in packed]
+        (topic,) = topics.values()  # planning refuses several topics
+        steps = (tuple((r.partition, None, r.end) for r in task) for task in packed)
+        return [Task(task, ids, StateSteps("", topic.partitions, of)) for task, of in zip(packed, steps, strict=True)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
@@ -392,7 +441,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
-        return [Task(task, stop.ids) for task in clip(packed, self._stream.ranges(begin, stop))]
+        clipped = clip(packed, self._stream.ranges(begin, stop))
+        if stop.state is None or begin == stop:
+            return [Task(task, stop.ids) for task in clipped]
+        steps = _state_steps(begin, stop, packed)
+        tasks = [*clipped, *([()] * (len(steps) - len(clipped)))]
+        return [
+            Task(task, stop.ids, StateSteps(stop.state.id, stop.state.partitions, of, stop.state.time))
+            for task, of in zip(tasks, steps, strict=True)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -24,8 +25,9 @@ from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.librdkafka.limits import divide_limit, divide_limit_by_time
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.offsets.starting import Begin, Known, describe, resolve_expired
-from kdsl.run.offsets.stored import Offsets, Packing, Range
+from kdsl.run.offsets.stored import Offsets, Packing, Range, StateFolder
 from kdsl.run.offsets.subscription import Subscription, log, warn_of_unread
+from kdsl.run.upsert.partition_changes import BUCKETS
 
 LOG_HELD_AFTER = 60.0
 """After how many seconds a transaction that holds back a partition is logged."""
@@ -77,6 +79,7 @@ class Stream:
         self._subscription = Subscription(plan, cluster)
         self._read = read_id(plan, cluster)
         self._compared = uses_state(plan)
+        self._by_partition = plan.upserts is not None and plan.upserts.by_partition
         self._admin = self._subscription.admin
         self._start_checked = False
         self._end_reported = False
@@ -109,7 +112,22 @@ class Stream:
             stop=stop,
             initial=True,
             compared=self._compared,
+            state=self._new_state(topics),
         )
+
+    def _new_state(self, topics: Mapping[str, Topic]) -> StateFolder | None:
+        """Return a new folder for the last rows of keys by topic partition; None if they are not kept so."""
+        if not self._by_partition:
+            return None
+        (topic,) = topics.values()  # planning refuses several topics
+        return StateFolder(uuid.uuid4().hex, topic.partitions)
+
+    def _time_state(self, state: StateFolder | None) -> StateFolder | None:
+        """Return the state with the present time, by which its rows expire; unchanged if they do not."""
+        upserts = self._plan.upserts
+        if state is None or upserts is None or upserts.ttl is None:
+            return state
+        return attrs.evolve(state, time=time.time_ns() // 1_000_000)
 
     def freeze_ends(self) -> None:
         """Store the present ends of all partitions: no record that is written later is read (``availableNow``).
@@ -134,6 +152,7 @@ class Stream:
         """
         self._warn_of_changed_start(start)
         check_state_mode(self._plan, start.compared)
+        check_state_place(self._plan, start.state)
         current = self._add_end(self._remove_unnamed(start))
         stop = current.stop
         unread = {
@@ -148,6 +167,8 @@ class Stream:
         topics = self._discover(current, news=news, reached=reached)
         begin = self._skip_gaps(current, unread, ends)
         added = self._find_new_partitions(current, topics)
+        if start.state is not None and added:
+            raise self._explain_more_partitions(start.state, topics)
         ends |= self._subscription.ends(added)
         stop = {**stop, **(self._find_stops(added) if stop else {})}
         reach = {partition: min(end, stop.get(partition, end)) for partition, end in ends.items()}
@@ -185,6 +206,7 @@ class Stream:
             again=start.again,
             packing=self._packing,
             compared=self._compared,
+            state=self._time_state(current.state),
         )
         return self._planned
 
@@ -199,6 +221,7 @@ class Stream:
             KdslError: As for `next`.
         """
         check_state_mode(self._plan, end.compared)
+        check_state_place(self._plan, end.state)
         ranges = end.ranges_from(start)
         if end == self._planned or not ranges:
             return ranges
@@ -213,6 +236,15 @@ class Stream:
         self._skipped = _add_counts(self._skipped, begin.lost)
         remaining = (attrs.evolve(r, start=min(begin.offsets[r.topic, r.partition], r.end)) for r in ranges)
         return tuple(r for r in remaining if len(r) > 0)
+
+    def _explain_more_partitions(self, state: StateFolder, topics: Mapping[str, Topic]) -> KdslError:
+        """Create the error for a topic with more partitions than at the first start of a stream with this state."""
+        now = "; ".join(f"{topic.partitions} partitions" for topic in topics.values())
+        return KdslError(
+            f"{self._plan.table}: the topic has {now} now, and had {state.partitions} when the query first started; "
+            "its producers write keys to other partitions than before, but with changelog_state='partition' all "
+            "records of a key must be in one partition; " + BUCKETS
+        )
 
     def _warn_of_changed_start(self, start: Offsets) -> None:
         """Warn, in the first call only, if the declared start or end differs from that of the query's first start."""
@@ -565,6 +597,29 @@ def check_state_mode(plan: ReadPlan, compared: bool) -> None:
         f"{plan.table}: the table compares each change with the last row of its key, but the checkpoint has no such "
         f"rows, because it was written before {option} was changed; each row that was read before would count as new; "
         "undo the change, or start with a new checkpoint, which reads from the declared start"
+    )
+
+
+def check_state_place(plan: ReadPlan, state: StateFolder | None) -> None:
+    """Check that the checkpoint keeps the last row of each key where the plan does.
+
+    Args:
+        plan: What is read.
+        state: The state by topic partition of the checkpoint; None if it has none.
+
+    Raises:
+        KdslError: It keeps them elsewhere.
+    """
+    by_partition = plan.upserts is not None and plan.upserts.by_partition
+    if by_partition == (state is not None):
+        return
+    option, places = "changelog_state ('scan.changelog.state')", ("buckets", "partition")
+    was, now = places if by_partition else places[::-1]
+    if not by_partition and (plan.upserts is None or not plan.upserts.images):
+        now = "a read without before-images"
+    raise KdslError(
+        f"{plan.table}: the checkpoint keeps the last row of each key by {option} = {was!r}, and the table declares "
+        f"{now}; declare {was!r}, or start with a new checkpoint, which reads the topic from its beginning"
     )
 
 

@@ -22,15 +22,16 @@ PIECE_RECORDS = 20_000
 """The fewest records of a piece of a partition: each piece costs one fetch request more."""
 
 
-def choose_packing(tasks: int, *, ordered: bool) -> Packing:
+def choose_packing(tasks: int, *, ordered: bool = False, whole: bool = False) -> Packing:
     """Choose how new batches are packed.
 
     Args:
         tasks: The maximum number of tasks of a batch.
         ordered: Whether the tasks must keep the order of the records of each partition: further parts of a partition
             then come into later tasks.
+        whole: Whether a partition must be read by one task.
     """
-    return Packing("order" if ordered else "size", tasks, TASK_RECORDS, PIECE_RECORDS)
+    return Packing("whole" if whole else "order" if ordered else "size", tasks, TASK_RECORDS, PIECE_RECORDS)
 
 
 def pack(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
@@ -43,7 +44,7 @@ def pack(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
     Returns:
         The tasks; each offset of each range belongs to exactly one of them.
     """
-    function = {"size": pack_by_size, "order": pack_in_order}[packing.kind]
+    function = {"size": pack_by_size, "order": pack_in_order, "whole": pack_whole}[packing.kind]
     return function(ranges, packing.tasks, packing.task_records, packing.piece_records)
 
 
@@ -86,7 +87,23 @@ def pack_by_size(
     nonempty = [r for r in ranges if len(r) > 0]
     total = sum(map(len, nonempty))
     count = max(1, min(parallelism, total // task_records))
-    pieces = [piece for r in nonempty for piece in _split(r, -(-total // count), piece_records)]
+    return _distribute([piece for r in nonempty for piece in _split(r, -(-total // count), piece_records)], count)
+
+
+def pack_whole(
+    ranges: Iterable[Range], parallelism: int, task_records: int = TASK_RECORDS, piece_records: int = PIECE_RECORDS
+) -> list[tuple[Range, ...]]:
+    """Pack ranges into tasks of about equal numbers of records, and split none of them.
+
+    The arguments are those of `pack_by_size`; ``piece_records`` has no effect.
+    """
+    del piece_records
+    nonempty = [r for r in ranges if len(r) > 0]
+    return _distribute(nonempty, max(1, min(parallelism, sum(map(len, nonempty)) // task_records)))
+
+
+def _distribute(pieces: list[Range], count: int) -> list[tuple[Range, ...]]:
+    """Distribute ranges over at most ``count`` tasks with about equal numbers of records."""
     pieces.sort(key=lambda r: (-len(r), r.topic, r.partition, r.start))
     tasks: list[list[Range]] = [[] for _ in range(min(count, len(pieces)))]
     loads = [(0, i) for i in range(len(tasks))]

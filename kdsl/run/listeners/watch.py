@@ -12,6 +12,7 @@ from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin.cluster_admin import ClusterAdmin
+from kdsl.run.listeners.checkpoints import CheckpointLocations
 from kdsl.run.listeners.commits import Commits, wait_for_commits
 from kdsl.run.listeners.ending import Endings
 from kdsl.run.listeners.group_locks import GroupLocks
@@ -39,7 +40,8 @@ def watch(
 ) -> Read:
     """Register a streaming read, add kdsl's observers, and register the session's listener; for both transports.
 
-    The observers commit offsets, stop bounded queries, hold the leases of groups, and check Spark's own source. If the
+    The observers commit offsets, stop bounded queries, hold the leases of groups, check Spark's own source, and tell
+    tasks where the checkpoint is. If the
     listener cannot be registered, Spark's error is raised, and the read stays registered.
 
     Args:
@@ -72,6 +74,7 @@ def _add_observers() -> None:
     observe(Endings())
     observe(_group_locks)
     observe(SPARK_SOURCE_GUARD)
+    observe(CheckpointLocations())
     atexit.register(_finish)
 
 

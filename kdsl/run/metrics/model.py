@@ -155,10 +155,10 @@ class SourceMetrics:
     num_keys_in_state: int | None = _gauge(
         "numKeysInState",
         "keys",
-        "Keys in the state of an upsert table. Buckets that have not changed since the query was started are not "
-        "included.",
+        "Keys in the state of an upsert table. Buckets, or partitions, that have not changed since the query was "
+        "started are not included.",
     )
-    state_bytes: int | None = _gauge("stateBytes", "bytes", "Bytes of the rows of these keys in Spark's state.")
+    state_bytes: int | None = _gauge("stateBytes", "bytes", "Bytes of the rows of these keys in the state.")
     records_lost: int = _counter(
         "recordsLost",
         "records",

@@ -14,7 +14,7 @@ import itertools
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -70,6 +70,10 @@ def violations_name(rule: str) -> str:
     return f"numRuleViolations.{rule}"
 
 
+StateSize = tuple[int, int, int]
+"""A partition, and the keys and bytes of its state."""
+
+
 class Reporter:
     """Counts what one task reads.
 
@@ -85,6 +89,7 @@ class Reporter:
         self._event: int | None = None
         self._fetched = 0
         self._client: Mapping[str, Mapping[str, float]] = {}
+        self._sizes: tuple[StateSize, ...] = ()
         self.new = False
         """Whether there is something that has not been reported."""
 
@@ -121,6 +126,11 @@ class Reporter:
         if metrics:
             self._client, self.new = {id_: metrics}, True
 
+    def state(self, sizes: Sequence[StateSize]) -> None:
+        """Store the sizes of the states that the task has written for the next report, if there are any."""
+        if sizes:
+            self._sizes, self.new = tuple(sizes), True
+
     def report(self, more: Mapping[str, Any] | None = None) -> str:
         """Return a report of what was counted since the last one, as JSON; set the counts to zero, and `new` to False.
 
@@ -145,10 +155,12 @@ class Reporter:
             fields["emit_lag"] = int(time.time() * 1000) - self._event
         if self._client:
             fields["client"] = self._client
+        if self._sizes:
+            fields["state"] = self._sizes
         self._records = self._filtered = 0
         self._bytes = None if self._bytes is None else 0
         self._dropped.clear()
-        self._client, self.new = {}, False
+        self._client, self._sizes, self.new = {}, (), False
         return orjson.dumps({**fields, **(more or {})}).decode()
 
 
@@ -166,6 +178,7 @@ class SourceCounts:
         fetch_lag: From the timestamp of the last record to its fetch, in milliseconds.
         emit_lag: From the timestamp of the last record to its row, in milliseconds.
         client: librdkafka's statistics, by client id.
+        sizes: The sizes of the states of partitions that tasks have written.
     """
 
     records: int = 0
@@ -176,6 +189,7 @@ class SourceCounts:
     fetch_lag: int | None = None
     emit_lag: int | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
+    sizes: tuple[StateSize, ...] = ()
 
     def number(self, field: str) -> int | None:
         """Return one of the `PROGRESS_NUMBERS` by its field, which must be one of theirs; None if it is not known."""
@@ -224,4 +238,5 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
         None if latest is None else latest["fetch_lag"],
         None if latest is None else latest["emit_lag"],
         client,
+        tuple((partition, keys, size) for one in every for partition, keys, size in one.get("state", ())),
     )

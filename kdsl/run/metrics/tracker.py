@@ -97,10 +97,10 @@ class _Source:
     clients: _Clients = attrs.field(factory=_Clients)
 
     def store_size(self, observation: str, size: BucketSize, key: _Key) -> None:
-        """Store the size of a bucket, unless it is known from a later batch.
+        """Store the size of a bucket, or of the state of a partition, unless it is known from a later batch.
 
         Args:
-            observation: The name under which it was reported.
+            observation: The name under which it was reported; empty for the state of a partition.
             size: The size.
             key: The number and time of the batch.
         """
@@ -285,12 +285,14 @@ class Tracker:
             if newest:
                 self._update_offsets(source, end, offset_document(report.get("latestOffset")), first=first)
         counted = _read_observations(document) if rows else {}
+        key = (int(document["batchId"]), str(document["timestamp"]))
         for read, count in rows.items():
             counts = counted.get(read)
+            for partition, keys, stored in () if counts is None else counts.sizes:
+                self._sources[read].store_size("", BucketSize(partition, keys, stored), key)
             self._count(self._sources[read], count, counts, ended, newest=newest)
             if counts is not None:
                 log_drops(self._sources[read].named.table, counts.dropped, f"of batch {document['batchId']} ")
-        key = (int(document["batchId"]), str(document["timestamp"]))
         nulls: Counter[str] = Counter()
         for read, observation, size in _read_bucket_sizes(document) if rows else ():
             if read in rows:
@@ -511,6 +513,7 @@ def _add_counts(one: SourceCounts, other: SourceCounts) -> SourceCounts:
         filtered=one.filtered + other.filtered,
         dropped=Counter(one.dropped) + Counter(other.dropped),
         client={**one.client, **other.client},
+        sizes=(*one.sizes, *other.sizes),
     )
 
 

@@ -17,11 +17,13 @@ from kdsl.callbacks import TopicPartition
 from kdsl.errors import KdslError
 
 VERSION = 1
+STATE_VERSION = 2
+"""The version of offsets with a state by topic partition, which earlier versions of kdsl would not continue."""
 LOST_LEASE = "lost_lease"
 """The key in a source's latest offsets that names the process that took the lease of its group."""
 
 
-PackingKind = Literal["size", "order"]
+PackingKind = Literal["size", "order", "whole"]
 
 
 class OffsetFormatError(KdslError):
@@ -36,7 +38,8 @@ class Packing:
     cores the session has, and whatever the table or a newer kdsl would choose. Another algorithm is another ``kind``.
 
     Attributes:
-        kind: By the sizes of ranges, or in the order of the records of each partition.
+        kind: By the sizes of ranges; in the order of the records of each partition; or by the sizes of ranges that are
+            not split.
         tasks: The maximal number of tasks of the batch.
         task_records: About how many records a task has at least.
         piece_records: How many records a piece of a split partition has at least.
@@ -46,6 +49,21 @@ class Packing:
     tasks: int
     task_records: int
     piece_records: int
+
+
+@attrs.frozen
+class StateFolder:
+    """Where a stream keeps the last row of each key by topic partition (`kdsl.run.upsert.partition_state`).
+
+    Attributes:
+        id: The name of the folder, which no other source has.
+        partitions: How many partitions the topic had when the stream first started.
+        time: When the batch that ends here was planned, in milliseconds since 1970; 0 if rows are kept for any time.
+    """
+
+    id: str
+    partitions: int
+    time: int = 0
 
 
 @attrs.frozen
@@ -85,6 +103,7 @@ class Offsets:
         packing: How the batch that ends here is packed into tasks; None if no batch ends, or a version of kdsl
             planned it that did not record this.
         compared: Whether the query compares change data with the rows in its state.
+        state: Where the last row of each key is kept by topic partition; None if it is not.
     """
 
     positions: Mapping[TopicPartition, int]
@@ -98,6 +117,7 @@ class Offsets:
     again: int = 0
     packing: Packing | None = None
     compared: bool = False
+    state: StateFolder | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the document that Spark stores; equal offsets give equal JSON.
@@ -106,7 +126,8 @@ class Offsets:
         """
         by_topic = nest_by_topic(self.positions)
         topics = {name: {"id": self.ids[name], "offsets": by_topic.get(name, {})} for name in sorted(self.ids)}
-        document: dict[str, Any] = {"version": VERSION, "startup": self.startup, "topics": topics}
+        version = VERSION if self.state is None else STATE_VERSION
+        document: dict[str, Any] = {"version": version, "startup": self.startup, "topics": topics}
         if self.begin:
             document["begin"] = nest_by_topic(self.begin)
         if self.initial:
@@ -123,6 +144,8 @@ class Offsets:
             document["packing"] = attrs.asdict(self.packing)
         if self.compared:
             document["compared"] = True
+        if self.state is not None:
+            document["state"] = attrs.asdict(self.state)
         return document
 
     @classmethod
@@ -132,17 +155,18 @@ class Offsets:
         Raises:
             OffsetFormatError: The checkpoint was written by another source, or by another version of kdsl.
         """
-        version, packing = document.get("version"), document.get("packing")
-        if version != VERSION or "topics" not in document:
+        version, packing, state = (document.get(name) for name in ("version", "packing", "state"))
+        if version != (VERSION if state is None else STATE_VERSION) or "topics" not in document:
             what = "was not written by kdsl" if version is None else f"has version {version}"
             raise OffsetFormatError(
                 f"the offsets in the checkpoint cannot be read: the document {what}, and this kdsl reads "
-                f"version {VERSION}; use the checkpoint of this query and the kdsl that wrote it, or a new checkpoint"
+                f"version {VERSION}, or {STATE_VERSION} with a state by topic partition; use the checkpoint of this "
+                "query and the kdsl that wrote it, or a new checkpoint"
             )
         if packing is not None and packing["kind"] not in get_args(PackingKind):
             raise OffsetFormatError(
                 f"the offsets in the checkpoint cannot be read: their batch is packed into tasks by "
-                f"{packing['kind']!r}, and this kdsl packs by {' or '.join(get_args(PackingKind))}; use the kdsl that "
+                f"{packing['kind']!r}, and this kdsl packs by {', '.join(get_args(PackingKind))}; use the kdsl that "
                 "wrote them, or a newer one"
             )
         topics = document["topics"]
@@ -158,6 +182,7 @@ class Offsets:
             again=document.get("again", 0),
             packing=None if packing is None else Packing(**packing),
             compared=document.get("compared", False),
+            state=None if state is None else StateFolder(**state),
         )
 
     def ranges_from(self, start: Offsets) -> tuple[Range, ...]:

@@ -94,21 +94,30 @@ class Changes:
     """The changes that upserts cause.
 
     Attributes:
+        all_rows: The previous rows with the upserts appended, whose unavailable values are filled.
+        live: Which of these rows are not deletes.
+        changed: Which of these rows cause a change; a previous row causes none.
         kinds: The kind of each changed row, as an index into `kdsl.formats.ROW_KINDS`.
-        state: The last row of each key that exists now.
         nulls: How many values became NULL because neither the message nor a previous row has them.
     """
 
-    _rows: pa.RecordBatch
-    _indices: Integers
+    all_rows: pa.RecordBatch
+    live: Mask
+    changed: Mask
     kinds: Kinds
-    state: pa.RecordBatch
-    nulls: int = 0
+    nulls: int
+    _indices: Integers
+    _ids: Integers
 
     @property
     def rows(self) -> pa.RecordBatch:
         """The changed rows: for ``-U`` and ``-D`` the previous row."""
-        return take_rows(self._rows, self._indices)
+        return take_rows(self.all_rows, self._indices)
+
+    @property
+    def state(self) -> pa.RecordBatch:
+        """The last row of each key that exists now."""
+        return take_rows(self.all_rows, np.flatnonzero(mark_last_rows(self._ids) & self.live))
 
     def batches(self, max_bytes: int = BATCH_BYTES) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """Yield the changed rows with their kinds, in batches of limited size; at least one batch, perhaps empty.
@@ -117,17 +126,22 @@ class Changes:
             max_bytes: The approximate size of a batch; a batch with one larger row exceeds it.
         """
         ends = np.array([len(self._indices)])
-        if 2 * self._rows.nbytes > max_bytes:  # each row occurs at most twice
-            batch_of = np.cumsum(_row_sizes(self._rows)[self._indices]) // max_bytes
+        if 2 * self.all_rows.nbytes > max_bytes:  # each row occurs at most twice
+            batch_of = np.cumsum(_row_sizes(self.all_rows)[self._indices]) // max_bytes
             ends = np.append(np.flatnonzero(np.diff(batch_of)) + 1, ends)
         start = 0
         for end in ends.tolist():
-            yield take_rows(self._rows, self._indices[start:end]), self.kinds[start:end]
+            yield take_rows(self.all_rows, self._indices[start:end]), self.kinds[start:end]
             start = end
 
 
 def compute_changes(
-    state: pa.RecordBatch | None, upserts: KeyedRows, keys: Sequence[str], *, allow_nulls: bool = False
+    state: pa.RecordBatch | None,
+    upserts: KeyedRows,
+    keys: Sequence[str],
+    *,
+    allow_nulls: bool = False,
+    net: bool = False,
 ) -> Changes:
     """Compute the changes that upserts cause.
 
@@ -140,20 +154,55 @@ def compute_changes(
         upserts: The rows, with the columns of the state.
         keys: The columns of the key.
         allow_nulls: Whether a value that neither the message nor a previous row has becomes NULL in a nullable column.
+        net: Whether only the last upsert of each key is compared with its row in the state.
 
     Raises:
         UnavailableError: Neither the message nor a previous row has a value, and it may not become NULL.
     """
-    old = 0 if state is None else state.num_rows
-    upserts, rows, ids, order = _order_rows(state, upserts, keys)
+    return apply_upserts(*_order_rows(state, upserts, keys), allow_nulls=allow_nulls, net=net)
+
+
+def apply_upserts(
+    upserts: KeyedRows,
+    rows: pa.RecordBatch,
+    ids: Integers,
+    order: Integers,
+    *,
+    allow_nulls: bool = False,
+    net: bool = False,
+    repeats: bool = False,
+) -> Changes:
+    """Compute the changes that upserts cause in previous rows, in the order in which the upserts are given.
+
+    Args:
+        upserts: The upserts, without truncates.
+        rows: The previous row of each key that has one, and then the rows of the upserts.
+        ids: The number of the key of each of these rows.
+        order: The indices of these rows sorted by key; those of a key are ascending.
+        allow_nulls: As for `compute_changes`.
+        net: As for `compute_changes`.
+        repeats: Whether a row that equals the previous one is an update, too.
+
+    Raises:
+        UnavailableError: As for `compute_changes`.
+    """
+    old = rows.num_rows - upserts.rows.num_rows
     live = np.ones(len(ids), dtype=bool)
     live[old:] = ~upserts.deletes
     rows, nulls = _fill_unavailable(rows, upserts, ids, order, live, allow_nulls=allow_nulls)
-    before = _previous_rows(ids, order)
+    new = np.arange(old, len(ids))
+    if net:
+        new = new[mark_last_rows(ids)[old:]]
+        stored = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
+        stored[ids[:old]] = np.arange(old)
+        before = np.full(len(ids), -1, dtype=np.int64)
+        before[new] = stored[ids[new]]
+    else:
+        before = _previous_rows(ids, order)
     was = np.zeros(len(ids), dtype=bool)
     was[before >= 0] = live[before[before >= 0]]
-    kinds, indices = _emit_changes(rows, live, was, before, old)
-    return Changes(rows, indices, kinds, take_rows(rows, np.flatnonzero(mark_last_rows(ids) & live)), nulls)
+    kinds, indices, changed = _emit_changes(rows, live, was, before, new, repeats=repeats)
+    return Changes(rows, live, changed, kinds, nulls, indices, ids)
 
 
 def take_last_changes(
@@ -352,24 +401,26 @@ def _previous_rows(ids: Integers, order: Integers) -> Integers:
     return previous
 
 
-def _emit_changes(rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, old: int) -> tuple[Kinds, Integers]:
-    """Return the kinds of the changes, and the index in ``rows`` of each change's row.
+def _emit_changes(
+    rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, new: Integers, *, repeats: bool
+) -> tuple[Kinds, Integers, Mask]:
+    """Return the kinds of the changes, the index in ``rows`` of each change's row, and which rows cause a change.
 
-    An update gives two changes, a delete has its previous row, and equal rows give no change.
+    An update gives two changes, a delete has its previous row, and a row that equals the previous one gives none.
 
     Args:
         rows: The state with the upserts appended.
         live: Which rows are not deletes.
         was: Which rows have a live previous row.
         before: The index of each row's previous row; -1 if there is none.
-        old: How many rows the state has.
+        new: The indices of the rows that may cause changes, ascending.
+        repeats: Whether a row that equals the previous one is an update, too.
     """
-    new = np.arange(old, len(live))
     comes, stood = live[new], was[new]
-    updates = new[comes & stood]
-    repeats = np.zeros(len(new), dtype=bool)
-    repeats[updates - old] = _compare_rows(rows, before[updates], updates)
-    updated = comes & stood & ~repeats
+    updated = comes & stood
+    if not repeats:
+        both = np.flatnonzero(updated)
+        updated[both] = ~_compare_rows(rows, before[new[both]], new[both])
     inserted = comes & ~stood
     deleted = ~comes & stood
     times = inserted.astype(np.int8) + deleted + 2 * updated
@@ -380,7 +431,9 @@ def _emit_changes(rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers,
         at = ends[which] - back
         kinds[at] = kind
         indices[at] = before[new[which]] if kind in (BEFORE, DELETE) else new[which]
-    return kinds, indices
+    changed = np.zeros(len(live), dtype=bool)
+    changed[new[times > 0]] = True
+    return kinds, indices, changed
 
 
 def _compare_rows(rows: pa.RecordBatch, some: Integers, others: Integers) -> Mask:
@@ -390,13 +443,20 @@ def _compare_rows(rows: pa.RecordBatch, some: Integers, others: Integers) -> Mas
     """
     equal = np.ones(len(some), dtype=bool)
     left = np.arange(len(some))
-    for column in rows.columns:
+    for column in sorted(rows.columns, key=_comparison_cost):  # most rows that differ do so in cheap columns
         if len(left) == 0:
             break
         same = compare_values(column.take(pa.array(some[left])), column.take(pa.array(others[left])))
         equal[left[~same]] = False
         left = left[same]
     return equal
+
+
+def _comparison_cost(column: pa.Array) -> int:
+    """Return a rank of columns by what their comparison costs: numbers, then strings and bytes, then nested types."""
+    if pa.types.is_nested(column.type):
+        return 2
+    return 0 if pa.types.is_primitive(column.type) else 1
 
 
 def _row_sizes(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.float64]]:

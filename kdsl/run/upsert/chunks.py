@@ -109,6 +109,10 @@ class ChunkOutput:
             self._rows = self._bytes = 0
             yield build_chunks(gathered, self._upserts, self._time)
 
+    def sizes(self) -> Sequence[tuple[int, int, int]]:
+        """Return nothing: the state is Spark's."""
+        return ()
+
 
 def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None) -> pa.RecordBatch:
     """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings.

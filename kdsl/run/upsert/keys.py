@@ -127,6 +127,22 @@ def number_keys(keys: Sequence[pa.Array]) -> tuple[Integers, int]:
     return numbers, count
 
 
+def sort_hashes(hashes: Words) -> Integers:
+    """Return the indices that sort hashes, and keep the order of equal ones.
+
+    Their first bits and their indices are sorted as single numbers, which is several times as fast as a stable sort.
+    """
+    bits = np.uint64(max(1, len(hashes) - 1).bit_length())
+    indices = np.arange(len(hashes), dtype=np.uint64)
+    order: Integers = (np.sort((hashes >> bits << bits) | indices) & ((np.uint64(1) << bits) - np.uint64(1))).view(
+        np.int64
+    )
+    ordered = hashes[order]
+    if (ordered[1:] < ordered[:-1]).any():  # different hashes with the same first bits
+        return np.argsort(hashes, kind="stable")
+    return order
+
+
 def mark_last_rows(ids: Integers) -> Mask:
     """Return which rows are the last ones of their keys, whose numbers are given (`number_keys`)."""
     last = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)

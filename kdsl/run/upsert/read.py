@@ -30,6 +30,7 @@ from kdsl.run.upsert.state import (
     count_as_dropped,
     read_schema,
     report_unavailable,
+    unavailable_rule,
 )
 from kdsl.run.upsert.task_output import change_row
 from kdsl.types import model as t
@@ -71,7 +72,7 @@ def compute_changelog(
     schema = arrow_schema(rows)
     result = spark_schema(change_row(plan))
     serialized = schema.serialize().to_pybytes()
-    compute = _Changes(plan.table, serialized, upserts, _unavailable_rule(plan, report))
+    compute = _Changes(plan.table, serialized, upserts, unavailable_rule(plan, report))
     if not chunks.isStreaming:
         return chunks.groupBy("bucket").applyInArrow(compute.of_bucket(), result)
     if not upserts.images:
@@ -82,7 +83,7 @@ def compute_changelog(
     rule = compute.unavailable
     if observe is not None and rule is not None:
         rule = attrs.evolve(rule, report=None)
-    processor = UpsertProcessor(plan.table, serialized, upserts.keys, upserts.buckets, rule)
+    processor = UpsertProcessor(plan.table, serialized, upserts.keys, upserts.buckets, rule, net=upserts.net)
     buckets = chunks.groupBy("bucket").transformWithStateInPandas(processor, CHANGED_BUCKETS, "append", "none")
     buckets = buckets if observe is None else observe(buckets)
     changes = buckets.mapInArrow(partial(_read_changed_rows, serialized), result)
@@ -116,15 +117,6 @@ def _read_changed_rows(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iter
     for batch in batches:
         for value in batch.column("rows"):
             yield pa.ipc.read_record_batch(value.as_buffer(), changed)
-
-
-def _unavailable_rule(plan: ReadPlan, report: Callable[[str, Mapping[str, int]], None]) -> UnavailableRule | None:
-    """Return what happens to values that messages do not contain; None if the plan's messages contain all values."""
-    if plan.upserts is None or not plan.upserts.may_lack_values or plan.value is None:
-        return None
-    chosen = plan.value.format
-    option = f"{type(chosen).__name__}(unavailable='null') (in SQL and YAML '{chosen.identifier}.unavailable' = 'null')"
-    return UnavailableRule(getattr(chosen, "unavailable", "error") == "null", option, report)
 
 
 @attrs.frozen
@@ -166,7 +158,9 @@ class _Changes:
         upserts = self._read_rows(tables)
         if upserts is not None:
             with report_unavailable(self.table, self.unavailable) as rule:
-                changes = compute_changes(None, upserts, self.upserts.keys, allow_nulls=rule.allow_nulls)
+                changes = compute_changes(
+                    None, upserts, self.upserts.keys, allow_nulls=rule.allow_nulls, net=self.upserts.net
+                )
             if rule.report is not None:
                 rule.report(self.table, count_as_dropped(changes.nulls))
             yield from (add_row_kinds(*batch) for batch in changes.batches())

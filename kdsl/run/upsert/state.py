@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from kdsl.errors import KdslError, RecordError
 from kdsl.formats import ROW_KIND, ROW_KINDS
+from kdsl.plan.model import ReadPlan
 from kdsl.run.records.drops import Reason
 from kdsl.run.upsert.changes import UnavailableError, compute_changes
 from kdsl.run.upsert.chunks import SETTINGS, Chunk, read_chunks
@@ -56,6 +57,17 @@ class UnavailableRule:
     allow_nulls: bool = False
     option: str = ""
     report: Callable[[str, Mapping[str, int]], None] | None = None
+
+
+def unavailable_rule(
+    plan: ReadPlan, report: Callable[[str, Mapping[str, int]], None] | None = None
+) -> UnavailableRule | None:
+    """Return what happens to values that messages do not contain; None if the plan's messages contain all values."""
+    if plan.upserts is None or not plan.upserts.may_lack_values or plan.value is None:
+        return None
+    chosen = plan.value.format
+    option = f"{type(chosen).__name__}(unavailable='null') (in SQL and YAML '{chosen.identifier}.unavailable' = 'null')"
+    return UnavailableRule(getattr(chosen, "unavailable", "error") == "null", option, report)
 
 
 def count_as_dropped(nulls: int) -> dict[str, int]:
@@ -96,6 +108,10 @@ def report_unavailable(table: str, rule: UnavailableRule | None) -> Iterator[Una
         ) from None
 
 
+_KIND_BYTES = np.array([kind.encode() for kind in ROW_KINDS])
+"""The row kinds, two bytes each."""
+
+
 class UpsertProcessor(StatefulProcessor):
     """Computes the changes of chunks, bucket by bucket.
 
@@ -106,13 +122,21 @@ class UpsertProcessor(StatefulProcessor):
         buckets: The number of buckets.
         unavailable: What happens to values that messages of change data do not contain; None if records are not change
             data.
+        net: Whether a batch has at most one change of each key.
     """
 
     def __init__(
-        self, table: str, schema: bytes, keys: Sequence[str], buckets: int, unavailable: UnavailableRule | None = None
+        self,
+        table: str,
+        schema: bytes,
+        keys: Sequence[str],
+        buckets: int,
+        unavailable: UnavailableRule | None = None,
+        *,
+        net: bool = False,
     ) -> None:
         self._table, self._schema, self._keys, self._buckets = table, schema, tuple(keys), buckets
-        self._unavailable = unavailable
+        self._unavailable, self._net = unavailable, net
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -143,20 +167,22 @@ class UpsertProcessor(StatefulProcessor):
         if upserts is None:
             return
         with report_unavailable(self._table, self._unavailable) as rule:
-            changes = compute_changes(self._load_rows(schema), upserts, self._keys, allow_nulls=rule.allow_nulls)
+            stored = self._load_rows(schema)
+            changes = compute_changes(stored, upserts, self._keys, allow_nulls=rule.allow_nulls, net=self._net)
         if rule.report is not None:
             rule.report(self._table, count_as_dropped(changes.nulls))
-        stored = _write_rows(changes.state) if changes.state.num_rows else b""
-        if stored:
-            self._state.update((stored,))
+        state = changes.state
+        written = _write_rows(state) if state.num_rows else b""
+        if written:
+            self._state.update((written,))
         else:
             self._state.clear()
         for changed, kinds in changes.batches():
             yield pd.DataFrame(
                 {
                     "bucket": [key[0]],
-                    "keys": [changes.state.num_rows],
-                    "bytes": [len(stored)],
+                    "keys": [state.num_rows],
+                    "bytes": [len(written)],
                     "nulls": [changes.nulls],
                     "rows": [add_row_kinds(changed, kinds).serialize().to_pybytes()],
                 }
@@ -214,7 +240,8 @@ def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.Recor
         rows: The rows.
         kinds: The kind of each row, as an index into `kdsl.formats.ROW_KINDS`.
     """
-    named = pa.array(ROW_KINDS).take(pa.array(kinds))
+    offsets, data = np.arange(0, 2 * len(kinds) + 1, 2, dtype=np.int32), _KIND_BYTES[kinds]
+    named = pa.Array.from_buffers(pa.string(), len(kinds), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return pa.RecordBatch.from_arrays([named, *rows.columns], schema=add_row_kind_field(rows.schema))
 
 

@@ -1,8 +1,9 @@
-"""What a source task returns: rows, or chunks of rows if records are upserts; and the columns of each."""
+"""What a source task returns: rows, chunks of rows if records are upserts, or their changes; the columns of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS, ChunkOutput
+from kdsl.run.upsert.partition_changes import PartitionChanges, StateSteps
 from kdsl.types import model as t
 
 
@@ -22,6 +24,10 @@ class TaskOutput(Protocol):
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield the remaining batches."""
+        ...
+
+    def sizes(self) -> Sequence[tuple[int, int, int]]:
+        """Return the partition, keys and bytes of each state that `finish` has stored."""
         ...
 
 
@@ -39,11 +45,29 @@ class _RowOutput:
         """Yield nothing: all rows were yielded before."""
         yield from ()
 
+    def sizes(self) -> Sequence[tuple[int, int, int]]:
+        """Return nothing: there are no states."""
+        return ()
 
-def create_task_output(decoder: RecordDecoder, plan: ReadPlan) -> TaskOutput:
-    """Create the output of one task of a plan: rows or chunks."""
+
+def create_task_output(
+    decoder: RecordDecoder, plan: ReadPlan, steps: StateSteps | None = None, folder: Path | None = None
+) -> TaskOutput:
+    """Create the output of one task of a plan: rows, changes, or chunks.
+
+    Args:
+        decoder: Decodes the records.
+        plan: The plan.
+        steps: What the task does with the states of its partitions; None if they have none.
+        folder: The folder of all states; None keeps nothing.
+
+    Raises:
+        KdslError: As for `PartitionChanges`.
+    """
     if plan.upserts is None:
         return _RowOutput(decoder)
+    if steps is not None:
+        return PartitionChanges(decoder, plan, steps, folder)
     return ChunkOutput(decoder, plan.upserts, event_time_column(plan))
 
 
@@ -56,8 +80,8 @@ def event_time_column(plan: ReadPlan) -> str | None:
 
 
 def source_row(plan: ReadPlan) -> t.Row:
-    """Return the columns that a source returns: those of the plan, or of chunks for upserts."""
-    return plan.columns if plan.upserts is None else CHUNK_COLUMNS
+    """Return the columns that a source returns: those of the plan, or of chunks of upserts without their changes."""
+    return plan.columns if plan.upserts is None or plan.upserts.by_partition else CHUNK_COLUMNS
 
 
 def record_row(plan: ReadPlan) -> t.Row:

@@ -13,6 +13,7 @@ from kdsl.run.librdkafka.task_packing import (
     pack,
     pack_by_size,
     pack_in_order,
+    pack_whole,
 )
 from kdsl.run.offsets.stored import Range
 
@@ -169,3 +170,15 @@ def test_packed_ranges_are_those_of_version_1() -> None:
         (Range("a", 0, 23_750, 61_000),),
         (Range("a", 1, 5, 4_005), Range("b", 1, 100, 30_100)),
     ]
+
+
+@given(ranges(), st.integers(1, 16))
+def test_whole_partitions_are_not_split(values: list[Range], parallelism: int) -> None:
+    result = pack_whole(values, parallelism)
+
+    assert sorted(r for task in result for r in map(attrs.astuple, task)) == sorted(
+        attrs.astuple(r) for r in values if len(r)
+    )
+    assert len(result) <= parallelism
+    assert all(task for task in result)
+    assert pack(reversed(values), choose_packing(parallelism, whole=True)) == result

@@ -41,14 +41,15 @@ def engine() -> Iterator[ReferenceEngine]:
         yield running
 
 
-def ddl(name: str, topic: str, kafka: RunningKafka, formats: str, *, reading: bool, limit: int = 0) -> str:
-    """A table that both engines take, except a limit of records in a micro-batch."""
+def ddl(name: str, topic: str, kafka: RunningKafka, formats: str, *, reading: bool, limit: int = 0, **own: str) -> str:
+    """A table that both engines take, except a limit of records in a micro-batch, and the options of a changelog."""
     options = {"connector": "upsert-kafka", "topic": topic, **FORMATS[formats]}
     options["properties.bootstrap.servers"] = kafka.bootstrap_servers
     if reading:
         options["scan.bounded.mode"] = "latest-offset"
     if limit:
         options["scan.max-records-per-trigger"] = str(limit)
+    options |= {f"scan.changelog.{name}": value for name, value in own.items()}
     message = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
     return f"CREATE TABLE `{name}` ({COLUMNS}, {PRIMARY_KEY}) WITH ({message})"
 
@@ -122,7 +123,7 @@ def name_of(topic: str) -> str:
     return topic.replace("-", "_").replace(".", "_")
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(("partitions", "state"), [(1, "buckets"), (3, "buckets"), (1, "partition")])
 @pytest.mark.parametrize("formats", KINDS)
 def test_both_read_the_same_changes_of_each_key_in_the_same_order(
     spark: SparkSession,
@@ -132,6 +133,7 @@ def test_both_read_the_same_changes_of_each_key_in_the_same_order(
     tmp_path: Path,
     formats: str,
     partitions: int,
+    state: str,
 ) -> None:
     topic = kdsl_topic("both", partitions=partitions)
     kdsl_kafka.produce(topic, *records(partitions, formats))
@@ -139,16 +141,43 @@ def test_both_read_the_same_changes_of_each_key_in_the_same_order(
 
     engine.run(statement)
     theirs = by_key([tuple(row) for row in engine.run(f"SELECT * FROM `{name_of(topic)}`")])
-    table = sql(statement)
+    table = sql(ddl("whole", topic, kdsl_kafka, formats, reading=True, state=state))
     batch = by_key(rows(table.read(spark)))
     streamed: list[Change] = []
-    limited = sql(ddl("limited", topic, kdsl_kafka, formats, reading=True, limit=100))
+    limited = sql(ddl("limited", topic, kdsl_kafka, formats, reading=True, limit=100, state=state))
     query = limited.read_stream(spark).writeStream.foreachBatch(lambda df, _: streamed.extend(rows(df)))
     assert query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(300)
 
     assert {change[0] for changes in theirs.values() for change in changes} == {"+I", "-U", "+U", "-D"}
     assert batch == theirs
     assert by_key(streamed) == theirs
+
+
+def test_net_changes_are_those_of_a_mini_batch(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """The engine's mini-batches have as many records as the micro-batches."""
+    if (why := missing()) is not None:
+        pytest.skip(why)
+    topic = kdsl_topic("net")
+    kdsl_kafka.produce(topic, *records(3, "json"))
+    statement = ddl(name_of(topic), topic, kdsl_kafka, "json", reading=True)
+    settings = {"enabled": "true", "allow-latency": "60 s", "size": "100"}
+    with ReferenceEngine(more={f"table.exec.mini-batch.{name}": value for name, value in settings.items()}) as engine:
+        engine.run(statement)
+        theirs = by_key([tuple(row) for row in engine.run(f"SELECT * FROM `{name_of(topic)}`")])
+
+    for state in ("buckets", "partition"):
+        streamed: list[Change] = []
+        table = sql(ddl("net", topic, kdsl_kafka, "json", reading=True, limit=100, mode="net", state=state))
+
+        def collect(df: DataFrame, _: int, to: list[Change] = streamed) -> None:
+            to.extend(rows(df))
+
+        query = table.read_stream(spark).writeStream.foreachBatch(collect)
+        assert query.option("checkpointLocation", str(tmp_path / state)).start().awaitTermination(300)
+        assert by_key(streamed) == theirs
+    assert {change[0] for changes in theirs.values() for change in changes} == {"+I", "-U", "+U", "-D"}
 
 
 @pytest.mark.parametrize("formats", KINDS)

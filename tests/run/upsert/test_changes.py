@@ -79,6 +79,39 @@ def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches:
         assert {row["k"]: row for row in result.state.to_pylist()} == truth
 
 
+def place(change: tuple[str, Any]) -> tuple[int, str]:
+    return change[1]["k"], change[0]
+
+
+def net_changes(before: dict[int, Any], after: dict[int, Any]) -> list[tuple[str, Any]]:
+    """The changes from the rows before a batch to those after it, in any order."""
+    results: list[tuple[str, Any]] = []
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if old != new:
+            results += [] if old is None else [("-D" if new is None else "-U", old)]
+            results += [] if new is None else [("+I" if old is None else "+U", new)]
+    return results
+
+
+@settings(deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=4))
+def test_net_changes_are_those_from_before_a_batch_to_after_it(batches: list[Any]) -> None:
+    """As Flink's mini-batch, which keeps the last record of each key, makes them."""
+    truth: dict[int, Any] = {}
+    state: pa.RecordBatch | None = None
+    for rows in filter(None, batches):
+        before = dict(truth)
+        normalize(truth, rows)
+
+        result = compute_changes(state, upserts(rows), ["k"], net=True)
+
+        state = result.state
+        shown = list(zip((ROW_KINDS[k] for k in result.kinds), result.rows.to_pylist(), strict=True))
+        assert sorted(shown, key=place) == sorted(net_changes(before, truth), key=place)
+        assert {row["k"]: row for row in result.state.to_pylist()} == truth
+
+
 @settings(deadline=None)
 @given(ROWS)
 def test_the_last_of_each_key_is_the_last(rows: list[Any]) -> None:

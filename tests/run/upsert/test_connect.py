@@ -11,6 +11,7 @@ from tests.connect import ConnectServer
 
 SCRIPT = """
 from kdsl import Cluster, Col, Json, PrimaryKey, UpsertTable, metrics
+from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.changelog_text import changelog_lines
 
@@ -27,6 +28,10 @@ class Copies(Users, topic=target):
     pass
 
 
+class ByPartition(Users, topic=source, changelog_state="partition"):
+    pass
+
+
 cluster = Cluster(servers)
 rows = [("+I", 1, "a"), ("+I", 2, "b"), ("+U", 1, "c"), ("-D", 2, "b")]
 Users.write(spark.createDataFrame(rows, f"{ROW_KIND} string, id bigint, name string").coalesce(1), cluster)
@@ -34,10 +39,17 @@ query = Copies.write_stream(
     Users.read_stream(spark, cluster), cluster, checkpoint=checkpoint, trigger={"availableNow": True}
 )
 assert query.awaitTermination(300)
+try:
+    ByPartition.read_stream(spark, cluster)
+    refused = ""
+except KdslError as e:
+    refused = str(e)
 left = Users.collect(Users.snapshot(spark, cluster))
 print(json.dumps({
     "copies": sorted(changelog_lines(Copies.read(spark, cluster).toArrow())),
     "left": [(row.id, row.name) for row in left],
+    "by_partition": sorted(changelog_lines(ByPartition.read(spark, cluster).toArrow())),
+    "refused": refused,
     "keys": metrics(query).source.num_keys_in_state,
 }))
 spark.stop()
@@ -52,5 +64,8 @@ def test_changelogs_are_read_and_written(
     document = json.loads(connect.run(SCRIPT, *arguments, folder=tmp_path).splitlines()[-1])
 
     assert document["copies"] == sorted(["+I[1, a]", "-U[1, a]", "+U[1, c]", "+I[2, b]", "-D[2, b]"])
+    assert document["by_partition"] == document["copies"]
+    assert "changelog_state='partition'" in document["refused"]
+    assert "Spark Connect" in document["refused"]
     assert document["left"] == [[1, "c"]]
     assert document["keys"] == 1
