@@ -103,6 +103,7 @@ STREAM_WRITER = Feature(
     "streams are written by `foreachBatch` with the writer for batches; exactly-once stages each batch beside the "
     "checkpoint",
 )
+CONNECT_STATE = Feature("State over Spark Connect (streams of upsert tables with rows before updates)", "4.1")
 TIME_TYPE = Feature("Columns of the type TIME", "4.1")
 REPARTITION_BY_ID = Feature(
     "Partitions by number (`repartitionById`)", "4.1", "the rows of each writer are read apart from the staged batch"
@@ -113,6 +114,7 @@ FEATURES: tuple[Feature, ...] = (
     BOUNDED_STREAMS,
     STREAM_WRITER,
     REPARTITION_BY_ID,
+    CONNECT_STATE,
     TIME_TYPE,
 )
 """What not all supported versions have."""

@@ -6,7 +6,7 @@ depends on `kdsl.spark_versions`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamWriter
 
@@ -19,7 +19,8 @@ __all__ = (
     "SupportsTriggerAvailableNow",
 )
 
-try:
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
         ReadLimit,
@@ -27,31 +28,39 @@ try:
         ReadMinRows,
         SupportsTriggerAvailableNow,
     )
-except ModuleNotFoundError:  # Spark 4.0 and 4.1
+else:
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxRows,
+            ReadMinRows,
+            SupportsTriggerAvailableNow,
+        )
+    except ModuleNotFoundError:  # Spark 4.0 and 4.1
 
-    class ReadLimit:  # type: ignore[no-redef]
-        """Stands for the limit that Spark does not have."""
+        class ReadLimit:
+            """Stands for the limit that Spark does not have."""
 
-    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """Stands for the limit that Spark does not have."""
+        class ReadAllAvailable(ReadLimit):
+            """Stands for the limit that Spark does not have."""
 
-    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """Stands for the limit that Spark does not have."""
+        class ReadMaxRows(ReadLimit):
+            """Stands for the limit that Spark does not have."""
 
-        def __init__(self, max_rows: int) -> None:
-            self.max_rows = max_rows
+            def __init__(self, max_rows: int) -> None:
+                self.max_rows = max_rows
 
-    class ReadMinRows(ReadLimit):  # type: ignore[no-redef]
-        """Stands for the limit that Spark does not have."""
+        class ReadMinRows(ReadLimit):
+            """Stands for the limit that Spark does not have."""
 
-        def __init__(self, min_rows: int, max_trigger_delay_ms: int = 0) -> None:
-            self.min_rows, self.max_trigger_delay_ms = min_rows, max_trigger_delay_ms
+            def __init__(self, min_rows: int, max_trigger_delay_ms: int = 0) -> None:
+                self.min_rows, self.max_trigger_delay_ms = min_rows, max_trigger_delay_ms
 
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands for the interface that Spark does not have."""
+        class SupportsTriggerAvailableNow:
+            """Stands for the interface that Spark does not have."""
 
-
-try:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
-except ImportError:  # Spark 4.0
-    DataSourceStreamArrowWriter: Any = DataSourceStreamWriter  # type: ignore[no-redef]
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:  # Spark 4.0
+        DataSourceStreamArrowWriter = DataSourceStreamWriter
