@@ -24,10 +24,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> pytest.TestReport:  # type: 
 
 
 def pytest_sessionfinish() -> None:
-    """Store the outcomes of this version beside those of the others."""
+    """Store the outcomes of this version beside those of the others, and of classes that have not run now."""
     name = os.environ.get("KDSL_SPARK_RUNS")
     if name and _OUTCOMES:
         path = Path(name)
         runs = json.loads(path.read_text()) if path.exists() else {}
-        runs[pyspark_version()] = {what: dict(outcomes) for what, outcomes in _OUTCOMES.items()}
+        rows = {what: dict(outcomes) for what, outcomes in _OUTCOMES.items()}
+        runs[pyspark_version()] = {**runs.get(pyspark_version(), {}), **rows}
         path.write_text(json.dumps(runs, indent=2, ensure_ascii=False, sort_keys=True) + "\n")
