@@ -24,10 +24,11 @@ test: setup ## Run all tests but the long reliability scenarios
 test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
 	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability and not debezium'
 
-test-spark: ## Run all tests but the long ones on another Spark: make test-spark VERSION=4.3.0 [ARGS=…]
-	@[[ -n '$(VERSION)' ]] || { echo 'say which Spark: make test-spark VERSION=4.3.0' >&2; exit 2; }
+test-spark: ## Run the core on another Spark, for docs/spark-versions.md: make test-spark VERSION=4.1.1 [ARGS=tests]
+	@[[ -n '$(VERSION)' ]] || { echo 'say which Spark: make test-spark VERSION=4.1.1' >&2; exit 2; }
 	@SPARK='$(VERSION)' PYTHON='$(PYTHON)' .ci/setup
-	@.venv-spark-$(VERSION)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium' $(ARGS)
+	@KDSL_SPARK_RUNS=docs/generate/spark_runs.json .venv-spark-$(VERSION)/bin/python -m pytest \
+		-m 'not reliability and not debezium' $(or $(ARGS),tests/spark_core)
 
 test-reliability: setup ## Run the long scenarios with real kills, and print what held
 	@$(BIN)/python -m pytest -m reliability

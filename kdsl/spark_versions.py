@@ -1,4 +1,4 @@
-"""The versions of Spark that kdsl supports, and the jars that each was tested with.
+"""The versions of Spark that kdsl supports, what each lacks, and the jars that each was tested with.
 
 The transport ``jvm``, Delta, ``kdsl doctor`` and docs/spark-versions.md all read this one table.
 """
@@ -62,24 +62,94 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
-_CONNECTOR = (
-    Package("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", without=(_TOKENS,)),
-    # Not every repository has 4.2.0 of the token provider. It serves delegation tokens only, and this version works.
-    Package(f"{_TOKENS}:4.0.0", alone=True),
-)
-_DELTA = Package("io.delta:delta-spark_4.2_2.13:4.4.0")
+@attrs.frozen
+class Feature:
+    """What later versions of Spark have, and earlier ones that kdsl supports lack.
 
+    Attributes:
+        name: What users know it by, as the subject of a sentence.
+        since: The first minor version that has it, as ``4.2``.
+        otherwise: How kdsl does without it; empty if it refuses what needs it.
+    """
+
+    name: str
+    since: str
+    otherwise: str = ""
+
+    def is_in(self, version: str) -> bool:
+        """Whether a version of Spark, as ``4.1.1``, has it."""
+        return _numbers(version) >= _numbers(self.since)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version; (0, 0) if it does not begin with two."""
+    number = re.match(r"(\d+)\.(\d+)", version)
+    return (0, 0) if number is None else (int(number[1]), int(number[2]))
+
+
+READ_LIMITS = Feature(
+    "The limits of a batch (`max_records_per_trigger`, `max_records_per_partition`)",
+    "4.2",
+    "the first batch after each start of a query has no limit, and `availableNow` runs one batch: the one that was cut "
+    "off in the run before, if there is one, and otherwise all records that are there",
+)
+OFFSET_REPORTS = Feature(
+    "The lag in a stream's progress reports and metrics", "4.2", "the metrics of lag are missing; `kdsl lag` has them"
+)
+BOUNDED_STREAMS = Feature("A stream with a declared end (`bounded=`, `scan.bounded.mode`)", "4.2")
+STREAM_WRITER = Feature(
+    "The writer of Arrow batches for streams",
+    "4.1",
+    "streams are written by `foreachBatch` with the writer for batches; exactly-once stages each batch beside the "
+    "checkpoint",
+)
+CONNECT_STATE = Feature("State over Spark Connect (streams of upsert tables with rows before updates)", "4.1")
+TIME_TYPE = Feature("Columns of the type TIME", "4.1")
+REPARTITION_BY_ID = Feature(
+    "Partitions by number (`repartitionById`)", "4.1", "the rows of each writer are read apart from the staged batch"
+)
+FEATURES: tuple[Feature, ...] = (
+    READ_LIMITS,
+    OFFSET_REPORTS,
+    BOUNDED_STREAMS,
+    STREAM_WRITER,
+    REPARTITION_BY_ID,
+    CONNECT_STATE,
+    TIME_TYPE,
+)
+"""What not all supported versions have."""
+
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+
+
+def _connector(version: str) -> tuple[Package, ...]:
+    """The packages of a version of Spark's connector."""
+    return (
+        Package(f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}", without=(_TOKENS,)),
+        # Not every repository has each version of the token provider. It serves delegation tokens only, and this works.
+        Package(f"{_TOKENS}:4.0.0", alone=True),
+    )
+
+
+def _delta(minor: str) -> Package:
+    """Delta for a minor version of Spark."""
+    return Package(f"io.delta:delta-spark_{minor}_2.13:4.4.0")
+
+
+_CONNECTOR, _DELTA = _connector("4.2.0"), _delta("4.2")
 TESTED: tuple[SparkVersion, ...] = (
+    SparkVersion("4.0.1", _connector("4.0.1"), _delta("4.0")),
+    SparkVersion("4.1.1", _connector("4.1.1"), _delta("4.1")),
     SparkVersion("4.2.0", _CONNECTOR, _DELTA),
-    # The connector and Delta are published for 4.2.0 only. The same connector passes the tests on later versions.
+    # Later connectors are not published, nor later Deltas. The same connector passes the tests on later versions.
     SparkVersion("4.2.1", _CONNECTOR, _DELTA),
     # Delta 4.4.0 calls a constructor of LogicalRDD that Spark 4.3 no longer has (NoSuchMethodError at every read).
     SparkVersion("4.3.0", _CONNECTOR, None),
 )
 """The tested versions, oldest first."""
 
-SUPPORTED = " and ".join(dict.fromkeys(tested.minor for tested in TESTED))
+_minors = [*dict.fromkeys(tested.minor for tested in TESTED)]
+SUPPORTED = f"{', '.join(_minors[:-1])} and {_minors[-1]}"
 """The supported versions in a sentence, as ``4.2 and 4.3``: every patch release of the tested minor versions."""
 
 
@@ -127,3 +197,19 @@ def pyspark_version() -> str:
         from pyspark.version import __version__
 
     return __version__
+
+
+def require(feature: Feature, version: str, subject: str) -> None:
+    """Check that a version of Spark has what a table needs.
+
+    Args:
+        feature: What is needed.
+        version: The version of the session's Spark.
+        subject: What needs it, for the message, such as the name of a table.
+
+    Raises:
+        SparkVersionError: It does not; names the version that has it.
+    """
+    if not feature.is_in(version):
+        name = f"{feature.name[0].lower()}{feature.name[1:]}"
+        raise SparkVersionError(f"{subject}: {name} needs Spark {feature.since} or newer, and this is {version}")

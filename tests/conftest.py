@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kdsl.spark_versions import pyspark_version
 from tests.class_archive import java_options, write_archive
 from tests.python_workers.fork_server import fork_server
 
@@ -33,7 +34,8 @@ JAVA_OPTIONS = os.environ.setdefault(
     "KDSL_TEST_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 )
 os.environ["JDK_JAVA_OPTIONS"] = f"{JAVA_OPTIONS} {java_options()}"
-_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_RENAMES = "FileSystemBasedCheckpointFileManager"
 
 # How long an example takes says how busy a machine is, and nothing of the code.
 settings.register_profile(
@@ -43,6 +45,15 @@ settings.load_profile("kdsl")
 
 # Installed, kdsl registers its plugin itself; in a bare checkout nobody does.
 pytest_plugins = [] if entry_points(group="pytest11", name="kdsl") else ["kdsl.testing.pytest_plugin"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let PySpark before 4.2 leave the sockets of its results to the garbage collector, which warns of them."""
+    if pyspark_version().startswith(("4.0", "4.1")):
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+        config.addinivalue_line(
+            "filterwarnings", "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+        )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -88,6 +99,11 @@ def python_workers() -> Iterator[None]:
         os.environ["KDSL_TEST_FORK_SERVER"] = address
         yield
         del os.environ["KDSL_TEST_FORK_SERVER"]
+
+
+def _package() -> str:
+    """The package of Spark's checkpoint file managers, which Spark 4.1 has moved."""
+    return _STREAMING if pyspark_version().startswith(("3.", "4.0")) else f"{_STREAMING}.checkpointing"
 
 
 @contextmanager
@@ -141,7 +157,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, python_workers: None) -> Ite
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.metricsEnabled", "false")
         # Spark's default starts a process of `readlink` four times for each file of a checkpoint in a local folder.
-        .config("spark.sql.streaming.checkpointFileManagerClass", _RENAMES)
+        .config("spark.sql.streaming.checkpointFileManagerClass", f"{_package()}.{_RENAMES}")
         .config("spark.databricks.delta.snapshotPartitions", "2")  # 50 tasks for each look at a log of a few files
         .config(map=json.loads(os.environ.get("KDSL_TEST_SPARK", "{}")))  # a cluster's, to run the same tests there
         .getOrCreate()

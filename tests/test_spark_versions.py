@@ -19,10 +19,19 @@ from kdsl.flink_sql.load import sql
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
 from kdsl.run.session import check_spark
-from kdsl.spark_versions import SUPPORTED_RANGE, TESTED, SparkVersionError, spark_version
+from kdsl.spark_versions import (
+    BOUNDED_STREAMS,
+    READ_LIMITS,
+    STREAM_WRITER,
+    SUPPORTED_RANGE,
+    TESTED,
+    SparkVersionError,
+    require,
+    spark_version,
+)
 
 ROOT = Path(__file__).parents[1]
-SENTENCE = "kdsl supports Spark 4.2 and 4.3, and PySpark is {}; install 'pyspark>=4.2,<4.4'"
+SENTENCE = "kdsl supports Spark 4.0, 4.1, 4.2 and 4.3, and PySpark is {}; install 'pyspark>=4.0,<4.4'"
 
 
 def test_pip_takes_the_versions_that_the_table_supports() -> None:
@@ -36,6 +45,8 @@ def test_pip_takes_the_versions_that_the_table_supports() -> None:
 @pytest.mark.parametrize(
     ("version", "tested"),
     [
+        ("4.0.2", "4.0.1"),
+        ("4.1.1", "4.1.1"),
         ("4.2.0", "4.2.0"),
         ("4.2.1", "4.2.1"),
         ("4.2.9", "4.2.1"),
@@ -51,9 +62,25 @@ def test_a_patch_release_that_is_not_tested_counts_as_the_newest_that_is(version
     assert result.version == tested
 
 
-@pytest.mark.parametrize("version", ["3.5.8", "4.0.2", "4.1.1", "4.20.0", "4.4.0", "5.2.0", "4", ""])
+@pytest.mark.parametrize("version", ["3.5.8", "4.20.0", "4.4.0", "5.2.0", "4", ""])
 def test_other_versions_are_not_supported(version: str) -> None:
     assert spark_version(version) is None
+
+
+def test_a_feature_is_in_its_version_and_later_ones() -> None:
+    assert [v for v in ("3.5.7", "4.0.1", "4.1.1", "4.2.0", "4.10.0") if READ_LIMITS.is_in(v)] == ["4.2.0", "4.10.0"]
+    assert STREAM_WRITER.is_in("4.1.1-amzn-0")
+    assert not STREAM_WRITER.is_in("4.0.9")
+
+
+def test_what_a_version_lacks_is_refused_with_the_version_that_has_it() -> None:
+    require(BOUNDED_STREAMS, "4.2.0", "Orders")
+    with pytest.raises(SparkVersionError) as raised:
+        require(BOUNDED_STREAMS, "4.1.1", "Orders")
+    assert str(raised.value) == (
+        "Orders: a stream with a declared end (`bounded=`, `scan.bounded.mode`) needs Spark 4.2 or newer, and this is "
+        "4.1.1"
+    )
 
 
 def session_of(version: str) -> Any:
@@ -61,7 +88,7 @@ def session_of(version: str) -> Any:
     return SimpleNamespace(version=version)
 
 
-@pytest.mark.parametrize("version", ["3.5.8", "4.1.1", "4.4.0"])
+@pytest.mark.parametrize("version", ["3.5.8", "4.4.0"])
 def test_an_unsupported_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr("pyspark.version.__version__", version)
 
@@ -73,9 +100,9 @@ def test_an_unsupported_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch, vers
 def test_an_unsupported_spark_below_a_supported_pyspark_is_refused() -> None:
     check_spark(session_of(TESTED[0].version))
     with pytest.raises(SparkVersionError) as raised:
-        check_spark(session_of("4.1.1"))
+        check_spark(session_of("3.5.7"))
     assert str(raised.value) == (
-        "kdsl supports Spark 4.2 and 4.3, and the session's JVM is 4.1.1; see the variable SPARK_HOME"
+        "kdsl supports Spark 4.0, 4.1, 4.2 and 4.3, and the session's JVM is 3.5.7; see the variable SPARK_HOME"
     )
 
 
@@ -108,14 +135,14 @@ class TestDoctor:
         assert (result.state, result.message) == ("warning", "kdsl supports 4.2.9, but is tested with 4.2.1")
 
     def test_an_unsupported_version_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pyspark.version.__version__", "4.1.1")
+        monkeypatch.setattr("pyspark.version.__version__", "3.5.7")
         result = self.finding()
 
         assert result.state == "error"
-        assert f"{result.message}; {result.fix}" == SENTENCE.format("4.1.1")
+        assert f"{result.message}; {result.fix}" == SENTENCE.format("3.5.7")
 
 
-OLD = "4.1.1"
+OLD = "3.5.7"
 TABLE = """
 from kdsl import Cluster, Col, Json, KafkaTable, KdslError
 

@@ -6,6 +6,7 @@ are Spark's own operators on top of it.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -45,6 +46,7 @@ from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.task_output import TaskOutput, create_task_output, record_row
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_internals.workers import current_task
+from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, require
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
 ColumnMaker = Callable[[], "Column"]
 
+_log = logging.getLogger(__name__)
 _ZONE = "spark.sql.session.timeZone"
 
 
@@ -132,6 +135,7 @@ def read_stream(
     observe(METRICS)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
+    _check_stream(spark, plan)
     name = new_name(read_id(plan, cluster)) if _reports_metrics(spark) else None
     stream_options = _source_options(spark, plan, cluster)
     if name is not None:
@@ -194,6 +198,26 @@ def decode(
         wanted = df.columns[:1]
     rows = _map_records(df.select(*wanted), _Decode, record_row(plan), plan, registry)
     return _add_computed(rows, plan, computed or {})
+
+
+def _check_stream(spark: SparkSession, plan: ReadPlan) -> None:
+    """Check that the session's Spark can end a stream where the plan says; log a warning of limits that it ignores.
+
+    Raises:
+        SparkVersionError: The plan has an end, and Spark is too old for that.
+    """
+    version = spark.version
+    if plan.stop.mode != "unbounded":
+        require(BOUNDED_STREAMS, version, plan.table)
+    limited = plan.max_records is not None or plan.max_records_per_partition is not None
+    if limited and not READ_LIMITS.is_in(version):
+        _log.warning(
+            "%s: on Spark %s the limits of a batch apply neither to the first batch after each start nor to the "
+            "trigger availableNow; Spark %s applies them",
+            plan.table,
+            version,
+            READ_LIMITS.since,
+        )
 
 
 def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> None:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from kdsl.errors import KdslError
 from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.session import is_connect
-from kdsl.spark_versions import INSTALL, SparkVersionError, pyspark_version, refusal
+from kdsl.spark_versions import INSTALL, TIME_TYPE, SparkVersionError, pyspark_version, refusal, require
 from kdsl.types import model as t
-from kdsl.types.spark import TIME_TYPE_SETTING, time_type_problem
+from kdsl.types.spark import TIME_TYPE_SETTING, has_time, time_type_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -206,6 +206,8 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
         SessionError: As for `check_runtime`; or the table has TIME columns, and Spark's switch for them is off.
     """
     check_runtime(spark, table)
+    if has_time(row):
+        require(TIME_TYPE, spark.version, table)
     if problem := time_type_problem(row, get_setting(spark, TIME_TYPE_SETTING, "false")):
         raise SessionError(f"{table}: {problem}")
 

@@ -44,6 +44,7 @@ from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import change_settings, check_runtime, has_settings
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_versions import STREAM_WRITER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,8 +210,9 @@ def write_stream(
     if not jvm:
         _check_before_write(plan, cluster)
         register(df.sparkSession)
-    if plan.transactions is not None and mode == "update":
-        # A stream's sink in Python takes no updates, but its batches take them.
+    # A stream's sink in Python takes no updates, and on Spark 4.0 no Arrow batches; but its batches take both.
+    in_batches = mode == "update" or not STREAM_WRITER.is_in(df.sparkSession.version)
+    if plan.transactions is not None and in_batches:
         staged = Transactions(plan.transactions.prefix, staged=True)
         plan, sent = attrs.evolve(plan, transactions=staged), attrs.evolve(sent, transactions=staged)
     opened = Checkpoint.open(df.sparkSession, checkpoint)
@@ -258,7 +260,7 @@ def write_stream(
         else:
             writer = repartition_for_tasks(rows, sent).writeStream.outputMode(mode)
             stream_options = {**write_options(sent, cluster), **reporting}
-            if mode == "append":
+            if not in_batches:
                 writer = writer.format(FORMAT).options(**stream_options)
             else:
                 writer = writer.foreachBatch(partial(_append_batch, stream_options))
@@ -268,10 +270,7 @@ def write_stream(
 
 
 def _append_batch(options: dict[str, str], rows: DataFrame, _: int) -> None:
-    """Register kdsl's data source in the session of a batch, and append the batch, in ``foreachBatch``.
-
-    A stream's sink in Python takes no updates, but its batches take them.
-    """
+    """Register kdsl's data source in the session of a batch, and append the batch, in ``foreachBatch``."""
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     register(rows.sparkSession)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from kdsl.spark_internals.session import register_data_source
+from kdsl.spark_internals.sources import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

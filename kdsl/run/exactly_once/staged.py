@@ -12,7 +12,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -33,6 +33,7 @@ from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.spark_internals.plans import plan_of
+from kdsl.spark_versions import REPARTITION_BY_ID
 from kdsl.types.spark import simple_string
 from kdsl.types.sql import quote_name
 
@@ -155,12 +156,20 @@ def _stage_and_send(
     elif keeps_state:  # Spark stores the state as rows are computed, and the next batch continues from it
         batch.write.format("noop").mode("overwrite").save()
     check_letters(batch)
-    rows = spark.read.parquet(folder.path(f"{STAGED}/{rows_folder}")).repartitionById(spec.writers, F.col(_WRITER))
+    rows = _route_staged(spark.read.parquet(folder.path(f"{STAGED}/{rows_folder}")), spec.writers)
     rows = _match_current_plan(rows.sortWithinPartitions(_ORDER), plan)
     rows.write.format(FORMAT).mode("append").options(**options, **{TRANSACTION: write_spec(numbered)}).save()
     check_no_later_run(numbered, cluster)
     for name in leftovers(folder.names(STAGED), numbered, rows_folder):
         folder.remove(f"{STAGED}/{name}")
+
+
+def _route_staged(rows: DataFrame, writers: int) -> DataFrame:
+    """Return staged rows with one partition for each writer, in the order of the writers' numbers."""
+    if REPARTITION_BY_ID.is_in(rows.sparkSession.version):
+        return rows.repartitionById(writers, F.col(_WRITER))
+    of_writers = [rows.where(F.col(_WRITER) == number).coalesce(1) for number in range(writers)]
+    return reduce(lambda one, other: one.unionAll(other), of_writers)
 
 
 def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> list[str]:
@@ -198,7 +207,7 @@ def read_marker(text: str | None, spec: TransactionSpec, half_written: int | Non
         location: The location of the marker, for error messages.
 
     Raises:
-        CheckpointError: The marker is damaged, or was written by another version of kdsl.
+        CheckpointError: The marker is damaged, or was written by a newer kdsl.
     """
     if text is None:
         return None

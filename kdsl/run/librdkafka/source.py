@@ -14,13 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from kdsl.cluster import Cluster
@@ -58,6 +51,14 @@ from kdsl.run.records.registry import registry_of
 from kdsl.run.upsert.partition_changes import StateSteps
 from kdsl.run.upsert.state_folder import state_folder
 from kdsl.run.upsert.task_output import TaskOutput, create_task_output, source_row
+from kdsl.spark_internals.sources import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from kdsl.spark_versions import READ_LIMITS, pyspark_version
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
 
@@ -114,7 +115,8 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
     Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
     """
     del schema
-    return StreamReader(_own_options(options))
+    reader = StreamReader if READ_LIMITS.is_in(pyspark_version()) else UnlimitedStreamReader
+    return reader(_own_options(options))
 
 
 OptionItems = tuple[tuple[str, str], ...]
@@ -487,3 +489,64 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise KdslError(
                     f"{plan.table}: a Kafka table does not support the read limit {limit}; use a limit of records"
                 )
+
+
+class UnlimitedStreamReader(StreamReader):
+    """Reads micro-batches on a Spark that does not say where a batch starts when it asks for its end.
+
+    A batch starts at the end of the last one. When a query restarts, Spark names that end first: it asks for the
+    partitions of an empty batch there. The first batch has no limit, because it is the only one of ``availableNow``,
+    about which Spark says nothing.
+    """
+
+    def __init__(self, options: OptionItems) -> None:
+        super().__init__(options)
+        self._initial: Offsets | None = None
+        self._first: Offsets | None = None
+        self._last: Offsets | None = None
+        self._started = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the options alone."""
+        return {**super().__getstate__(), "_initial": None, "_first": None, "_last": None, "_started": False}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the offsets at which a query without checkpoint starts: those of its first end, once that is known.
+
+        Errors are those of `Stream.initial`.
+        """
+        if self._initial is None:
+            self._initial = self._stream.initial()
+        return self._initial.to_json()
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+        """Return the offsets at which the next micro-batch ends: that of the last one, if there is nothing new.
+
+        Errors are those of `Stream.initial` and `Stream.next`.
+        """
+        limits = self._limits(self.getDefaultReadLimit() if self._started else ReadAllAvailable())
+        if self._last is None:
+            start = Offsets.from_json(self.initialOffset())
+            self._last = self._first = self._stream.next(start, limits)
+        else:
+            self._last = self._stream.next(self._last, limits)
+        self._started = True
+        return self._last.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan the tasks of a micro-batch, as a `StreamReader` does.
+
+        Raises:
+            KafkaReadError: As for `Stream.ranges`.
+            KdslError: As for `Stream.ranges`; or Spark did not say where a query with a checkpoint continues.
+        """
+        begin, stop = Offsets.from_json(start), Offsets.from_json(end)
+        if stop == self._first and not begin.initial:
+            plan, _ = _read_plan_and_cluster(self._options)
+            raise KdslError(
+                f"{plan.table}: Spark did not say where the query continues before it asked for the end of a batch; "
+                f"use Spark {READ_LIMITS.since} or newer"
+            )
+        if not self._started:  # the end in the checkpoint, or a batch that an earlier run has planned
+            self._last = stop
+        return super().partitions(start, end)

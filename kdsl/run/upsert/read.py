@@ -33,6 +33,8 @@ from kdsl.run.upsert.state import (
     unavailable_rule,
 )
 from kdsl.run.upsert.task_output import change_row
+from kdsl.spark_internals.session import is_connect
+from kdsl.spark_versions import CONNECT_STATE, require
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
@@ -65,6 +67,10 @@ def compute_changelog(
 
     Returns:
         The columns of `change_row`.
+
+    Raises:
+        SparkVersionError: A stream needs a state, and this Spark has none over Spark Connect.
+        SessionError: A stream needs a state, and the session does not allow its setting.
     """
     upserts = plan.upserts
     assert upserts is not None
@@ -78,6 +84,8 @@ def compute_changelog(
     if not upserts.images:
         together = chunks.repartition("bucket")
         return together.mapInArrow(compute.last, result)
+    if is_connect(chunks.sparkSession):
+        require(CONNECT_STATE, chunks.sparkSession.version, plan.table)
     _use_rocksdb(chunks.sparkSession)
     chunks = _with_watermark(chunks, plan).drop("time")
     rule = compute.unavailable

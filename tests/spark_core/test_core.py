@@ -1,0 +1,563 @@
+"""The core that works on every supported version of Spark: ``make test-spark VERSION=…`` runs it.
+
+Each class is a row of docs/spark-versions.md. Everything goes over a real broker, through the API that users call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable, Virtual, sql, virtual
+from kdsl.changelog import Changelog, ChangelogError, delta
+from kdsl.formats import ROW_KIND
+from kdsl.run.session import SessionError
+from kdsl.spark_versions import (
+    BOUNDED_STREAMS,
+    CONNECT_STATE,
+    READ_LIMITS,
+    TIME_TYPE,
+    SparkVersionError,
+    pyspark_version,
+    spark_version,
+)
+from kdsl.testing import LocalRegistry, RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.changelog.tables import Applied
+from tests.connect import ConnectServer
+from tests.transactions import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VERSION = pyspark_version()
+AVAILABLE_NOW = {"availableNow": True}
+
+
+@pytest.fixture
+def cluster(kdsl_kafka: RunningKafka) -> Cluster:
+    return Cluster(kdsl_kafka.bootstrap_servers)
+
+
+def strings(topic: str, **more: Any) -> Any:
+    """A table whose messages are strings."""
+
+    class Strings(KafkaTable, topic=topic, value="raw", startup="earliest", **more):
+        text: Col[str]
+        offset: Virtual[int] = virtual("offset")
+
+    return Strings
+
+
+def values(kafka: RunningKafka, *topics: str) -> Counter[str]:
+    """The values of committed records, and how often each is there."""
+    for topic in topics:
+        settle(kafka, topic)
+    return Counter((record.value() or b"").decode() for topic in topics for record in kafka.read(topic))
+
+
+class Copy:
+    """A stream from one topic to another, which is stopped and started again on its checkpoint."""
+
+    def __init__(self, source: Any, sink: Any, cluster: Cluster, folder: Path) -> None:
+        self.source, self.sink, self.cluster, self.checkpoint = source, sink, cluster, folder / "checkpoint"
+
+    def run(self, spark: SparkSession) -> None:
+        """Copy what is there now."""
+        rows = self.source.read_stream(spark, self.cluster).select("text")
+        query = self.sink.write_stream(rows, self.cluster, checkpoint=str(self.checkpoint), trigger=AVAILABLE_NOW)
+        assert query.awaitTermination(300)
+
+    def run_after_crash(self, spark: SparkSession) -> None:
+        """Run Spark's last batch again, as after a crash between the write and Spark's own commit, and what is new."""
+        self._forget_last_commit()
+        self.run(spark)
+        if not READ_LIMITS.is_in(VERSION):  # availableNow runs one batch there
+            self.run(spark)
+
+    def _forget_last_commit(self) -> None:
+        commits = self.checkpoint / "commits"
+        last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+        for name in (str(last), f".{last}.crc"):
+            (commits / name).unlink(missing_ok=True)
+
+
+class TestRead:
+    """A batch is read."""
+
+    def test_a_batch(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        kdsl_kafka.produce(topic, *"abc")
+        table = strings(topic)
+
+        df = table.read(spark, cluster).where(table.offset >= 0)
+        assert sorted(row.text for row in df.collect()) == ["a", "b", "c"]
+
+    def test_a_type_that_spark_lacks_is_refused_by_name(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        table = sql(
+            f"CREATE TABLE t (at TIME(3)) WITH ('connector' = 'kafka', 'topic' = '{kdsl_topic()}', 'format' = 'json')"
+        )
+        error = SessionError if TIME_TYPE.is_in(VERSION) else SparkVersionError
+        with pytest.raises(error, match="TIME"):
+            table.read(spark, cluster)
+
+
+class TestWrite:
+    """A batch is written."""
+
+    def test_a_batch(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+
+        strings(topic).write(spark.createDataFrame([(c,) for c in "abc"], "text string"), cluster)
+
+        assert values(kdsl_kafka, topic) == Counter("abc")
+
+
+class TestStream:
+    """A stream is copied at least once, and continues after a restart."""
+
+    def test_it_continues_where_it_was(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out")
+        copy = Copy(strings(source), strings(sink), cluster, tmp_path)
+        expected: Counter[str] = Counter()
+        for words in ("abc", "", "def", "g"):
+            if words:
+                kdsl_kafka.produce(source, *words)
+            copy.run(spark)
+            expected.update(words)
+            assert values(kdsl_kafka, sink) == expected
+
+    def test_a_batch_that_was_cut_off_is_written_again(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in"), kdsl_topic("out")
+        copy = Copy(strings(source), strings(sink), cluster, tmp_path)
+        for words in ("ab", "cd"):
+            kdsl_kafka.produce(source, *words)
+            copy.run(spark)
+        kdsl_kafka.produce(source, "e")
+        copy.run_after_crash(spark)
+
+        assert values(kdsl_kafka, sink) == Counter("abcdcde")
+
+    def test_what_is_written_while_it_runs_is_read_once(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out")
+        kdsl_kafka.produce(source, *"ab")
+        rows = strings(source).read_stream(spark, cluster).select("text")
+        query = strings(sink).write_stream(rows, cluster, checkpoint=str(tmp_path / "checkpoint"))
+        try:
+            expected = Counter("ab")
+            for words in ("", "cde", "f"):
+                kdsl_kafka.produce(source, *words)
+                expected.update(words)
+                while values(kdsl_kafka, sink).total() < expected.total():
+                    assert query.isActive, query.exception()
+                assert values(kdsl_kafka, sink) == expected
+        finally:
+            query.stop()
+
+    def test_a_topic_that_was_created_again_is_an_error(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in"), kdsl_topic("out")
+        copy = Copy(strings(source), strings(sink), cluster, tmp_path)
+        kdsl_kafka.produce(source, *"ab")
+        copy.run(spark)
+        kdsl_kafka.delete_topic(source)
+        kdsl_kafka.create_topic(source)
+        kdsl_kafka.produce(source, *"abc")
+
+        with pytest.raises(Exception, match="created again"):
+            copy.run(spark)
+
+    def test_a_declared_end_is_kept_or_refused_by_name(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in"), kdsl_topic("out")
+        kdsl_kafka.produce(source, *"ab")
+        table = strings(source, bounded="latest")
+        if not BOUNDED_STREAMS.is_in(VERSION):
+            with pytest.raises(SparkVersionError, match=r"a stream with a declared end .* needs Spark 4\.2 or newer"):
+                table.read_stream(spark, cluster)
+            return
+        rows = table.read_stream(spark, cluster).select("text")
+        query = strings(sink).write_stream(rows, cluster, checkpoint=str(tmp_path / "checkpoint"))
+        assert query.awaitTermination(300)
+        assert values(kdsl_kafka, sink) == Counter("ab")
+
+    def test_limits_apply_or_a_warning_says_when_not(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        source, sink = kdsl_topic("in"), kdsl_topic("out")
+        kdsl_kafka.produce(source, *"abcd")
+        Copy(strings(source, max_records_per_trigger=2), strings(sink), cluster, tmp_path).run(spark)
+
+        batches = len([file for file in (tmp_path / "checkpoint" / "commits").iterdir() if file.name.isdigit()])
+        assert batches == (2 if READ_LIMITS.is_in(VERSION) else 1)
+        assert ("the limits of a batch apply neither" in caplog.text) is not READ_LIMITS.is_in(VERSION)
+
+
+class TestExactlyOnce:
+    """What was written and is written again is there once."""
+
+    def test_a_stream(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out", partitions=2)
+        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        copy = Copy(strings(source), once, cluster, tmp_path)
+        for words in ("abc", "defgh"):
+            kdsl_kafka.produce(source, *words)
+            copy.run(spark)
+        kdsl_kafka.produce(source, "i")
+        copy.run_after_crash(spark)
+
+        assert values(kdsl_kafka, sink) == Counter("abcdefghi")
+
+    def test_a_batch_with_a_write_id(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        sink = kdsl_topic()
+        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        for _ in range(2):
+            once.write(spark.createDataFrame([("a",), ("b",)], "text string"), cluster, write_id="first")
+
+        assert values(kdsl_kafka, sink) == Counter("ab")
+
+
+def words_of(topic: str, **more: Any) -> Any:
+    """An upsert table."""
+
+    class Words(UpsertTable, topic=topic, key=Json(), value=Json(), **more):
+        word: PrimaryKey[str]
+        count: Col[int]
+
+    return Words
+
+
+class TestUpsert:
+    """An upsert table is written, read as a batch, and read as a stream with before-images from state."""
+
+    @pytest.mark.parametrize("state", ["buckets", "partition"])
+    def test_a_batch_and_a_stream(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path, state: str
+    ) -> None:
+        table = words_of(kdsl_topic(partitions=2), changelog_state=state)
+        changes: list[tuple[str, str, int]] = []
+
+        def keep(rows: DataFrame, _: int) -> None:
+            changes.extend((row[ROW_KIND], row.word, row["count"]) for row in rows.collect())
+
+        def run() -> list[tuple[str, str, int]]:
+            changes.clear()
+            writer = table.read_stream(spark, cluster).writeStream.foreachBatch(keep).trigger(**AVAILABLE_NOW)
+            assert writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(300)
+            return sorted(changes)
+
+        table.write(spark.createDataFrame([("good", 1), ("day", 1)], "word string, count long"), cluster)
+        assert run() == [("+I", "day", 1), ("+I", "good", 1)]
+        table.write(
+            spark.createDataFrame([("+U", "good", 2), ("-D", "day", 1)], f"{ROW_KIND} string, word string, count long"),
+            cluster,
+        )
+        assert run() == [("+U", "good", 2), ("-D", "day", 1), ("-U", "good", 1)]
+        assert [(row.word, row["count"]) for row in table.snapshot(spark, cluster).collect()] == [("good", 2)]
+
+    def test_an_aggregation_updates_it(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, table = kdsl_topic("in"), words_of(kdsl_topic("out"))
+        kdsl_kafka.produce(source, *"aab")
+        counts = strings(source).read_stream(spark, cluster).groupBy("text").count().withColumnRenamed("text", "word")
+        query = table.write_stream(counts, cluster, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE_NOW)
+        assert query.awaitTermination(300)
+
+        rows = table.snapshot(spark, cluster).collect()
+        assert sorted((row.word, row["count"]) for row in rows) == [("a", 2), ("b", 1)]
+
+
+class TestDelta:
+    """A changelog is applied to a Delta table, or Delta is refused before anything runs."""
+
+    def test_a_changelog(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
+        table, target = words_of(kdsl_topic()), delta(tmp_path / "words")
+        table.write(spark.createDataFrame([("good", 1), ("day", 1)], "word string, count long"), cluster)
+        tested = spark_version(VERSION)
+        if tested is None or tested.delta is None:
+            with pytest.raises(ChangelogError, match="Delta"):
+                Changelog(table.read(spark, cluster), table).apply_to(target)
+            return
+
+        def run() -> list[tuple[str, int]]:
+            changes = Changelog(table.read_stream(spark, cluster), table)
+            query = changes.apply_to(target, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE_NOW)
+            assert query is not None
+            assert query.awaitTermination(300)
+            return sorted((row.word, row["count"]) for row in Applied(target, spark).frame().collect())
+
+        assert run() == [("day", 1), ("good", 1)]
+        table.write(
+            spark.createDataFrame([("+U", "good", 2), ("-D", "day", 1)], f"{ROW_KIND} string, word string, count long"),
+            cluster,
+        )
+        assert run() == [("good", 2)]
+
+
+PROTO = """
+syntax = "proto3";
+package shop;
+option java_package = "shop";
+option java_multiple_files = true;
+message Order { int64 id = 1; string name = 2; }
+"""
+FORMATS: Mapping[str, Mapping[str, str]] = {
+    "avro": {},
+    "avro-confluent": {"url": "{registry}"},
+    "canal-json": {},
+    "csv": {},
+    "debezium-avro-confluent": {"url": "{registry}"},
+    "debezium-json": {},
+    "json": {},
+    "json-schema-confluent": {"url": "{registry}"},
+    "maxwell-json": {},
+    "ogg-json": {},
+    "protobuf": {"message-class-name": "shop.Order", "proto-file": "{proto}"},
+    "protobuf-confluent": {"url": "{registry}", "message-class-name": "shop.Order", "proto-file": "{proto}"},
+}
+
+
+class TestFormats:
+    """Every format is written and read back."""
+
+    @pytest.mark.parametrize("form", FORMATS)
+    def test_a_format(
+        self,
+        spark: SparkSession,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        request: pytest.FixtureRequest,
+        tmp_path: Path,
+        form: str,
+    ) -> None:
+        proto = tmp_path / "order.proto"
+        proto.write_text(PROTO)
+        url = ""
+        if "url" in FORMATS[form]:
+            registry: LocalRegistry = request.getfixturevalue("kdsl_registry")
+            url = registry.url
+        options = {f"{form}.{name}": text.format(registry=url, proto=proto) for name, text in FORMATS[form].items()}
+        listed = "".join(f", '{name}' = '{text}'" for name, text in options.items())
+        table = sql(
+            "CREATE TABLE t (id BIGINT NOT NULL, name STRING NOT NULL) WITH ('connector' = 'kafka', "
+            f"'topic' = '{kdsl_topic()}', "
+            f"'scan.startup.mode' = 'earliest-offset', 'format' = '{form}'{listed})"
+        )
+        rows = [(1, "é"), (2, "b")]
+        changes = form.startswith(("debezium", "canal", "maxwell", "ogg"))
+        df = spark.createDataFrame(rows, "id long, name string")
+        if changes:
+            df = df.selectExpr(f"'+I' AS {ROW_KIND}", "*")
+        table.write(df, cluster)
+
+        read = table.read(spark, cluster)
+        assert sorted((row.id, row.name) for row in read.collect()) == rows
+        assert (ROW_KIND in read.columns) is changes
+
+    def test_raw(self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+        topic = kdsl_topic()
+        strings(topic).write(spark.createDataFrame([("a",)], "text string"), cluster)
+
+        assert [row.text for row in strings(topic).read(spark, cluster).collect()] == ["a"]
+
+
+CONNECT = """
+from kdsl import Cluster
+from kdsl.spark_versions import SparkVersionError
+from tests.spark_core.test_core import AVAILABLE_NOW, strings, words_of
+
+servers, source, sink, words, folder = sys.argv[1:]
+cluster = Cluster(servers)
+print("batch", sorted(row.text for row in strings(source).read(spark, cluster).collect()))
+for _ in range(2):
+    rows = strings(source).read_stream(spark, cluster).select("text")
+    query = strings(sink).write_stream(rows, cluster, checkpoint=folder + "/copy", trigger=AVAILABLE_NOW)
+    query.awaitTermination()
+table = words_of(words)
+table.write(spark.createDataFrame([("good", 1), ("good", 2)], "word string, count long").coalesce(1), cluster)
+print("upserts", [tuple(row) for row in table.read(spark, cluster).collect()])
+try:
+    changes = table.read_stream(spark, cluster).writeStream.format("memory").queryName("changes")
+except SparkVersionError as e:
+    print(e)
+else:
+    changes.option("checkpointLocation", folder + "/changes").trigger(**AVAILABLE_NOW).start().awaitTermination()
+    print("changes", [tuple(row) for row in spark.table("changes").collect()])
+spark.stop()
+"""
+CHANGES = [("+I", "good", 1), ("-U", "good", 1), ("+U", "good", 2)]
+REFUSE = """
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.conf import RuntimeConf
+
+def refuse(self, *arguments):
+    raise PySparkException("the configuration of this server is locked")
+
+if {locked}:
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass",
+                   "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    RuntimeConf.set = RuntimeConf.unset = refuse
+"""
+
+
+class TestConnect:
+    """Spark Connect: a batch, a stream and an upsert table."""
+
+    @pytest.mark.parametrize("locked", [False, True])
+    def test_it_reads_writes_and_upserts(
+        self,
+        connect: ConnectServer,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+        *,
+        locked: bool,
+    ) -> None:
+        source, sink, words = kdsl_topic("in", partitions=2), kdsl_topic("out"), kdsl_topic("words")
+        kdsl_kafka.produce(source, *"abc")
+
+        printed = connect.run(
+            REFUSE.format(locked=locked) + CONNECT,
+            *(kdsl_kafka.bootstrap_servers, source, sink, words, str(tmp_path)),
+            folder=tmp_path,
+        )
+
+        refused = (
+            "Words: state over Spark Connect (streams of upsert tables with rows before updates) needs Spark 4.1 or "
+            f"newer, and this is {VERSION}"
+        )
+        assert printed.splitlines()[-3:] == [
+            "batch ['a', 'b', 'c']",
+            f"upserts {CHANGES}",
+            f"changes {CHANGES}" if CONNECT_STATE.is_in(VERSION) else refused,
+        ]
+        assert values(kdsl_kafka, sink) == Counter("abc")
+
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def refuse_settings(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a session refuse every change of a setting, with the error of a managed one."""
+    from pyspark.errors import AnalysisException
+
+    def refuse(self: Any, name: str, *value: Any) -> None:
+        raise AnalysisException(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
+
+    for name in ("set", "unset"):
+        monkeypatch.setattr(type(session.conf), name, refuse)
+
+
+class TestManagedSession:
+    """A session that does not allow settings to be changed."""
+
+    @pytest.fixture
+    def managed(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+        """A session that refuses every change of a setting."""
+        session = spark.newSession()
+        refuse_settings(session, monkeypatch)
+        return session
+
+    def test_it_reads_writes_and_copies_a_stream(
+        self, managed: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in"), kdsl_topic("out")
+        strings(source).write(managed.createDataFrame([("a",), ("b",)], "text string"), cluster)
+        assert sorted(row.text for row in strings(source).read(managed, cluster).collect()) == ["a", "b"]
+
+        Copy(strings(source), strings(sink), cluster, tmp_path).run(managed)
+        assert values(kdsl_kafka, sink) == Counter("ab")
+
+    def test_a_setting_that_is_needed_is_named_with_the_line_to_add(
+        self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        table = words_of(kdsl_topic())
+        with pytest.raises(SessionError) as raised:
+            table.read_stream(managed, cluster)
+        assert str(raised.value) == (
+            f"the state of upsert tables needs the setting {PROVIDER}={ROCKSDB}, which this session does not allow to "
+            f"be changed; add the line\n    {PROVIDER} {ROCKSDB}\nto the Spark configuration with which the session, "
+            "its cluster or its Connect server is started"
+        )
+
+    def test_an_exactly_once_stream_names_its_line(
+        self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in"), kdsl_topic("out")
+        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        with pytest.raises(SessionError, match=r"\n    spark\.sql\.adaptive\.enabled false\n"):
+            Copy(strings(source), once, cluster, tmp_path).run(managed)
+
+    def test_a_session_that_was_started_with_the_lines_upserts_and_writes_exactly_once(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        session = spark.newSession()
+        session.conf.set(PROVIDER, ROCKSDB)
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+
+        source, sink, words = kdsl_topic("in"), kdsl_topic("out"), words_of(kdsl_topic("words"))
+        kdsl_kafka.produce(source, *"ab")
+        refuse_settings(session, monkeypatch)
+        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        Copy(strings(source), once, cluster, tmp_path).run(session)
+        assert values(kdsl_kafka, sink) == Counter("ab")
+
+        words.write(session.createDataFrame([("good", 1)], "word string, count long"), cluster)
+        query = words.read_stream(session, cluster).writeStream.format("memory").queryName("managed")
+        query = query.option("checkpointLocation", str(tmp_path / "words")).trigger(**AVAILABLE_NOW).start()
+        assert query.awaitTermination(300)
+        assert [row.word for row in session.table("managed").collect()] == ["good"]
+
+
+class TestJvm:
+    """The transport ``jvm``: a batch and a stream over Spark's own Kafka connector."""
+
+    def test_a_batch_and_a_stream(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out")
+        table = strings(source, transport="jvm")
+        table.write(spark.createDataFrame([("a",), ("b",)], "text string"), cluster)
+        assert sorted(row.text for row in table.read(spark, cluster).collect()) == ["a", "b"]
+
+        copy = Copy(table, strings(sink, transport="jvm"), cluster, tmp_path)
+        copy.run(spark)
+        kdsl_kafka.produce(source, "c")
+        copy.run(spark)
+        assert values(kdsl_kafka, sink) == Counter("abc")
