@@ -38,7 +38,7 @@ from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
-from kdsl.spark_internals.workers import BATCH_ID, current_batch_id
+from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, send_answers_at_once
 from kdsl.types.arrays import Indices, value_bytes
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
             "Kafka only appends; use the output mode 'append'"
         )
     _exclude_modules()
+    send_answers_at_once()
     return StreamWriter(options)
 
 
