@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table as Grid
 

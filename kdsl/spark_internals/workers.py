@@ -91,7 +91,7 @@ def send_answers_at_once() -> None:
     while (caller := frame.f_back) is not None:
         frame = caller
         stream = frame.f_locals.get("outfile")
-        if frame.f_code.co_name == "_main" and hasattr(stream, "fileno"):
+        if frame.f_code.co_name == "_main" and stream is not None:
             with suppress(OSError), socket.socket(fileno=os.dup(stream.fileno())) as connection:
                 if connection.family in (socket.AF_INET, socket.AF_INET6):
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
