@@ -292,8 +292,8 @@ def spark_versions_page() -> str:
         _features_table(),
         "Spark 3.5 is not supported. It has no data sources in Python, so only the transport `jvm` could serve it, "
         "and no `transformWithState`, which streams of upsert tables need. Of what kdsl calls, it also lacks "
-        "`DataFrame.toArrow`, `Column.try_cast` and the classes of classic sessions; and PySpark 3.5 needs NumPy 1, and "
-        "with it PyArrow before 20, but kdsl needs NumPy 2.",
+        "`DataFrame.toArrow`, `Column.try_cast` and the classes of classic sessions; and PySpark 3.5 needs NumPy 1, "
+        "and with it PyArrow before 20, but kdsl needs NumPy 2.",
         "## Jars",
         "These are the jars that kdsl adds to a session when it first needs them:",
         "\n".join(rows),

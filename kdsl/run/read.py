@@ -37,7 +37,7 @@ from kdsl.run.metrics.observer import METRICS
 from kdsl.run.metrics.source_reports import OPTION, SWITCH, Reporter, new_name
 from kdsl.run.metrics.state_reports import observe_sizes
 from kdsl.run.records.decode import RecordDecoder, check_batches
-from kdsl.run.records.memory import keep_freed_memory
+from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.metadata import RAW
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.spark_records import raw_batch, spark_name
@@ -628,5 +628,10 @@ class _Pack(_Decode):
 
 @lru_cache(maxsize=16)
 def _decoder(plan: str, zone: str, registry: Registry | None) -> RecordDecoder:
-    """Return the decoder of a plan's text, which may have counted before; each process keeps the last 16."""
-    return RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)
+    """Return the decoder of a plan's text, which may have counted before; each process keeps the last 16.
+
+    What is loaded then is excluded from garbage collection.
+    """
+    decoder = RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)
+    exclude_loaded_objects()
+    return decoder

@@ -7,12 +7,11 @@ steps in a transaction that also contains a token (`kdsl.run.librdkafka.transact
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -33,13 +32,13 @@ from kdsl.run.librdkafka.transactions.task import write_transactionally
 from kdsl.run.metrics.sink_reports import OPTION, append_report
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, names_topics
-from kdsl.run.records.memory import keep_freed_memory
+from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.sources import DataSourceStreamArrowWriter
-from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task
+from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, send_answers_at_once
 from kdsl.types.arrays import Indices, value_bytes
 
 if TYPE_CHECKING:
@@ -125,7 +124,14 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     del schema
     if overwrite:
         raise KdslError("a topic cannot be overwritten: Kafka only appends; write with mode 'append'")
+    _exclude_modules()
     return BatchWriter(options)
+
+
+@cache
+def _exclude_modules() -> None:
+    """Exclude what is loaded in a process that plans writes or commits from garbage collection; only the first time."""
+    exclude_loaded_objects()
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
@@ -140,15 +146,18 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
             "the output mode 'complete' replaces the whole result with each batch, but a topic cannot be overwritten: "
             "Kafka only appends; use the output mode 'append'"
         )
+    _exclude_modules()
+    send_answers_at_once()
     return StreamWriter(options)
 
 
 @lru_cache(maxsize=16)
 def _read_items(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster]:
     """Read plan and cluster from options, cached; in a task, what is loaded is excluded from garbage collection."""
+    result = read_options(dict(options), WritePlan)
     if current_task() is not None:
-        gc.freeze()  # pyspark collects garbage after each task; going through all modules takes 50 ms each time
-    return read_options(dict(options), WritePlan)
+        exclude_loaded_objects()
+    return result
 
 
 def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:

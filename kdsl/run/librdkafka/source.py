@@ -46,7 +46,7 @@ from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.offsets.stored import LOST_LEASE, Offsets, Packing, Range, nest_by_topic
 from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.records.decode import RecordDecoder, check_batches
-from kdsl.run.records.memory import keep_freed_memory
+from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.registry import registry_of
 from kdsl.run.upsert.partition_changes import StateSteps
 from kdsl.run.upsert.state_folder import state_folder
@@ -135,9 +135,14 @@ def _read_plan_and_cluster(options: OptionItems) -> tuple[ReadPlan, Cluster]:
 
 @lru_cache(maxsize=16)
 def _decoder(options: OptionItems) -> RecordDecoder:
-    """Return the decoder of the options' records, cached in each process; errors are those of its formats' decoders."""
+    """Return the decoder of the options' records, cached in each process; errors are those of its formats' decoders.
+
+    What is loaded then is excluded from garbage collection.
+    """
     plan, cluster = _read_plan_and_cluster(options)
-    return RecordDecoder(plan, dict(options).get(ZONE, "UTC"), registry_of(cluster, plan))
+    decoder = RecordDecoder(plan, dict(options).get(ZONE, "UTC"), registry_of(cluster, plan))
+    exclude_loaded_objects()
+    return decoder
 
 
 def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch]:

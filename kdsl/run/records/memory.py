@@ -1,8 +1,9 @@
-"""Memory of Spark's Python workers: what decoding and encoding frees is used again, and not given back each time."""
+"""Memory of Spark's Python processes: what is freed is used again, and what is loaded is not searched for garbage."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -28,3 +29,12 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     return bool(mallopt(_TRIM_THRESHOLD, KEPT_BYTES) and mallopt(_MMAP_THRESHOLD, LARGEST_REUSED_BYTES))
+
+
+def exclude_loaded_objects() -> None:
+    """Exclude all objects that exist in this process from garbage collection: call it when all modules are loaded.
+
+    PySpark collects garbage after each request to a process: a task, and also each planning of a write and each commit.
+    To search all modules takes 35 to 50 ms of processor time, and a streaming query does this four times in a batch.
+    """
+    gc.freeze()

@@ -1,0 +1,56 @@
+"""What Spark's Python processes are set to when kdsl's code runs in them."""
+
+from __future__ import annotations
+
+import gc
+import socket
+from typing import IO
+
+from kdsl.run.librdkafka.sink import stream_writer
+from kdsl.run.records.memory import exclude_loaded_objects
+from kdsl.spark_internals.workers import send_answers_at_once
+
+
+def _main(outfile: IO[bytes], overwrite: bool = False) -> None:  # pyspark's function has this name
+    """Create a writer as pyspark does in the process that commits batches."""
+    from pyspark.sql.types import StructType
+
+    stream_writer({}, StructType(), overwrite)
+
+
+def no_delay(connection: socket.socket) -> bool:
+    return bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+
+def test_a_process_that_commits_answers_at_once() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+        connection.makefile("wb") as outfile,
+    ):
+        assert not no_delay(connection)
+
+        _main(outfile)
+
+        assert no_delay(connection)
+
+
+def test_a_socket_without_tcp_is_left_alone() -> None:
+    one, other = socket.socketpair(socket.AF_UNIX)
+    with one, other, one.makefile("wb") as outfile:
+        _main(outfile)
+        outfile.write(b"still open")
+        outfile.flush()
+        assert other.recv(10) == b"still open"
+
+
+def test_outside_of_a_process_of_spark_nothing_happens() -> None:
+    send_answers_at_once()
+
+
+def test_what_is_loaded_is_not_searched_for_garbage() -> None:
+    try:
+        exclude_loaded_objects()
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()
