@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100)
     parser.add_argument("--warm-up", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=1, help="how often the routes are measured, one after the other")
-    parser.add_argument("--routes", default="", help="only the routes that contain one of these texts, by commas")
+    parser.add_argument("--routes", default="", help="only the routes that contain one of these words, by commas")
     args = parser.parse_args()
     wanted = args.routes.split(",")
     routes = [route for route in ROUTES if any(text in route.name for text in wanted)]
