@@ -125,7 +125,7 @@ def write(
     rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
-        _check_before_write(plan, cluster)
+        check_before_write(plan, cluster)
         register(df.sparkSession)
     try:
         with _batches_by_rows(df.sparkSession):
@@ -207,7 +207,7 @@ def write_stream(
     rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
-        _check_before_write(plan, cluster)
+        check_before_write(plan, cluster)
         register(df.sparkSession)
     if plan.transactions is not None and mode == "update":
         # A stream's sink in Python takes no updates, but its batches take them.
@@ -360,7 +360,7 @@ def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None)
         yield
 
 
-def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:
+def check_before_write(plan: WritePlan, cluster: Cluster) -> None:
     """Check partitioner, settings, brokers and topics before a write.
 
     Brokers create missing topics if the cluster's settings allow it. Topics of a pattern, which rows name, are not
