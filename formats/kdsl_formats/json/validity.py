@@ -134,14 +134,19 @@ def _find_valid_equal(buffer: MessageBuffer, spans: Spans) -> Mask:
 
     All False if most of a sample differ from it, or if it is too deep.
     """
-    none = np.zeros(len(spans), dtype=bool)
-    sample = spans.pick(np.linspace(0, len(spans) - 1, _SAMPLE).astype(np.int64))
-    texts = _slice_values(buffer, sample).to_pylist()
-    text = texts[0]
-    if texts.count(text) <= _SAMPLE // 2 or not _is_shallow(text) or not _is_json(text):
-        return none
+    sample = _sample_values(buffer, spans)
+    text = sample[0]
+    if sample.count(text) <= _SAMPLE // 2 or not _is_shallow(text) or not _is_json(text):
+        return np.zeros(len(spans), dtype=bool)
     same: Mask = (spans.end - spans.start == len(text)) & buffer.starts_with(spans.start, text)
     return same
+
+
+def _sample_values(buffer: MessageBuffer, spans: Spans) -> list[bytes]:
+    """The bytes of some values, evenly spread from the first to the last."""
+    sample = spans.pick(np.linspace(0, len(spans) - 1, _SAMPLE).astype(np.int64))
+    values: list[bytes] = _slice_values(buffer, sample).to_pylist()
+    return values
 
 
 def _is_shallow(text: bytes) -> bool:
@@ -152,8 +157,7 @@ def _is_shallow(text: bytes) -> bool:
 def _find_valid_repeated(buffer: MessageBuffer, spans: Spans) -> Mask:
     """Which of some long values are JSON, each distinct one parsed once; all False if few values repeat."""
     none = np.zeros(len(spans), dtype=bool)
-    sample = spans.pick(np.linspace(0, len(spans) - 1, _SAMPLE).astype(np.int64))
-    if len(_slice_values(buffer, sample).unique()) > _SAMPLE // 2:
+    if len(set(_sample_values(buffer, spans))) > _SAMPLE // 2:
         return none
     coded = _slice_values(buffer, spans).dictionary_encode()
     if len(coded.dictionary) * _SAMPLE > len(spans):
