@@ -191,7 +191,8 @@ class Table:
         """Read the topic as a stream of packets of raw records, which nothing decodes (`kdsl.run.records.packets`).
 
         This is for ingestions, which decode them later. The table has metadata columns only; their raw fields are in
-        the packets. Spark counts packets as rows. The transport ``jvm`` has no packets: it gives the table's rows.
+        the packets, in the order of the records of each partition. Spark counts packets as rows. The transport ``jvm``
+        has no packets: it gives the table's rows.
 
         Args:
             spark: The session.
@@ -207,8 +208,9 @@ class Table:
 
         at = self.cluster(cluster)
         plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at))
-        packed = plan if plan.transport == "jvm" else attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
-        return read_stream(spark, packed, at)
+        if plan.transport != "jvm":
+            plan = attrs.evolve(plan, packed=True, ordered=True, output=PACKET_COLUMNS)
+        return read_stream(spark, plan, at)
 
     def write(
         self, df: DataFrame, cluster: Cluster | None = None, *, write_id: str | None = None, adopt: bool = False

@@ -5,8 +5,10 @@ They hold the plan, the cluster without literal secrets, and the literals under 
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping
+import pickle
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from kdsl.client_settings.properties import Properties
@@ -24,6 +26,8 @@ CLUSTER = "cluster"
 LITERALS = "cluster.secret"  # Spark redacts the values of options whose names contain "secret"
 LETTERS = "deadletters.cluster"
 LETTERS_LITERALS = "deadletters.secret"
+REPORT = "report"
+"""The option with a function that is called for all records that are decoded, pickled and in base64."""
 
 
 def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:
@@ -41,6 +45,17 @@ def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str
         written[LETTERS] = json.dumps(_cluster_document(without_literals), separators=(",", ":"))
         written |= {LETTERS_LITERALS: json.dumps(secrets)} if secrets else {}
     return {**written, LITERALS: json.dumps(literals)} if literals else written
+
+
+def report_option(report: Callable[..., None] | None) -> dict[str, str]:
+    """Return the option with a function that tasks call for decoded records; it is pickled."""
+    return {} if report is None else {REPORT: base64.b64encode(pickle.dumps(report)).decode()}
+
+
+def read_report(options: Mapping[str, str]) -> Any | None:
+    """Read the function back from the options; None if they have none."""
+    text = options.get(REPORT)
+    return None if text is None else pickle.loads(base64.b64decode(text))  # noqa: S301  # of our own driver
 
 
 def read_letter_cluster(options: Mapping[str, str]) -> Cluster | None:

@@ -32,8 +32,10 @@ from kdsl.run.librdkafka.options import (
     LETTERS_LITERALS,
     LITERALS,
     PLAN,
+    REPORT,
     read_letter_cluster,
     read_options,
+    read_report,
 )
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
@@ -66,7 +68,7 @@ PARALLELISM = "parallelism"
 ZONE = "zone"
 _OWN_OPTIONS = (
     *(PLAN, CLUSTER, LITERALS, LETTERS, LETTERS_LITERALS),
-    *(PARALLELISM, ZONE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR),
+    *(PARALLELISM, ZONE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR, REPORT),
 )
 _NO_LIMIT = 2**63 - 1
 
@@ -212,7 +214,7 @@ def _create_output(options: OptionItems, task: Task) -> TaskOutput:
     """Create the output of a task; a KdslError if the states of its partitions cannot be read."""
     plan, _ = _read_plan_and_cluster(options)
     folder = None if task.steps is None or not task.steps.id else state_folder(plan.table)
-    return create_task_output(_decoder(options), plan, task.steps, folder)
+    return create_task_output(_decoder(options), plan, task.steps, folder, read_report(dict(options)))
 
 
 @contextmanager
@@ -306,10 +308,11 @@ def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
 
 
 def _packing(options: OptionItems) -> Packing:
-    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks, a changelog in its order."""
+    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks, in order if that is needed."""
     plan, _ = _read_plan_and_cluster(options)
     whole = plan.upserts is not None and plan.upserts.by_partition
-    return choose_packing(max_tasks(dict(options), plan), ordered=plan.changelog and plan.upserts is None, whole=whole)
+    ordered = plan.ordered or (plan.changelog and plan.upserts is None)
+    return choose_packing(max_tasks(dict(options), plan), ordered=ordered, whole=whole)
 
 
 def _state_steps(
