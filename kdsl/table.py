@@ -209,7 +209,7 @@ class Table:
         at = self.cluster(cluster)
         plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at))
         if plan.transport != "jvm":
-            plan = attrs.evolve(plan, packed=True, ordered=True, output=PACKET_COLUMNS)
+            plan = attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
         return read_stream(spark, plan, at)
 
     def write(

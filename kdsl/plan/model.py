@@ -179,8 +179,6 @@ class ReadPlan:
         dead_letters: Where the records go that cannot be read; None if they are errors.
         packed: Whether the source returns packets of raw records instead of rows, for readers that decode them later
             (`kdsl.run.records.packets`).
-        ordered: Whether the rows of a batch are in the order of the records of each partition, although they are no
-            changelog.
         properties: Client settings of the table, by Java's names; those of the cluster are added.
     """
 
@@ -212,7 +210,6 @@ class ReadPlan:
     watermark: Watermark | None = None
     dead_letters: DeadLetterTopic | None = None
     packed: bool = False
-    ordered: bool = False
     inferred: Inferred | None = None
     properties: Properties = attrs.field(factory=Properties)
 

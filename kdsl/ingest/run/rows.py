@@ -221,7 +221,6 @@ def read_again(
         properties=raw.plan.properties,
         transport=raw.plan.transport,
         commits=False,
-        ordered=True,
     )
     rows = read_batch(spark, read, raw.cluster, report=reporter)
     return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+import attrs
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
@@ -308,11 +309,17 @@ def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
 
 
 def _packing(options: OptionItems) -> Packing:
-    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks, in order if that is needed."""
+    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks."""
     plan, _ = _read_plan_and_cluster(options)
     whole = plan.upserts is not None and plan.upserts.by_partition
-    ordered = plan.ordered or (plan.changelog and plan.upserts is None)
-    return choose_packing(max_tasks(dict(options), plan), ordered=ordered, whole=whole)
+    return choose_packing(max_tasks(dict(options), plan), whole=whole)
+
+
+def _first_packing(options: OptionItems) -> Packing:
+    """Return how the versions of kdsl that did not record it have packed a batch."""
+    plan, _ = _read_plan_and_cluster(options)
+    ordered = plan.changelog and plan.upserts is None
+    return attrs.evolve(_packing(options), kind="order" if ordered else "size")
 
 
 def _state_steps(
@@ -448,7 +455,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             OffsetFormatError: As for `latestOffset`.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
-        packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
+        packed = pack(stop.ranges_from(begin), stop.packing or _first_packing(self._options))
         clipped = clip(packed, self._stream.ranges(begin, stop))
         if stop.state is None or begin == stop:
             return [Task(task, stop.ids) for task in clipped]

@@ -22,16 +22,17 @@ PIECE_RECORDS = 20_000
 """The fewest records of a piece of a partition: each piece costs one fetch request more."""
 
 
-def choose_packing(tasks: int, *, ordered: bool = False, whole: bool = False) -> Packing:
+def choose_packing(tasks: int, *, whole: bool = False) -> Packing:
     """Choose how new batches are packed.
+
+    The tasks keep the order of the records of each partition, on which everything relies that looks for the last row of
+    a key: further parts of a partition come into later tasks.
 
     Args:
         tasks: The maximum number of tasks of a batch.
-        ordered: Whether the tasks must keep the order of the records of each partition: further parts of a partition
-            then come into later tasks.
         whole: Whether a partition must be read by one task.
     """
-    return Packing("whole" if whole else "order" if ordered else "size", tasks, TASK_RECORDS, PIECE_RECORDS)
+    return Packing("whole" if whole else "order", tasks, TASK_RECORDS, PIECE_RECORDS)
 
 
 def pack(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
 import attrs
 from hypothesis import given, strategies as st
@@ -15,8 +16,9 @@ from kdsl.run.librdkafka.task_packing import (
     pack_in_order,
     pack_whole,
 )
-from kdsl.run.offsets.stored import Range
+from kdsl.run.offsets.stored import PackingKind, Range
 
+KINDS: tuple[PackingKind, ...] = get_args(PackingKind)
 SIZES = st.one_of(st.integers(0, 50), st.integers(0, 5_000), st.integers(0, 5_000_000))
 
 
@@ -121,12 +123,12 @@ def test_of_changes_no_task_is_much_larger_than_it_needs_to_be(values: list[Rang
     assert largest <= size + 3 * PIECE_RECORDS
 
 
-@given(ranges(), st.integers(1, 16), st.booleans(), st.data())
+@given(ranges(), st.integers(1, 16), st.sampled_from(KINDS), st.data())
 def test_tasks_with_deleted_records_keep_their_indices(
-    values: list[Range], parallelism: int, ordered: bool, data: st.DataObject
+    values: list[Range], parallelism: int, kind: PackingKind, data: st.DataObject
 ) -> None:
     """The place of a task is the writer of its records, who may have written them before the others were deleted."""
-    packed = pack(values, choose_packing(parallelism, ordered=ordered))
+    packed = pack(values, attrs.evolve(choose_packing(parallelism), kind=kind))
     left = [Range(r.topic, r.partition, data.draw(st.integers(r.start, r.end)), r.end) for r in values if len(r)]
 
     rest = clip(packed, [r for r in left if len(r)])
@@ -150,7 +152,7 @@ def test_a_batch_is_packed_as_planned_whatever_the_packing_of_new_batches(
     values: list[Range], parallelism: int
 ) -> None:
     """What is recorded with a batch says all; later versions may choose other numbers for theirs."""
-    old = attrs.evolve(choose_packing(parallelism, ordered=False), task_records=10, piece_records=50)
+    old = attrs.evolve(choose_packing(parallelism), kind="size", task_records=10, piece_records=50)
 
     assert pack(values, old) == pack_by_size(values, parallelism, 10, 50)
 
@@ -159,13 +161,13 @@ def test_packed_ranges_are_those_of_version_1() -> None:
     """The numbers are fixed: checkpoints of other versions rely on them."""
     some = [Range("a", 0, 0, 61_000), Range("a", 1, 5, 4_005), Range("b", 0, 7, 7), Range("b", 1, 100, 30_100)]
 
-    assert pack(some, choose_packing(4, ordered=False)) == [
+    assert pack(some, attrs.evolve(choose_packing(4), kind="size")) == [
         (Range("b", 1, 100, 30_100),),
         (Range("a", 0, 40_666, 61_000),),
         (Range("a", 0, 0, 20_333), Range("a", 1, 5, 4_005)),
         (Range("a", 0, 20_333, 40_666),),
     ]
-    assert pack(some, choose_packing(4, ordered=True)) == [
+    assert pack(some, choose_packing(4)) == [
         (Range("a", 0, 0, 23_750),),
         (Range("a", 0, 23_750, 61_000),),
         (Range("a", 1, 5, 4_005), Range("b", 1, 100, 30_100)),
