@@ -82,7 +82,7 @@ def read(
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
-        report: Called by tasks for all records that they decode, if these are no upserts; only with librdkafka. It can
+        report: Called by tasks for all records that they decode, if these are not upserts; only with librdkafka. It can
             be pickled.
 
     Raises:

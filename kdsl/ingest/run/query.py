@@ -166,8 +166,10 @@ def start_ingestions(
     opened = Checkpoint.open(spark, location)
     driver = CurrentDriver(opened.folder)
     runners: list[BatchRunner] = []
+    if rebuild_schemas:
+        StateFiles(opened.folder).set_aside()
     for part, plan, sink_writer in zip(parts, plans, writers, strict=True):
-        files = _open_state(spark, part, plan, opened, sink_writer, allow, rebuild_schemas=rebuild_schemas)
+        files = _open_state(spark, part, plan, opened, sink_writer, allow)
         if reader is not None:
             runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened, driver))
             continue
@@ -189,8 +191,6 @@ def _open_state(
     opened: Checkpoint,
     writer: SinkWriter,
     allow: Collection[AllowedChange] | None,
-    *,
-    rebuild_schemas: bool,
 ) -> StateFiles:
     """Open the state of an ingestion; before its first batch, keep the declaration and what newest records show.
 
@@ -198,8 +198,6 @@ def _open_state(
         KdslError: As for `start_ingestions`.
     """
     files = StateFiles(opened.folder, part.name)
-    if rebuild_schemas:
-        files.set_aside()
     state = files.load()
     if state.last is not None:
         check_restart(plan, state, allow, opened.location)
@@ -228,10 +226,11 @@ def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, num
     """
     from pyspark.sql import functions as F
 
+    topic = F.col("table" if "table" in records.columns else "topic")  # of packets, or of rows
     records = records.persist()
     try:
         for topics, runner in runners:
-            runner(records.where(F.col("topic").rlike(f"^(?:{topics})$")), number)
+            runner(records.where(topic.rlike(f"^(?:{topics})$")), number)
     finally:
         records.unpersist()
 

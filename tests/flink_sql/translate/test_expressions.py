@@ -152,6 +152,7 @@ class TestErrors:
             ("INITCAP(s)", "INITCAP", 0, "INITCAP cannot be translated: in Spark words end at blanks only"),
             ("CASE WHEN o THEN 1 ELSE 'x' END", "CASE", 0, "CASE has values of INT and CHAR(1)"),
             ("UPPER(a)", "UPPER", 0, "takes a string as argument 1, not INT"),
+            ("ARRAY_JOIN(ARRAY['a'], a)", "ARRAY_JOIN", 0, "takes a string as argument 2, not INT"),
             ("UPPER(s, s)", "UPPER", 0, "takes 1 arguments, not 2"),
             ("TO_TIMESTAMP_LTZ()", "TO_TIMESTAMP_LTZ", 0, "arguments, not 0"),
             ("DATE '2024-2-9'", "DATE", 0, "'2024-2-9' is not a valid DATE"),
