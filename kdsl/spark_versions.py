@@ -6,6 +6,8 @@ The transport ``jvm``, Delta, ``kdsl doctor`` and docs/spark-versions.md all rea
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import attrs
 
@@ -55,10 +57,11 @@ class SparkVersion:
     @property
     def minor(self) -> str:
         """The version without its patch release, as ``4.2``."""
-        return _minor(self.version)
+        return minor_version(self.version)
 
 
-def _minor(version: str) -> str:
+def minor_version(version: str) -> str:
+    """A version without its patch release and a vendor's suffix, as ``4.2``."""
     return ".".join(version.split(".")[:2])
 
 
@@ -153,6 +156,14 @@ SUPPORTED = f"{', '.join(_minors[:-1])} and {_minors[-1]}"
 """The supported versions in a sentence, as ``4.2 and 4.3``: every patch release of the tested minor versions."""
 
 
+ICEBERG: Mapping[str, Package] = MappingProxyType(
+    {
+        "4.0": Package("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0", alone=True),
+        "4.1": Package("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", alone=True),
+    }
+)
+"""Iceberg's runtimes, which ``iceberg(...)`` needs, by the minor version of Spark that they are published for."""
+
 _oldest, _newest = (tested.minor.split(".") for tested in (TESTED[0], TESTED[-1]))
 SUPPORTED_RANGE = f">={'.'.join(_oldest)},<{_newest[0]}.{int(_newest[1]) + 1}"
 """The same as a requirement of pip."""
@@ -172,7 +183,7 @@ def spark_version(version: str) -> SparkVersion | None:
         None if kdsl does not support the version.
     """
     number = re.match(r"\d+\.\d+(\.\d+)?", version)
-    same_minor = [tested for tested in TESTED if number is not None and tested.minor == _minor(number[0])]
+    same_minor = [tested for tested in TESTED if number is not None and tested.minor == minor_version(number[0])]
     exact = [tested for tested in same_minor if number is not None and tested.version == number[0]]
     return next(iter((*exact, *reversed(same_minor))), None)
 
