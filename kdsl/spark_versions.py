@@ -1,13 +1,12 @@
 """The versions of Spark that kdsl supports, what each lacks, and the jars that each was tested with.
 
-The transport ``jvm``, Delta, ``kdsl doctor`` and docs/spark-versions.md all read this one table.
+The transport ``jvm``, Delta, Iceberg, ``kdsl doctor`` and docs/spark-versions.md all read this one table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 import attrs
 
@@ -48,20 +47,21 @@ class SparkVersion:
         version: The version, as ``4.2.0``.
         connector: The packages of Spark's Kafka connector, which the transport ``jvm`` needs.
         delta: The package of Delta, which ``delta(...)`` needs; None if no published one works.
+        iceberg: The package of Iceberg's runtime, which ``iceberg(...)`` needs; None if none is published.
     """
 
     version: str
     connector: tuple[Package, ...]
     delta: Package | None
+    iceberg: Package | None = None
 
     @property
     def minor(self) -> str:
         """The version without its patch release, as ``4.2``."""
-        return minor_version(self.version)
+        return _minor(self.version)
 
 
-def minor_version(version: str) -> str:
-    """A version without its patch release and a vendor's suffix, as ``4.2``."""
+def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
@@ -139,10 +139,15 @@ def _delta(minor: str) -> Package:
     return Package(f"io.delta:delta-spark_{minor}_2.13:4.4.0")
 
 
+def _iceberg(minor: str, version: str) -> Package:
+    """Iceberg's runtime for a minor version of Spark, one jar with all that it needs."""
+    return Package(f"org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:{version}", alone=True)
+
+
 _CONNECTOR, _DELTA = _connector("4.2.0"), _delta("4.2")
 TESTED: tuple[SparkVersion, ...] = (
-    SparkVersion("4.0.1", _connector("4.0.1"), _delta("4.0")),
-    SparkVersion("4.1.1", _connector("4.1.1"), _delta("4.1")),
+    SparkVersion("4.0.1", _connector("4.0.1"), _delta("4.0"), _iceberg("4.0", "1.11.0")),
+    SparkVersion("4.1.1", _connector("4.1.1"), _delta("4.1"), _iceberg("4.1", "1.12.0")),
     SparkVersion("4.2.0", _CONNECTOR, _DELTA),
     # Later connectors are not published, nor later Deltas. The same connector passes the tests on later versions.
     SparkVersion("4.2.1", _CONNECTOR, _DELTA),
@@ -155,14 +160,6 @@ _minors = [*dict.fromkeys(tested.minor for tested in TESTED)]
 SUPPORTED = f"{', '.join(_minors[:-1])} and {_minors[-1]}"
 """The supported versions in a sentence, as ``4.2 and 4.3``: every patch release of the tested minor versions."""
 
-
-ICEBERG: Mapping[str, Package] = MappingProxyType(
-    {
-        "4.0": Package("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0", alone=True),
-        "4.1": Package("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", alone=True),
-    }
-)
-"""Iceberg's runtimes, which ``iceberg(...)`` needs, by the minor version of Spark that they are published for."""
 
 _oldest, _newest = (tested.minor.split(".") for tested in (TESTED[0], TESTED[-1]))
 SUPPORTED_RANGE = f">={'.'.join(_oldest)},<{_newest[0]}.{int(_newest[1]) + 1}"
@@ -183,9 +180,19 @@ def spark_version(version: str) -> SparkVersion | None:
         None if kdsl does not support the version.
     """
     number = re.match(r"\d+\.\d+(\.\d+)?", version)
-    same_minor = [tested for tested in TESTED if number is not None and tested.minor == minor_version(number[0])]
+    same_minor = [tested for tested in TESTED if number is not None and tested.minor == _minor(number[0])]
     exact = [tested for tested in same_minor if number is not None and tested.version == number[0]]
     return next(iter((*exact, *reversed(same_minor))), None)
+
+
+def list_working(package: Callable[[SparkVersion], Package | None]) -> str:
+    """The minor versions that a library works with, in a sentence, each with the library's coordinate.
+
+    Args:
+        package: Returns the library's package for a tested version; None if it does not work there.
+    """
+    working = {tested.minor: found for tested in TESTED if (found := package(tested)) is not None}
+    return " or ".join(f"{minor} ({found.coordinate})" for minor, found in working.items())
 
 
 def refusal(subject: str, version: str) -> str | None:

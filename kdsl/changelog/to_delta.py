@@ -35,7 +35,7 @@ from kdsl.spark_internals.session import (
     scala_none,
     wrap_session,
 )
-from kdsl.spark_versions import TESTED, spark_version
+from kdsl.spark_versions import list_working, spark_version
 from kdsl.types import model as t
 from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name, time_columns
 from kdsl.types.sql import literal, quote_name
@@ -594,10 +594,9 @@ def _attach_jars(spark: SparkSession) -> None:
     tested = spark_version(spark.version)
     assert tested is not None  # check_spark refuses other versions
     if tested.delta is None:
-        working = [f"{one.version} ({one.delta.coordinate})" for one in TESTED if one.delta is not None]
         raise ChangelogError(
             f"the session has no Delta, and no published Delta works with Spark {spark.version}; use Spark "
-            f"{' or '.join(working)}, or a session that has a Delta built for this Spark: {_CONFIGURE}"
+            f"{list_working(lambda one: one.delta)}, or a session that has a Delta built for this Spark: {_CONFIGURE}"
         )
     try:
         attach_library(spark, tested.delta, _API, "Delta")

@@ -22,7 +22,7 @@ from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.session import clone_session, is_connect, java_schema, java_session, jvm_of
-from kdsl.spark_versions import ICEBERG, minor_version
+from kdsl.spark_versions import list_working, spark_version
 from kdsl.types.spark import time_columns
 from kdsl.types.sql import quote_name
 
@@ -156,12 +156,13 @@ class IcebergTarget:
             ChangelogError: No runtime is published for this Spark, it cannot be fetched, or there is no catalog.
         """
         if not has_class(spark, _API):
-            package = ICEBERG.get(minor_version(spark.version))
+            tested = spark_version(spark.version)
+            package = None if tested is None else tested.iceberg
             if package is None:
-                working = [f"{minor} ({one.coordinate})" for minor, one in ICEBERG.items()]
                 raise ChangelogError(
                     f"{self._call}: the session has no Iceberg, and no Iceberg is published for Spark {spark.version}; "
-                    f"use Spark {' or '.join(working)}, or a session that has an Iceberg built for this Spark"
+                    f"use Spark {list_working(lambda one: one.iceberg)}, or a session that has an Iceberg built for "
+                    "this Spark"
                 )
             try:
                 attach_library(spark, package, _API, "Iceberg")

@@ -13,7 +13,7 @@ from kdsl.changelog import Batch, MemoryTable, Target, delta, iceberg, jdbc, mem
 from kdsl.changelog.to_delta import DeltaTarget, _Delta
 from kdsl.changelog.to_iceberg import IcebergTarget
 from kdsl.changelog.to_jdbc import JdbcTarget
-from kdsl.spark_versions import ICEBERG, minor_version, pyspark_version, spark_version
+from kdsl.spark_versions import pyspark_version, spark_version
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def needs_delta() -> None:
 
 def needs_iceberg() -> None:
     """Skip a test on a Spark that no Iceberg is published for."""
-    version = pyspark_version()
-    if minor_version(version) not in ICEBERG:
-        pytest.skip(f"no Iceberg is published for Spark {version}")
+    tested = spark_version(pyspark_version())
+    if tested is None or tested.iceberg is None:
+        pytest.skip(f"no Iceberg is published for Spark {pyspark_version()}")
 
 
 def iceberg_settings(warehouse: Path, catalog: str = "lake") -> dict[str, str]:

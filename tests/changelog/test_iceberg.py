@@ -15,7 +15,7 @@ import pytest
 from kdsl.changelog import Batch, Changelog, ChangelogError, iceberg, to_iceberg
 from kdsl.formats import ROW_KIND
 from kdsl.spark_internals.session import clone_session, java_session, jvm_of
-from kdsl.spark_versions import ICEBERG
+from kdsl.spark_versions import SparkVersion
 from kdsl.types.spark import TIME_TYPE_SETTING
 from tests.changelog.tables import Applied, create_target, truth
 from tests.changelog.test_apply import Source, changes, random_changes
@@ -134,15 +134,16 @@ def test_a_path_and_a_missing_catalog_are_errors(users: Applied, spark: SparkSes
 
 def test_a_spark_without_a_published_iceberg_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(to_iceberg, "has_class", lambda *_: False)
-    monkeypatch.setattr(to_iceberg, "minor_version", lambda _: "4.9")
+    monkeypatch.setattr(to_iceberg, "spark_version", lambda _: SparkVersion("4.3.0", (), None))
 
     with pytest.raises(ChangelogError) as raised:
         Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"]).apply_to(iceberg("lake.shop.users"))
 
-    fours = " or ".join(f"{minor} ({ICEBERG[minor].coordinate})" for minor in ("4.0", "4.1"))
     assert str(raised.value) == (
         "iceberg('lake.shop.users'): the session has no Iceberg, and no Iceberg is published for Spark "
-        f"{spark.version}; use Spark {fours}, or a session that has an Iceberg built for this Spark"
+        f"{spark.version}; use Spark 4.0 (org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0) or 4.1 "
+        "(org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0), or a session that has an Iceberg built for this "
+        "Spark"
     )
 
 
