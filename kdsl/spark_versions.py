@@ -144,10 +144,15 @@ def _iceberg(minor: str, version: str) -> Package:
     return Package(f"org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:{version}", alone=True)
 
 
+_LIBRARIES_4_0 = _delta("4.0"), _iceberg("4.0", "1.11.0")
+_LIBRARIES_4_1 = _delta("4.1"), _iceberg("4.1", "1.12.0")
 _CONNECTOR, _DELTA = _connector("4.2.0"), _delta("4.2")
 TESTED: tuple[SparkVersion, ...] = (
-    SparkVersion("4.0.1", _connector("4.0.1"), _delta("4.0"), _iceberg("4.0", "1.11.0")),
-    SparkVersion("4.1.1", _connector("4.1.1"), _delta("4.1"), _iceberg("4.1", "1.12.0")),
+    SparkVersion("4.0.1", _connector("4.0.1"), *_LIBRARIES_4_0),
+    # The newest connector that is published.
+    SparkVersion("4.0.5", _connector("4.0.4"), *_LIBRARIES_4_0),
+    SparkVersion("4.1.1", _connector("4.1.1"), *_LIBRARIES_4_1),
+    SparkVersion("4.1.4", _connector("4.1.3"), *_LIBRARIES_4_1),
     SparkVersion("4.2.0", _CONNECTOR, _DELTA),
     # Later connectors are not published, nor later Deltas. The same connector passes the tests on later versions.
     SparkVersion("4.2.1", _CONNECTOR, _DELTA),
@@ -191,8 +196,8 @@ def list_working(package: Callable[[SparkVersion], Package | None]) -> str:
     Args:
         package: Returns the library's package for a tested version; None if it does not work there.
     """
-    working = {tested.minor: found for tested in TESTED if (found := package(tested)) is not None}
-    return " or ".join(f"{minor} ({found.coordinate})" for minor, found in working.items())
+    working = {tested.minor: library for tested in TESTED if (library := package(tested)) is not None}
+    return " or ".join(f"{minor} ({library.coordinate})" for minor, library in working.items())
 
 
 def refusal(subject: str, version: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import nbclient
-import nbformat
 import pyspark
 import pytest
 
@@ -132,23 +131,19 @@ def test_spark_connect(kafka: LocalKafka, environment: dict[str, str], job: Path
     assert read_copies(kafka, tmp_path) == COPIES
 
 
-def test_a_notebook(
-    kafka: LocalKafka, environment: dict[str, str], job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("PYTHONPATH", "SPARK_LOCAL_IP"):
-        monkeypatch.setenv(name, environment[name])
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+def test_a_notebook(kafka: LocalKafka, environment: dict[str, str], job: Path, tmp_path: Path) -> None:
     cells = [block("python", f"cell {number}") for number in range(1, 5)]
     cells = [
         cell.replace("localhost:9092", kafka.bootstrap_servers).replace('"orders"', f'"orders-{tmp_path.name}"')
         for cell in cells
     ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    client = nbclient.NotebookClient(
-        notebook, timeout=400, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
-    )
+    empty: dict[str, object] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [{**empty, "source": c} for c in cells]}
+    file = tmp_path / "orders.ipynb"
+    file.write_text(json.dumps(notebook), encoding="utf-8")
 
-    client.execute()
+    run(f"python -m jupyter execute --inplace --kernel_name=python3 --timeout=400 {file}", environment, tmp_path)
 
-    results = [cell.outputs[-1]["data"]["text/plain"] for cell in (notebook.cells[1], notebook.cells[3])]
+    executed = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    results = ["".join(executed[number]["outputs"][-1]["data"]["text/plain"]) for number in (1, 3)]
     assert all("o1" in text and "o2" in text for text in results)

@@ -41,7 +41,9 @@ def wrap_session(spark: SparkSession, session: Any) -> SparkSession:
 
 def clone_session(spark: SparkSession) -> SparkSession:
     """A session with the settings and the temporary views of a classic session, whose own settings stay its own."""
-    return wrap_session(spark, java_session(spark).cloneSession())
+    clone = java_session(spark).cloneSession()
+    clone.sessionState().catalog()  # Spark copies the views when the clone's catalog is first used
+    return wrap_session(spark, clone)
 
 
 def java_dataframe(df: DataFrame) -> Any:
