@@ -9,7 +9,6 @@ Iceberg: https://iceberg.apache.org/docs/latest/spark-writes/
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.jars import has_class
-from kdsl.spark_internals.session import clone_session, is_connect, java_schema, java_session, jvm_of
+from kdsl.spark_internals.session import clone_session, copy_to_session, is_connect, java_schema, java_session, jvm_of
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types.spark import time_columns
 from kdsl.types.sql import quote_name
@@ -34,6 +33,7 @@ _log = logging.getLogger(__name__)
 _API = "org.apache.iceberg.spark.SparkCatalog"
 _CATALOGS = (_API, "org.apache.iceberg.spark.SparkSessionCatalog")
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
+_VIEW = "kdsl_changes"
 _WRITER, _BATCH, _CONTENT = "kdsl.writer", "kdsl.batch", "kdsl.content"
 
 
@@ -125,13 +125,8 @@ class IcebergTarget:
         """
         spark = changes.sparkSession
         self._attach(spark)
-        view = f"kdsl_changes_{uuid.uuid4().hex}"
-        changes.createOrReplaceTempView(view)
-        try:
-            # Its settings and its copy of the table are its own: no other write gets this batch's identity.
-            session = clone_session(spark)
-        finally:
-            spark.catalog.dropTempView(view)
+        # Its settings, its view and its copy of the table are its own: no other write gets this batch's identity.
+        session = clone_session(spark)
         if not session.catalog.tableExists(self.table):
             self._create(session, changes)
         elif batch is not None and is_applied(repr(self), batch, self._find_last(session, batch.writer)):
@@ -139,7 +134,9 @@ class IcebergTarget:
         existing = self._add_columns(session, changes)
         for name, value in _write_identity(batch).items():
             session.conf.set(f"{_PROPERTY}{name}", value)
-        session.sql(_write_merge(self.table, view, changes, keys, existing))
+        # MERGE may read the changes twice, and Spark refuses it if their plan is not deterministic.
+        copy_to_session(changes, session).createOrReplaceTempView(_VIEW)
+        session.sql(_write_merge(self.table, changes, keys, existing))
         if batch is not None and self._find_last(session, batch.writer) != batch:  # a merge without effect
             session.sql(f"INSERT INTO {self.table} SELECT * FROM {self.table} WHERE false")  # noqa: S608
         spark.catalog.refreshTable(self.table)  # which the session may have read before
@@ -267,12 +264,11 @@ def _find_new_fields(path: str, new: s.DataType, existing: s.DataType) -> Iterat
             yield from _find_new_fields(f"{path}.value", new.valueType, existing.valueType)
 
 
-def _write_merge(table: str, view: str, changes: DataFrame, keys: Sequence[str], existing: Sequence[str]) -> str:
+def _write_merge(table: str, changes: DataFrame, keys: Sequence[str], existing: Sequence[str]) -> str:
     """Write the statement that merges changes into a table.
 
     Args:
         table: The table.
-        view: The view of the changes.
         changes: The changes.
         keys: The columns of the key.
         existing: The columns that the table had before.
@@ -280,7 +276,7 @@ def _write_merge(table: str, view: str, changes: DataFrame, keys: Sequence[str],
     names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
     updated, values = write_assignments(changes, keys, names, existing)
     parts = [
-        f"MERGE INTO {table} AS target USING {view} AS source ON {write_condition(keys)}",
+        f"MERGE INTO {table} AS target USING {_VIEW} AS source ON {write_condition(keys)}",
         f"WHEN MATCHED AND {IS_DELETE} THEN DELETE",
     ]
     if updated:

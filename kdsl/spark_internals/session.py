@@ -41,14 +41,26 @@ def wrap_session(spark: SparkSession, session: Any) -> SparkSession:
 
 def clone_session(spark: SparkSession) -> SparkSession:
     """A session with the settings and the temporary views of a classic session, whose own settings stay its own."""
-    clone = java_session(spark).cloneSession()
-    clone.sessionState().catalog()  # Spark copies the views when the clone's catalog is first used
-    return wrap_session(spark, clone)
+    return wrap_session(spark, java_session(spark).cloneSession())
 
 
 def java_dataframe(df: DataFrame) -> Any:
     """Java's object of a DataFrame; None for Spark Connect."""
     return getattr(df, "_jdf", None)
+
+
+def copy_to_session(df: DataFrame, spark: SparkSession) -> DataFrame:
+    """The rows of a DataFrame in another classic session, without the plan that computes them.
+
+    Args:
+        df: The DataFrame. Each action on the result computes it again, unless it is persisted.
+        spark: The session of the result, in the same application.
+    """
+    from pyspark.sql import DataFrame
+
+    frame = java_dataframe(df)
+    rows = frame.queryExecution().toRdd()
+    return DataFrame(java_session(spark).internalCreateDataFrame(rows, frame.schema(), False), spark)
 
 
 def java_schema(spark: SparkSession, schema: StructType) -> Any:
