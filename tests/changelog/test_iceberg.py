@@ -156,7 +156,9 @@ def test_a_time_of_day_is_refused(spark: SparkSession) -> None:
         Changelog(df, keys=["id"]).apply_to(iceberg("lake.shop.users"))
 
 
-@pytest.mark.parametrize("when", ["before", "during", "after"])
+@pytest.mark.parametrize(
+    "when", ["during", *(pytest.param(when, marks=pytest.mark.reliability) for when in ("before", "after"))]
+)
 def test_a_killed_driver_continues_with_each_batch_once(spark: SparkSession, tmp_path: Path, when: str) -> None:
     users = create_target("iceberg", spark, tmp_path)
     source = Source(spark, tmp_path / "in")
