@@ -315,11 +315,16 @@ class TestIceberg:
         table, target = words_of(kdsl_topic()), iceberg("words.shop.words")
         for name, value in iceberg_settings(tmp_path / "lake", "words").items():
             spark.conf.set(name, value)
+
+        def read() -> DataFrame:
+            spark.catalog.refreshTable(target.table)  # which this session's catalog keeps for 30 seconds
+            return spark.table(target.table)
+
         tested = spark_version(VERSION)
         if tested is None or tested.iceberg is None:
             check_target_is_refused(spark, table, cluster, target, f"no Iceberg is published for Spark {VERSION}; use")
         else:
-            check_changelog(spark, table, cluster, target, tmp_path, lambda: spark.table(target.table))
+            check_changelog(spark, table, cluster, target, tmp_path, read)
 
 
 def check_target_is_refused(spark: SparkSession, table: Any, cluster: Cluster, target: Target, reason: str) -> None:
