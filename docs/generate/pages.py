@@ -301,11 +301,12 @@ def spark_versions_page() -> str:
         "## Jars",
         "These are the jars that kdsl adds to a session when it first needs them:",
         "\n".join(rows),
-        "The connector and Delta are published for Spark 4.2.0, but not for later versions; where they work there, "
-        "kdsl uses the same jars. Where no version of Delta works, `delta(...)` fails before a batch or query starts, "
-        "unless the session was started with your own Delta ([changelogs](changelogs.md)); so does `iceberg(...)` "
-        "where no runtime of Iceberg is published. You can also replace the connector's jars with your own "
-        "([transports](transports.md)). Tables that use the default transport, `librdkafka`, need no jar.",
+        "Not every release of Spark has published jars of its own: after 4.2.0, neither the connector nor Delta has. "
+        "kdsl then uses those of an earlier release, where the tests pass with them. Where no version of Delta works, "
+        "`delta(...)` fails before a batch or query starts, unless the session was started with your own Delta "
+        "([changelogs](changelogs.md)); so does `iceberg(...)` where no runtime of Iceberg is published. You can also "
+        "replace the connector's jars with your own ([transports](transports.md)). Tables that use the default "
+        "transport, `librdkafka`, need no jar.",
         "For a patch release that is not in the table, kdsl uses the jars of the newest listed release with the same "
         "minor version. `kdsl doctor` reports whether kdsl is tested with the installed PySpark.",
         "On any other version the first read, write, script or changelog raises an error:",
