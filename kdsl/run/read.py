@@ -100,11 +100,13 @@ def read(
     warn_about_batch_commits(plan, cluster)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=False)
-    from kdsl.run.librdkafka.options import report_option
+    from kdsl.run.librdkafka.options import REPORT, write_function
 
     reader = spark.read.format(_register_source(spark)).options(
-        **_source_options(spark, plan, cluster), **_reporting_options(spark), **report_option(report)
+        **_source_options(spark, plan, cluster), **_reporting_options(spark)
     )
+    if report is not None:
+        reader = reader.option(REPORT, write_function(report))
     with explain_missing_module():
         source_rows = reader.load()
     return _add_computed(_compute_changes(source_rows, plan, cluster), plan, computed or {})

@@ -8,7 +8,9 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import zlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from kdsl.client_settings.properties import Properties
@@ -27,7 +29,9 @@ LITERALS = "cluster.secret"  # Spark redacts the values of options whose names c
 LETTERS = "deadletters.cluster"
 LETTERS_LITERALS = "deadletters.secret"
 REPORT = "report"
-"""The option with a function that is called for all records that are decoded, pickled and in base64."""
+"""The option of a source with a function that is called for all decoded records, as `write_function` writes it."""
+PREPARE = "prepare"
+"""The option of a sink with a function that makes the written rows of a task's batches."""
 
 
 def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:
@@ -47,15 +51,15 @@ def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str
     return {**written, LITERALS: json.dumps(literals)} if literals else written
 
 
-def report_option(report: Callable[..., None] | None) -> dict[str, str]:
-    """Return the option with a function that tasks call for decoded records; it is pickled."""
-    return {} if report is None else {REPORT: base64.b64encode(pickle.dumps(report)).decode()}
+def write_function(function: Callable[..., Any]) -> str:
+    """Write a function that tasks call as the value of an option; it can be pickled, and has no secrets."""
+    return base64.b64encode(zlib.compress(pickle.dumps(function))).decode()
 
 
-def read_report(options: Mapping[str, str]) -> Any | None:
-    """Read the function back from the options; None if they have none."""
-    text = options.get(REPORT)
-    return None if text is None else pickle.loads(base64.b64decode(text))  # noqa: S301  # of our own driver
+@lru_cache(maxsize=4)
+def read_function(text: str) -> Any:
+    """Read what `write_function` has written, once in a process."""
+    return pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301  # of our own driver
 
 
 def read_letter_cluster(options: Mapping[str, str]) -> Cluster | None:

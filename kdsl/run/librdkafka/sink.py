@@ -25,7 +25,7 @@ from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
 from kdsl.run import ffi as native
 from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
-from kdsl.run.librdkafka.options import read_options
+from kdsl.run.librdkafka.options import PREPARE, read_function, read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer, explain_failure
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
 from kdsl.run.librdkafka.transactions.task import write_transactionally
@@ -168,9 +168,11 @@ def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
 def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
     """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
 
-    The errors are theirs.
+    If the options have a function for it, that makes the rows. The errors are theirs.
     """
     plan, cluster = _read_cached(options)
+    if PREPARE in options:
+        batches = read_function(options[PREPARE])(batches)
     if TRANSACTION in options:
         return write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches)
     return write_rows(plan, cluster, batches)

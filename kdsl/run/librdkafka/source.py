@@ -34,9 +34,9 @@ from kdsl.run.librdkafka.options import (
     LITERALS,
     PLAN,
     REPORT,
+    read_function,
     read_letter_cluster,
     read_options,
-    read_report,
 )
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
@@ -215,7 +215,9 @@ def _create_output(options: OptionItems, task: Task) -> TaskOutput:
     """Create the output of a task; a KdslError if the states of its partitions cannot be read."""
     plan, _ = _read_plan_and_cluster(options)
     folder = None if task.steps is None or not task.steps.id else state_folder(plan.table)
-    return create_task_output(_decoder(options), plan, task.steps, folder, read_report(dict(options)))
+    text = dict(options).get(REPORT)
+    report = None if text is None else read_function(text)
+    return create_task_output(_decoder(options), plan, task.steps, folder, report)
 
 
 @contextmanager
