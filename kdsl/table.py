@@ -142,9 +142,9 @@ class Table:
         Raises:
             ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
             KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
-                written. At the latest when Spark plans the read: the brokers cannot be reached, a topic is missing, or
-                a start offset does not exist. A record that cannot be read fails the Spark job with a RecordError that
-                names topic, partition and offset, unless the table declares dead letters.
+                written. At the latest when Spark plans the read: the brokers refuse or cannot be reached, a topic is
+                missing, or a start offset does not exist. A record that cannot be read fails the Spark job with a
+                RecordError that names topic, partition and offset, unless the table declares dead letters.
         """
         from kdsl.run.read import read
 
@@ -176,8 +176,8 @@ class Table:
         Raises:
             ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
             KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
-                written. At the latest when the query starts: the brokers cannot be reached, a topic is missing, a start
-                offset does not exist, or the consumer group is in use although the table checks that.
+                written. At the latest when the query starts: the brokers refuse or cannot be reached, a topic is
+                missing, a start offset does not exist, or the consumer group is in use although the table checks that.
         """
         from kdsl.run.read import read_stream
 
@@ -231,8 +231,8 @@ class Table:
         Raises:
             ResolveError: The table cannot be written, its cluster is unknown or invalid, or columns are missing,
                 unknown or of other types (all are listed).
-            KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the brokers cannot be
-                reached, or the topic does not exist.
+            KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the brokers refuse or
+                cannot be reached, or the topic does not exist.
             ExactlyOnceError: The write cannot be exactly once.
             WriteError: A task failed, for example because a row cannot be written; some rows may be in the topic.
         """
@@ -275,7 +275,7 @@ class Table:
         Raises:
             ResolveError: As for `write`.
             KdslError: The DataFrame is not a stream, the table does not accept the output mode or the trigger, the
-                brokers cannot be reached, or the topic does not exist.
+                brokers refuse or cannot be reached, or the topic does not exist.
             CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
             ExactlyOnceError: The write cannot be exactly once.
         """

@@ -151,8 +151,10 @@ class LagReader:
     def topics_like(self, names: Iterable[str], pattern: str | None) -> list[str]:
         """Return the topics that a table names, unchecked; for a pattern, ask the brokers which ones it matches.
 
+        It must match the whole name; Kafka's own topics are left out.
+
         Raises:
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         if pattern is None:
             return list(names)

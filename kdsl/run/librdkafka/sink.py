@@ -183,6 +183,8 @@ def write_transaction(
 ) -> TaskResult:
     """Encode the rows of one task and send them in a transaction, unless the batch has been written.
 
+    Rows that rules or NOT NULL exclude are left out and counted.
+
     Args:
         plan: What is written.
         cluster: Where it is written.
@@ -193,12 +195,13 @@ def write_transaction(
         The counts; zero if the batch has been written before, or has no rows.
 
     Raises:
-        ExactlyOnceError: The batch cannot be written exactly once; nothing of the task is visible, unless a commit was
-            not answered (`write_transactionally`).
-        RecordError: A row cannot be encoded or violates a rule, or Kafka rejects a record; nothing of the task is
-            visible.
+        ExactlyOnceError: The batch cannot be written exactly once, or the producer has failed; nothing of the task is
+            visible, unless a commit was not answered (`write_transactionally`).
+        RecordError: A row cannot be encoded or violates a rule with the action ``fail``, or Kafka rejects a record;
+            nothing of the task is visible.
         KdslError: The cluster's settings have errors in this process, the task has no id of its batch, the producer
-            cannot be created or has failed, or the user's partitioner cannot be imported or has failed.
+            cannot be created, the token cannot be read (KafkaReadError), pyspark does not allow the check that all rows
+            have arrived, or the user's partitioner cannot be imported or has failed.
     """
     creating, settings = choose_producer_settings(plan, cluster)
 
@@ -234,8 +237,8 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     process keeps freed memory (`keep_freed_memory`).
 
     Raises:
-        RecordError: A row cannot be encoded or violates a rule, a topic cannot be written, or Kafka rejects a record.
-            Nothing more of the task is sent.
+        RecordError: A row cannot be encoded or violates a rule with the action ``fail``, a topic cannot be written, or
+            Kafka rejects a record. Nothing more of the task is sent.
         KdslError: The cluster's settings have errors in this process, the producer cannot be created or has failed, or
             the user's partitioner cannot be imported or has failed.
     """
@@ -318,7 +321,8 @@ class _TaskWriter:
         guarantee, it waits `FLUSH_SECONDS` at most, and logs and counts lost records instead of raising an error.
 
         Raises:
-            RecordError: A row cannot be encoded or violates a rule, or `_send` or Kafka rejects a record.
+            RecordError: A row cannot be encoded or violates a rule with the action ``fail``, or `_send` or Kafka
+                rejects a record.
             KdslError: The producer or the user's partitioner has failed.
         """
         rows = size = 0

@@ -158,8 +158,8 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
 
     Raises:
         KafkaReadError: A range cannot be read completely, or a topic is not the planned one any more.
-        RecordError: A record cannot be decoded, or violates NOT NULL or a rule, and is neither left out nor a dead
-            letter.
+        RecordError: A record cannot be decoded or violates NOT NULL, and is neither left out nor a dead letter; or it
+            violates a rule with the action ``fail``.
         DeadLetterError: A dead letter cannot be written, or there are too many.
         ResolveError: The settings of a cluster have errors in this process.
         KdslError: The states of partitions cannot be read or written.
@@ -354,8 +354,8 @@ class BatchReader(DataSourceReader):
         """Ask the brokers for the offsets of the read, and divide them into tasks; gaps that are skipped are logged.
 
         Raises:
-            KafkaReadError: The brokers do not answer, a topic or partition is missing, or one has no offset to start or
-                to end at.
+            KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, or one has no offset
+                to start or to end at.
         """
         subscription = Subscription(*_read_plan_and_cluster(self._options))
         topics = subscription.topics()

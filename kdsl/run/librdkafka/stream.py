@@ -98,8 +98,8 @@ class Stream:
         """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
 
         Raises:
-            KafkaReadError: The brokers do not answer, a topic or a partition is missing, or one has no offset to start
-                or to end at.
+            KafkaReadError: The brokers refuse or do not answer, a topic or a partition is missing, or one has no offset
+                to start or to end at.
         """
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
@@ -133,7 +133,7 @@ class Stream:
         """Store the present ends of all partitions: no record that is written later is read (``availableNow``).
 
         Raises:
-            KafkaReadError: The brokers do not answer, or a topic or a partition is missing.
+            KafkaReadError: The brokers refuse or do not answer, or a topic or a partition is missing.
         """
         self._frozen_ends = self._subscription.ends(self._subscription.partitions(self._subscription.topics()))
 
@@ -146,8 +146,8 @@ class Stream:
         that hold records back.
 
         Raises:
-            KafkaReadError: The brokers do not answer, the offsets are no longer valid, or a declared end cannot be
-                computed.
+            KafkaReadError: The brokers refuse or do not answer, the offsets are no longer valid, or a declared end
+                cannot be computed.
             KdslError: The checkpoint is of another changelog mode (`check_state_mode`).
         """
         self._warn_of_changed_start(start)

@@ -84,7 +84,7 @@ class KafkaWriter(SinkWriter):
         Otherwise no broker is asked.
 
         Raises:
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         del spark
         new = {table: changes[table][0] for table in changes if changes[table][0].tag == "create.table"}
