@@ -124,12 +124,12 @@ def micro_batches(
 
 def _planning_process() -> psutil.Process:
     """The youngest planning process of this session."""
-    found = [
+    candidates = [
         process
         for process in psutil.Process().children(recursive=True)
         if process.status() != psutil.STATUS_ZOMBIE and PLANNER in process.cmdline()
     ]
-    return max(found, key=lambda process: process.create_time())
+    return max(candidates, key=lambda process: process.create_time())
 
 
 def _processor_seconds(process: psutil.Process) -> float:

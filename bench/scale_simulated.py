@@ -1,9 +1,9 @@
 """Measure what the planning process computes for a micro-batch, without a broker, for any number of partitions.
 
-``python -m bench.scale_simulated [--partitions N,N] [--batches N]``. The admin client answers from memory, with the
-answers of a broker whose partitions all get records between two batches. All calls are those that Spark makes in the
-planning process for a batch, with its conversions from and to JSON and its pickles of the tasks; and what the listener
-does with the report of the batch in the driver.
+``python -m bench.scale_simulated [--partitions N,N] [--batches N] [--tasks N]``. The admin client answers from memory,
+with the answers of a broker whose partitions all get records between two batches. All calls are those that Spark makes
+in the planning process for a batch, with its conversions from and to JSON and its pickles of the tasks; and what the
+listener does with the report of the batch in the driver.
 """
 
 from __future__ import annotations
@@ -134,41 +134,42 @@ class Simulated:
         return self.latest + self.tasks + self.report
 
 
-def simulate(name: str, partitions: int, batches: int) -> Simulated:
+def simulate(name: str, partitions: int, batches: int, tasks: int = TASKS) -> Simulated:
     """Plan micro-batches of a table as Spark does, and measure them.
 
     Args:
         name: The table, of `TABLES`.
         partitions: How many partitions its topic has.
         batches: How many batches with records, and as many checks without.
+        tasks: The maximum number of tasks of a batch.
     """
     answers = AnswersFromMemory("simulated", partitions)
-    reader = _reader(TABLES[name], answers)
+    reader = _reader(TABLES[name], answers, tasks)
     start = json.dumps(reader.initialOffset())
     times: dict[str, list[float]] = {name: [] for name in ("empty", "latest", "tasks", "report", "listener")}
-    tasks: list[bytes] = []
+    pickled: list[bytes] = []
     for _ in range(batches):
         answers.append(NEW_RECORDS)
-        end = _timed(times["latest"], lambda at=start: json.dumps(reader.latestOffset(json.loads(at), _ALL)))
-        tasks = _timed(times["tasks"], lambda at=start, to=end: _plan_tasks(reader, at, to))
-        latest = _timed(times["report"], lambda: json.dumps(reader.reportLatestOffset()))
-        _timed(times["listener"], lambda texts=(start, end, latest): [_parse(text) for text in texts])
+        end = _measure(times["latest"], lambda at=start: json.dumps(reader.latestOffset(json.loads(at), _ALL)))
+        pickled = _measure(times["tasks"], lambda at=start, to=end: _plan_tasks(reader, at, to))
+        latest = _measure(times["report"], lambda: json.dumps(reader.reportLatestOffset()))
+        _measure(times["listener"], lambda texts=(start, end, latest): [_parse(text) for text in texts])
         start = end
-        _timed(times["empty"], lambda at=start: json.dumps(reader.latestOffset(json.loads(at), _ALL)))
+        _measure(times["empty"], lambda at=start: json.dumps(reader.latestOffset(json.loads(at), _ALL)))
     medians = {name: statistics.median(values) for name, values in times.items()}
-    return Simulated(name, partitions, **medians, offsets_bytes=len(start), task_bytes=sum(map(len, tasks)),
-                     task_count=len(tasks))  # fmt: skip
+    return Simulated(name, partitions, **medians, offsets_bytes=len(start), task_bytes=sum(map(len, pickled)),
+                     task_count=len(pickled))  # fmt: skip
 
 
 _ALL = ReadAllAvailable()
 
 
-def _reader(table: type[KafkaTable], answers: AnswersFromMemory) -> StreamReader:
+def _reader(table: type[KafkaTable], answers: AnswersFromMemory, tasks: int) -> StreamReader:
     """A reader as Spark's planning process has it, whose stream asks ``answers``."""
     plan, cluster = read_plan(resolve(table.definition(), "read")), Cluster("127.0.0.1:1")
-    reader = stream_reader({**write_options(plan, cluster), PARALLELISM: str(TASKS)}, None)  # type: ignore[arg-type]
+    reader = stream_reader({**write_options(plan, cluster), PARALLELISM: str(tasks)}, None)  # type: ignore[arg-type]
     assert isinstance(reader, StreamReader)
-    packing = choose_packing(TASKS, whole=plan.upserts is not None)
+    packing = choose_packing(tasks, whole=plan.upserts is not None)
     reader._opened_stream = Stream(plan, cluster, packing, admin=cast("ClusterAdmin", answers))  # noqa: SLF001
     return reader
 
@@ -183,7 +184,7 @@ def _parse(text: str) -> Offsets:
     return Offsets.from_json(json.loads(text))
 
 
-def _timed(times: list[float], work: Callable[[], T]) -> T:
+def _measure(times: list[float], work: Callable[[], T]) -> T:
     """Do the work, add its milliseconds of processor time, and return its result."""
     began = time.process_time()
     result = work()
@@ -204,12 +205,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", default="100,1000,4000,10000")
     parser.add_argument("--batches", type=int, default=9)
+    parser.add_argument("--tasks", type=int, default=TASKS, help="the maximum number of tasks of a batch")
     args = parser.parse_args()
     grid = Grid("table", "partitions", "empty, ms", "end, ms", "tasks, ms", "report, ms", "batch, ms", "listener, ms",
                 "offset log, bytes", "tasks, bytes", "tasks")  # fmt: skip
     gc.freeze()
     for name in TABLES:
-        figures = [simulate(name, int(count), args.batches) for count in args.partitions.split(",")]
+        figures = [simulate(name, int(count), args.batches, args.tasks) for count in args.partitions.split(",")]
         for one in figures:
             steps = (one.empty, one.latest, one.tasks, one.report, one.batch, one.listener)
             sizes = (one.offsets_bytes, one.task_bytes, one.task_count)
