@@ -22,7 +22,6 @@ from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -31,6 +30,8 @@ from bench.scale_simulated import slope
 from bench.upsert import ROCKSDB
 from bench.upsert_few_changes import produce
 from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, Raw, UpsertTable
+from kdsl.errors import KafkaReadError
+from kdsl.retry import Deadline, retry
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.testing import LocalKafka
 
@@ -39,6 +40,8 @@ SMALL = 1_000
 """The records of a small batch, unless there are more partitions."""
 IDLE_SECONDS = 4.0
 """For how long the planning process of a waiting query is measured."""
+STEP = 1_000
+"""A topic is created with up to this many partitions, and gets more in such steps."""
 PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 BROKER = {"log.index.size.max.bytes": "65536"}
 """Properties of the broker: an index is allocated in full when a partition gets its first records, 10 MB by default."""
@@ -116,7 +119,7 @@ def micro_batches(
                 "empty": empty,
                 "idle, %": idle,
                 "planner, MiB": memory,
-                "offset log, bytes": _offsets_size(query, Path(checkpoint)),
+                "offset log, bytes": _offsets_size(Path(checkpoint)),
             }
         finally:
             query.stop()
@@ -138,19 +141,38 @@ def _processor_seconds(process: psutil.Process) -> float:
     return times.user + times.system
 
 
-def _offsets_size(query: StreamingQuery, checkpoint: Path) -> int:
+def _offsets_size(checkpoint: Path) -> int:
     """The bytes of the last entry of a query's offset log."""
-    del query
     entries = [file for file in (checkpoint / "offsets").iterdir() if file.name.isdigit()]
     return max(entries, key=lambda file: int(file.name)).stat().st_size
+
+
+def _raise_partitions(servers: str, topic: str, partitions: int) -> None:
+    """Raise the number of partitions of a topic in steps, and wait each time until all leaders answer."""
+    admin = LibrdkafkaAdmin(Cluster(servers), "bench")
+    for count in range(2 * STEP, partitions + STEP, STEP):
+        admin.raise_partitions(topic, min(count, partitions))
+        names = [(topic, partition) for partition in range(min(count, partitions))]
+        retry(lambda _, asked=names: _answers(admin, asked), bool, Deadline(300))  # type: ignore[misc]
+
+
+def _answers(admin: LibrdkafkaAdmin, partitions: list[tuple[str, int]]) -> bool:
+    """Ask the leaders of some partitions for offsets, and return whether all of them answer."""
+    try:
+        admin.latest(partitions, committed=False)
+    except KafkaReadError:
+        return False
+    return True
 
 
 def measure(spark: SparkSession, partitions: int, batches: int, *, upserts: bool) -> dict[str, dict[str, float]]:
     """Measure the requests and all tables with one number of partitions."""
     count = max(SMALL, partitions)
-    topics = {"plain": partitions, **({"users": partitions} if upserts else {})}
-    with LocalKafka(topics=topics, properties=BROKER, heap=1024) as kafka:
+    topics = ["plain", "users"] if upserts else ["plain"]
+    with LocalKafka(topics=dict.fromkeys(topics, min(STEP, partitions)), properties=BROKER, heap=1024) as kafka:
         servers = kafka.bootstrap_servers
+        for topic in topics:
+            _raise_partitions(servers, topic, partitions)
         fill(servers, "plain", count, partitions=partitions)
         result = {"requests": requests(servers, "plain", partitions)}
         result["plain"] = micro_batches(
@@ -175,7 +197,7 @@ def main() -> None:
     parser.add_argument("--upserts", default="100,1000", help="of these, those with which upsert tables are measured")
     parser.add_argument("--batches", type=int, default=8)
     args = parser.parse_args()
-    counts, of_upserts = ([int(text) for text in names.split(",")] for names in (args.partitions, args.upserts))
+    counts, of_upserts = (list(map(int, filter(None, names.split(",")))) for names in (args.partitions, args.upserts))
     out = Console(width=140)
     figures: dict[int, Any] = {}
     with session("scale of partitions") as spark:

@@ -15,7 +15,7 @@ import pickle
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 import attrs
 from rich.console import Console
@@ -33,6 +33,7 @@ from kdsl.run.librdkafka.task_packing import choose_packing
 from kdsl.run.offsets.stored import Offsets
 from kdsl.spark_internals.sources import ReadAllAvailable
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TASKS = 4
@@ -150,18 +151,15 @@ def simulate(name: str, partitions: int, batches: int, tasks: int = TASKS) -> Si
     pickled: list[bytes] = []
     for _ in range(batches):
         answers.append(NEW_RECORDS)
-        end = _measure(times["latest"], lambda at=start: json.dumps(reader.latestOffset(json.loads(at), _ALL)))
-        pickled = _measure(times["tasks"], lambda at=start, to=end: _plan_tasks(reader, at, to))
-        latest = _measure(times["report"], lambda: json.dumps(reader.reportLatestOffset()))
-        _measure(times["listener"], lambda texts=(start, end, latest): [_parse(text) for text in texts])
+        end = _measure(times["latest"], _plan_end, reader, start)
+        pickled = _measure(times["tasks"], _plan_tasks, reader, start, end)
+        latest = _measure(times["report"], _report, reader)
+        _measure(times["listener"], _parse, start, end, latest)
         start = end
-        _measure(times["empty"], lambda at=start: json.dumps(reader.latestOffset(json.loads(at), _ALL)))
+        _measure(times["empty"], _plan_end, reader, start)
     medians = {name: statistics.median(values) for name, values in times.items()}
     return Simulated(name, partitions, **medians, offsets_bytes=len(start), task_bytes=sum(map(len, pickled)),
                      task_count=len(pickled))  # fmt: skip
-
-
-_ALL = ReadAllAvailable()
 
 
 def _reader(table: type[KafkaTable], answers: AnswersFromMemory, tasks: int) -> StreamReader:
@@ -174,20 +172,30 @@ def _reader(table: type[KafkaTable], answers: AnswersFromMemory, tasks: int) -> 
     return reader
 
 
+def _plan_end(reader: StreamReader, start: str) -> str:
+    """Plan the end of a batch that begins at ``start``."""
+    return json.dumps(reader.latestOffset(json.loads(start), ReadAllAvailable()))
+
+
 def _plan_tasks(reader: StreamReader, start: str, end: str) -> list[bytes]:
     """Plan the tasks of a batch, and pickle them."""
     return [pickle.dumps(task) for task in reader.partitions(json.loads(start), json.loads(end))]
 
 
-def _parse(text: str) -> Offsets:
+def _report(reader: StreamReader) -> str:
+    """Report how far the topic can be read."""
+    return json.dumps(reader.reportLatestOffset())
+
+
+def _parse(*texts: str) -> list[Offsets]:
     """Read offsets as the listener does."""
-    return Offsets.from_json(json.loads(text))
+    return [Offsets.from_json(json.loads(text)) for text in texts]
 
 
-def _measure(times: list[float], work: Callable[[], T]) -> T:
+def _measure(times: list[float], work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Do the work, add its milliseconds of processor time, and return its result."""
     began = time.process_time()
-    result = work()
+    result = work(*args, **kwargs)
     times.append(1000 * (time.process_time() - began))
     return result
 

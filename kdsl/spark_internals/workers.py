@@ -102,7 +102,7 @@ def exchange_packets_at_once() -> None:
     frame = sys._getframe()  # noqa: SLF001
     while (caller := frame.f_back) is not None:
         frame = caller
-        stream = frame.f_locals.get("outfile")
+        stream: Any = frame.f_locals.get("outfile")
         if frame.f_code.co_name in _MAIN and hasattr(stream, "fileno"):
             with suppress(OSError), socket.socket(fileno=os.dup(stream.fileno())) as connection:
                 if connection.family in (socket.AF_INET, socket.AF_INET6):
