@@ -38,7 +38,7 @@ from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.sources import DataSourceStreamArrowWriter
-from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, send_answers_at_once
+from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, exchange_packets_at_once
 from kdsl.types.arrays import Indices, value_bytes
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
             "Kafka only appends; use the output mode 'append'"
         )
     _exclude_modules()
-    send_answers_at_once()
+    exchange_packets_at_once()
     return StreamWriter(options)
 
 
@@ -170,6 +170,7 @@ def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatc
 
     If the options have a function for it, that makes the rows. The errors are theirs.
     """
+    exchange_packets_at_once()
     plan, cluster = _read_cached(options)
     if PREPARE in options:
         batches = read_function(options[PREPARE])(batches)

@@ -61,6 +61,7 @@ from kdsl.spark_internals.sources import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from kdsl.spark_internals.workers import exchange_packets_at_once
 from kdsl.spark_versions import READ_LIMITS, pyspark_version
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
@@ -350,6 +351,11 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: OptionItems) -> None:
         self._options = options
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle the reader; in a task, that is before its partition has arrived (`exchange_packets_at_once`)."""
+        exchange_packets_at_once()
+        self.__dict__.update(state)
+
     def partitions(self) -> Sequence[InputPartition]:
         """Ask the brokers for the offsets of the read, and divide them into tasks; gaps that are skipped are logged.
 
@@ -386,6 +392,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the options alone; the stream and the lease stay in the planning process."""
         return {"_options": self._options, "_opened_stream": None, "_lease": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle the reader; in a task, that is before its partition has arrived (`exchange_packets_at_once`)."""
+        exchange_packets_at_once()
+        self.__dict__.update(state)
 
     @property
     def _stream(self) -> Stream:

@@ -21,7 +21,7 @@ from kdsl.errors import KdslError, OffsetError, TopicMissingError
 from kdsl.plan.model import ReadPlan
 from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
-from kdsl.run.admin.cluster_admin import Topic
+from kdsl.run.admin.cluster_admin import ClusterAdmin, Topic
 from kdsl.run.librdkafka.limits import divide_limit, divide_limit_by_time
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.offsets.starting import Begin, Known, describe, resolve_expired
@@ -64,6 +64,7 @@ class Stream:
         packing: How new batches are packed into tasks; it is stored with their offsets.
         finds_held_back: Whether `ends_held_back` is set, which is one more request for each batch of a stream that
             reads committed records only.
+        admin: The admin client; None means librdkafka's.
 
     Attributes:
         latest: How far the topics could be read when the last batch was planned, at most to the declared end; None
@@ -73,10 +74,16 @@ class Stream:
     """
 
     def __init__(
-        self, plan: ReadPlan, cluster: Cluster, packing: Packing | None = None, *, finds_held_back: bool = False
+        self,
+        plan: ReadPlan,
+        cluster: Cluster,
+        packing: Packing | None = None,
+        *,
+        finds_held_back: bool = False,
+        admin: ClusterAdmin | None = None,
     ) -> None:
         self._plan, self._packing, self._finds_held_back = plan, packing, finds_held_back
-        self._subscription = Subscription(plan, cluster)
+        self._subscription = Subscription(plan, cluster, admin)
         self._read = read_id(plan, cluster)
         self._compared = uses_state(plan)
         self._by_partition = plan.upserts is not None and plan.upserts.by_partition
