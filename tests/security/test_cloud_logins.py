@@ -252,4 +252,5 @@ def test_executors_log_in_by_themselves(
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("[1, 2]")
-    assert {accepted.principal for accepted in clouds.accepted} == {PRINCIPALS[login]}
+    # Clients of earlier tests may log in again meanwhile.
+    assert PRINCIPALS[login] in {accepted.principal for accepted in clouds.accepted}
