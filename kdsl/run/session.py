@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kdsl.errors import KdslError
 from kdsl.spark_internals.errors import GatewayError
+from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_versions import INSTALL, TIME_TYPE, SparkVersionError, pyspark_version, refusal, require
 from kdsl.types import model as t
@@ -180,6 +181,8 @@ def check_spark(spark: SparkSession) -> None:
     """
     if reason := refusal("PySpark is", pyspark_version()):
         raise SparkVersionError(f"{reason}; {INSTALL}")
+    if in_pipeline():  # which refuses the question
+        return
     if reason := refusal("the Spark Connect server is" if is_connect(spark) else "the session's JVM is", spark.version):
         way = "use a server of a supported version" if is_connect(spark) else "see the variable SPARK_HOME"
         raise SparkVersionError(f"{reason}; {way}")

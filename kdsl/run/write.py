@@ -126,7 +126,7 @@ def write(
     rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
-        _check_before_write(plan, cluster)
+        check_before_write(plan, cluster)
         register(df.sparkSession)
     try:
         with _batches_by_rows(df.sparkSession):
@@ -208,7 +208,7 @@ def write_stream(
     rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
-        _check_before_write(plan, cluster)
+        check_before_write(plan, cluster)
         register(df.sparkSession)
     # A stream's sink in Python takes no updates, and on Spark 4.0 no Arrow batches; but its batches take both.
     in_batches = mode == "update" or not STREAM_WRITER.is_in(df.sparkSession.version)
@@ -359,7 +359,7 @@ def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None)
         yield
 
 
-def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:
+def check_before_write(plan: WritePlan, cluster: Cluster) -> None:
     """Check partitioner, settings, brokers and topics before a write.
 
     Brokers create missing topics if the cluster's settings allow it. Topics of a pattern, which rows name, are not

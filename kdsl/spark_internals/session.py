@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kdsl.spark_internals.pipelines import in_pipeline
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
@@ -68,10 +70,25 @@ def session_id(spark: SparkSession) -> str:
     return str(session.session_id if is_connect(spark) else java_session(spark).sessionUUID())
 
 
-def register_data_source(spark: SparkSession, name: str, source: type[DataSource]) -> None:
-    """Register a Python data source, unless a classic session has it: Spark warns about a second registration.
+def know_schema(df: DataFrame, schema: StructType) -> DataFrame:
+    """Tell a DataFrame of Spark Connect its schema, so that it does not ask the server for it; return the DataFrame.
 
-    On Spark Connect it is registered each time.
+    The server refuses such a question in a pipeline. A classic DataFrame knows its schema.
+
+    Args:
+        df: The DataFrame.
+        schema: Exactly its schema.
+    """
+    if is_connect(df.sparkSession):
+        setattr(df, "_cached_schema", schema)  # noqa: B010
+    return df
+
+
+def register_data_source(spark: SparkSession, name: str, source: type[DataSource]) -> None:
+    """Register a Python data source, unless the session has it: Spark warns about a second registration.
+
+    On Spark Connect, which cannot be asked, it is registered each time; one that Spark has found in the Python path of
+    the server (`pyspark_kdsl`) stays. In a pipeline, which allows no registration, Spark must have found it.
 
     Args:
         spark: The session, classic or Connect.
@@ -80,7 +97,15 @@ def register_data_source(spark: SparkSession, name: str, source: type[DataSource
     """
     session = java_session(spark)
     if session is None or not session.sessionState().dataSourceManager().dataSourceExists(name):
-        spark.dataSource.register(source)
+        if in_pipeline():
+            return
+        from pyspark.errors import AnalysisException
+
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as e:
+            if e.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
 
 
 def parse_expression(spark: SparkSession, text: str) -> None:

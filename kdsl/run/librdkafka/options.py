@@ -24,6 +24,10 @@ CLUSTER = "cluster"
 LITERALS = "cluster.secret"  # Spark redacts the values of options whose names contain "secret"
 LETTERS = "deadletters.cluster"
 LETTERS_LITERALS = "deadletters.secret"
+MATCH = "match"
+"""How the columns of a write are matched: `BY_NAME`, or a `kdsl.run.dataframes.match_batches.BatchMatch`."""
+BY_NAME = "by-name"
+"""The writer gets the columns of a DataFrame, and matches them itself before the first row."""
 
 
 def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:

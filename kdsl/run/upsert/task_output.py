@@ -75,6 +75,8 @@ def create_task_output(
     """
     if plan.upserts is None:
         return _PacketOutput(decoder) if plan.packed else _RowOutput(decoder)
+    if plan.upserts.by_record:
+        return _RowOutput(decoder)
     if steps is not None:
         return PartitionChanges(decoder, plan, steps, folder)
     return ChunkOutput(decoder, plan.upserts, event_time_column(plan))
@@ -89,10 +91,12 @@ def event_time_column(plan: ReadPlan) -> str | None:
 
 
 def source_row(plan: ReadPlan) -> t.Row:
-    """Return the columns that a source returns: those of the plan, of packets, or of chunks of upserts."""
+    """Return the columns that a source returns: those of the plan, of packets, of records, or of chunks of upserts."""
     if plan.packed:
         return PACKET_COLUMNS
-    return plan.columns if plan.upserts is None or plan.upserts.by_partition else CHUNK_COLUMNS
+    if plan.upserts is None or plan.upserts.by_partition:
+        return plan.columns
+    return record_row(plan) if plan.upserts.by_record else CHUNK_COLUMNS
 
 
 def record_row(plan: ReadPlan) -> t.Row:

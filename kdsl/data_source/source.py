@@ -1,0 +1,59 @@
+"""The data source ``kdsl`` as Spark finds it by itself (`pyspark_kdsl`).
+
+It takes the options that people write (`kdsl.data_source.options`), and those that the operations of tables make.
+Spark pickles the class into each process that plans or runs tasks, so this module imports the rest on demand.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kdsl.run.librdkafka.datasource import KdslDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(KdslDataSource):
+    """The data source ``kdsl``. A table is named by the options ``table``, ``file`` or ``ddl`` (docs/data-source.md).
+
+    Each method raises a KdslError that lists all problems of the options and of the table.
+    """
+
+    @cached_property
+    def _read_source(self) -> KdslDataSource:
+        """The source of a read, with a plan among its options."""
+        from kdsl.data_source.options import read_source_options
+
+        return KdslDataSource(read_source_options(self.options))
+
+    def schema(self) -> StructType:
+        """Return the columns of a read."""
+        return self._read_source.schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a bounded read; its rows have the table's columns, whatever ``schema`` says."""
+        return self._read_source.reader(schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return the reader of a stream; its rows have the table's columns, whatever ``schema`` says."""
+        return self._read_source.streamReader(schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a batch with the columns of ``schema``, which are matched with the table's by name."""
+        from kdsl.data_source.options import write_source_options
+
+        return KdslDataSource(write_source_options(self.options, schema)).writer(schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Return the writer of a stream with the columns of ``schema``, which are matched with the table's by name."""
+        from kdsl.data_source.options import write_source_options
+
+        return KdslDataSource(write_source_options(self.options, schema)).streamWriter(schema, overwrite)
