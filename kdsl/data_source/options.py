@@ -23,6 +23,7 @@ from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listin
 from kdsl.flink_sql.load import statement_definition
 from kdsl.plan.change_columns import read_by_record
 from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.run.librdkafka.datasource import FORMAT
 from kdsl.run.librdkafka.options import BY_NAME, MATCH, PLAN, read_options, write_options
 from kdsl.table import Table
 
@@ -34,12 +35,19 @@ TABLES = ("table", "file", "ddl")
 REGISTRY = "schema.registry.url"
 OWN = (*TABLES, "columns", "cluster", REGISTRY)
 """The options of the data source itself. Others are options of the connector, by Flink's keys, and client settings."""
-LOCATION = "path"
-"""What Spark adds to the options of a table in its catalog; a topic has no location."""
+_CATALOG = ("provider", "owner", "comment", "collation", "external", "is_managed_location", "location")
+"""The properties of tables that Spark's catalog reserves for itself (``TABLE_RESERVED_PROPERTIES``)."""
+_IN_CATALOG = "option."
+_OF_QUERY = ("checkpointlocation", "queryname")
+"""The options of a streaming write that Spark uses for the query, and passes on."""
 
 _PROPERTIES = "properties."
 _KAFKA = "kafka."
 _EXAMPLE = "write table = 'shop.tables:Orders', file = 'tables.yaml#orders' or ddl = 'CREATE TABLE …'"
+_IN_SQL = (
+    "Spark passes on the options of CREATE TEMPORARY VIEW, but not those of CREATE TABLE, which statements repeat: "
+    "SELECT * FROM t WITH ('table' = '…')"
+)
 R = TypeVar("R")
 
 
@@ -85,7 +93,8 @@ def write_source_options(options: Mapping[str, str], schema: StructType) -> dict
         match, plan, problems = match_schema(schema, plan)
         _raise_all(problems, f"the DataFrame for {plan.table}")
     else:
-        request = _Request(options)
+        settings = {name: text for name, text in options.items() if name.lower() not in _OF_QUERY}
+        request = _Request(settings)
         if request.columns is not None:
             request.add("'columns' chooses the columns of a read", "select the columns of the DataFrame instead")
         declared = request.plan(lambda table, cluster: table.write_plan(cluster))
@@ -169,7 +178,7 @@ class _Request:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.problems: list[Problem] = []
-        self._options = {name.lower(): text for name, text in options.items()}
+        self._options = _without_catalog({name.lower(): text for name, text in options.items()})
         names = self._options.get("columns")
         self.columns = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
         self._definition = self._load(self._load_table)
@@ -237,9 +246,8 @@ class _Request:
         """Return the definition of the one table that the options name; otherwise add a problem."""
         named = [name for name in TABLES if name in self._options]
         if len(named) != 1:
-            self.add(
-                f"the options name the table by {listing(named)}" if named else "the options name no table", _EXAMPLE
-            )
+            what = f"the table by {listing(named)}" if named else "no table"
+            self.add(f"the options name {what}", _EXAMPLE if named else f"{_EXAMPLE}; {_IN_SQL}")
             return None
         text = self._options[named[0]]
         match named[0]:
@@ -266,7 +274,7 @@ class _Request:
         properties: dict[str, str] = {}
         for name, text in self._options.items():
             setting = name.removeprefix(_PROPERTIES)
-            if name in OWN or name == LOCATION:
+            if name in OWN:
                 continue
             if name in of_connector:
                 set_here[name] = text
@@ -286,6 +294,18 @@ class _Request:
                 merged: KafkaOptions = attrs.evolve(cast("Any", self._definition.options), **changed)
                 self._definition = attrs.evolve(self._definition, options=merged)
         return properties
+
+
+def _without_catalog(options: dict[str, str]) -> dict[str, str]:
+    """Return options without what Spark's catalog adds for a table that SQL has created ``USING kdsl``.
+
+    That is the place of the table (a topic has none), the properties that Spark reserves, and each option once more
+    behind ``option.``.
+    """
+    added = {"path"}
+    if options.get("provider", "").lower() == FORMAT:
+        added |= {*_CATALOG, *(f"{_IN_CATALOG}{name}" for name in options)}
+    return {name: text for name, text in options.items() if name not in added}
 
 
 def _is_client_setting(name: str) -> bool:

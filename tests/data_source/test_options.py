@@ -133,5 +133,17 @@ def test_a_write_reports_its_options_and_its_columns_at_once() -> None:
     assert "the DataFrame has no column 'amount' (DOUBLE) (did you mean 'amont'?)" in text
 
 
-def test_the_location_that_sparks_catalog_adds_means_nothing() -> None:
-    assert read(table=f"{TABLES}:Orders", path="/warehouse/orders", **SERVERS)[0].table == "Orders"
+def test_what_sparks_catalog_adds_means_nothing() -> None:
+    written = {"table": f"{TABLES}:Orders", **SERVERS}
+    added = {"path": "/warehouse/orders", "provider": "kdsl", "owner": "me", "external": "true", "comment": "Orders"}
+
+    assert read(**written, path="/warehouse/orders")[0].table == "Orders"
+    assert read(**written, **added, **{f"option.{name}": text for name, text in written.items()}) == read(**written)
+
+
+def test_what_only_a_catalog_adds_is_an_error_of_other_reads() -> None:
+    text = error_of({"table": f"{TABLES}:Orders", **SERVERS, "owner": "me", "option.table": "x"})
+
+    assert "there is no option 'owner'" in text
+    assert "there is no option 'option.table'" in text
+    assert "there is no option 'option.tabel'" in error_of({**SERVERS, "provider": "kdsl", "option.tabel": "a:b"})
