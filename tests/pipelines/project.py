@@ -56,13 +56,14 @@ class Project:
             **os.environ,
             "KDSL_BOOTSTRAP_SERVERS": self.servers,
             "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": "--properties-file spark.conf pyspark-shell",
             "PYTHONPATH": os.pathsep.join(path),
             "SPARK_HOME": str(HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [str(HOME / "bin" / "spark-pipelines"), command, "--properties-file", "spark.conf"],
+                [str(HOME / "bin" / "spark-pipelines"), command],
                 cwd=self.folder,
                 env=environment,
                 stdout=log,

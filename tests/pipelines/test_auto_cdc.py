@@ -31,8 +31,8 @@ class Users(UpsertTable, topic={users!r}, key=Json(), value=Json()):
     name: Col[str | None]
 
 
-class Rows(KafkaTable, topic={changes!r}, value=DebeziumJson(), startup="earliest-offset"):
-    id: PrimaryKey[int]
+class Rows(KafkaTable, topic={changes!r}, value=DebeziumJson(), startup="earliest-offset", primary_key=["id"]):
+    id: Col[int]
     name: Col[str | None]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.connect import ConnectServer
 
 SCRIPT = '''
@@ -34,8 +32,8 @@ class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest-offset"
     order_id: Col[int]
     amount: Col[float | None]
 
-    @computed(type="bigint")
-    def double(self):
+    @computed
+    def double(self) -> int:
         return self.order_id * 2
 
 
@@ -49,8 +47,8 @@ class LastUsers(UpsertTable, topic="users", key=Json(), value=Json(), changelog=
     name: Col[str | None]
 
 
-class Changes(KafkaTable, topic="changes", value=DebeziumJson(), startup="earliest-offset"):
-    id: PrimaryKey[int]
+class Changes(KafkaTable, topic="changes", value=DebeziumJson(), startup="earliest-offset", primary_key=["id"]):
+    id: Col[int]
     name: Col[str | None]
 
 
@@ -137,7 +135,6 @@ spark.stop()
 '''
 
 
-@pytest.mark.reliability
 def test_flows_ask_spark_nothing(connect: ConnectServer, tmp_path: Path) -> None:
     shown = json.loads(connect.run(SCRIPT, folder=tmp_path).splitlines()[-1])
 

@@ -101,7 +101,10 @@ def source_row(plan: ReadPlan) -> t.Row:
 
 def record_row(plan: ReadPlan) -> t.Row:
     """Return the columns of single records: for upserts, a delete has only its key and its metadata."""
-    return plan.columns if plan.upserts is None else _relax_nullability(plan.columns, plan.upserts.keys)
+    if plan.upserts is None:
+        return plan.columns
+    of_record = [m.column for m in plan.metadata if not m.key.startswith("value.")]
+    return _relax_nullability(plan.columns, (*plan.upserts.keys, *of_record))
 
 
 def change_row(plan: ReadPlan) -> t.Row:
@@ -110,8 +113,8 @@ def change_row(plan: ReadPlan) -> t.Row:
     return plan.columns if upserts is None or upserts.images else _relax_nullability(plan.columns, upserts.keys)
 
 
-def _relax_nullability(row: t.Row, keys: tuple[str, ...]) -> t.Row:
-    """Return the row with all columns nullable, except the row kind and the keys."""
+def _relax_nullability(row: t.Row, names: tuple[str, ...]) -> t.Row:
+    """Return the row with all columns nullable, except the row kind and some others, which each record has."""
     kind, *fields = row.fields
-    free = (f if f.name in keys else t.Field(f.name, f.type.as_nullable(), f.comment) for f in fields)
+    free = (f if f.name in names else t.Field(f.name, f.type.as_nullable(), f.comment) for f in fields)
     return t.Row((kind, *free), nullable=False)
