@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.data_source.options import write_problems
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.start_and_end import Startup
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on
+from kdsl.extras import explain_missing_package
 from kdsl.formats import ROW_KIND
 from kdsl.kafka_table import KafkaTable
 from kdsl.plan.change_columns import COMMIT_TIMESTAMP, COMMIT_VERSION, add_commit_columns, read_by_record
 from kdsl.plan.model import ReadPlan
-from kdsl.run.librdkafka.datasource import FORMAT
 from kdsl.run.librdkafka.options import BY_NAME, MATCH, write_options
 from kdsl.spark_internals.pipelines import in_pipeline
+from kdsl.spark_versions import AUTO_CDC, PIPELINES, pyspark_version, require
 from kdsl.table import Table
+
+with explain_missing_package("kdsl.pipelines"):
+    from kdsl.data_source.options import write_problems
+    from kdsl.run.librdkafka.datasource import FOUND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,9 +66,11 @@ def table(
 
     Raises:
         ResolveError: The table cannot be read, or its cluster is unknown or invalid.
+        SparkVersionError: PySpark has no pipelines.
         KdslError: No pipeline loads this code; or as for `Table.read_stream`.
     """
-    pipelines, of = _pipelines("table"), _table_of(source)
+    of = _table_of(source)
+    pipelines = _pipelines("table", of)
     wanted = None if columns is None else list(columns)
 
     def rows() -> DataFrame:
@@ -98,9 +104,11 @@ def view(
 
     Raises:
         ResolveError: The table cannot be read, or its cluster is unknown or invalid.
+        SparkVersionError: PySpark has no pipelines.
         KdslError: No pipeline loads this code; or as for `Table.read_stream`.
     """
-    pipelines, of = _pipelines("view"), _table_of(source)
+    of = _table_of(source)
+    pipelines = _pipelines("view", of)
     wanted = None if columns is None else list(columns)
 
     def rows() -> DataFrame:
@@ -125,14 +133,16 @@ def sink(target: AnyTable, cluster: Cluster | None = None, *, name: str | None =
     Raises:
         ResolveError: The table cannot be written, or not by a pipeline (exactly-once needs the path of the
             checkpoint), or its cluster is unknown or invalid.
+        SparkVersionError: PySpark has no pipelines.
         KdslError: No pipeline loads this code.
     """
-    pipelines, of = _pipelines("sink"), _table_of(target)
+    of = _table_of(target)
+    pipelines = _pipelines("sink", of)
     plan = of.write_plan(cluster)
     here = Where(table=of.name)
     fail_on([p.at(here) for p in write_problems(plan)], f"{of.name} as a sink")
     options = {**write_options(plan, of.cluster(cluster)), MATCH: BY_NAME}
-    pipelines.create_sink(name or of.name, FORMAT, options)
+    pipelines.create_sink(name or of.name, FOUND, options)
 
 
 def auto_cdc(
@@ -167,13 +177,12 @@ def auto_cdc(
     Raises:
         ResolveError: The table has no changes or no primary key, it cannot be read, or its cluster is unknown or
             invalid.
-        KdslError: No pipeline loads this code, or Spark is older than 4.2; or as for `Table.read_stream`.
+        SparkVersionError: PySpark has no AUTO CDC flows.
+        KdslError: No pipeline loads this code; or as for `Table.read_stream`.
     """
-    pipelines, of = _pipelines("auto_cdc"), _table_of(source)
-    if not hasattr(pipelines, "create_auto_cdc_flow"):
-        from kdsl.spark_versions import pyspark_version
-
-        raise KdslError(f"auto_cdc needs PySpark 4.2 or later, and this is {pyspark_version()}; use table or view")
+    of = _table_of(source)
+    pipelines = _pipelines("auto_cdc", of)
+    require(AUTO_CDC, pyspark_version(), of.name)
     name = target or of.name
     plan = _change_plan(of, cluster, None if columns is None else list(columns), start_at)
     assert plan.upserts is not None
@@ -225,24 +234,24 @@ def _session() -> Any:
     return SparkSession.active()
 
 
-def _pipelines(function: str) -> Any:
-    """Return Spark's module of pipelines.
+def _pipelines(function: str, of: Table) -> Any:
+    """Return Spark's module of pipelines, for a function and its table.
 
     Raises:
-        KdslError: PySpark has none, or this code is not a definition file that a pipeline loads.
+        SparkVersionError: This PySpark has none.
+        KdslError: PySpark was installed without what it needs for pipelines, or no pipeline loads this code.
     """
+    require(PIPELINES, pyspark_version(), of.name)
     try:
         from pyspark import pipelines
     except ImportError as e:
-        from kdsl.spark_versions import pyspark_version
-
         raise KdslError(
-            f"{function} needs Spark Declarative Pipelines, PySpark 4.1 or later with its packages "
-            f"(pip install 'pyspark[pipelines]'); this is {pyspark_version()}: {e}"
+            f"{of.name}: pipelines need PySpark with its packages for them, and there is {e}; install "
+            "'pyspark[pipelines]'"
         ) from e
     if not in_pipeline():
         raise KdslError(
-            f"{function} defines a part of a pipeline, and no pipeline loads this file; name the file in "
+            f"{of.name}: {function} defines a part of a pipeline, and no pipeline loads this file; name the file in "
             "spark-pipeline.yml, and start it with `spark-pipelines run`"
         )
     return pipelines

@@ -23,8 +23,9 @@ from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listin
 from kdsl.flink_sql.load import statement_definition
 from kdsl.plan.change_columns import read_by_record
 from kdsl.plan.model import ReadPlan, WritePlan
-from kdsl.run.librdkafka.datasource import FORMAT
+from kdsl.run.librdkafka.datasource import FOUND
 from kdsl.run.librdkafka.options import BY_NAME, MATCH, PLAN, read_options, write_options
+from kdsl.spark_versions import pyspark_version
 from kdsl.table import Table
 
 if TYPE_CHECKING:
@@ -72,6 +73,17 @@ def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
         plan = read_by_record(plan)
     check_letter_topic(plan, cluster)
     return {**_plan_options(plan, cluster), PARALLELISM: str(2 * (os.cpu_count() or 1))}
+
+
+def check_stream_options(options: Mapping[str, str]) -> None:
+    """Check that this version of Spark can end a stream where the options of `read_source_options` say.
+
+    Raises:
+        SparkVersionError: As for `kdsl.run.read.check_stream`.
+    """
+    from kdsl.run.read import check_stream
+
+    check_stream(read_options(options, ReadPlan)[0], pyspark_version())
 
 
 def write_source_options(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
@@ -303,7 +315,7 @@ def _without_catalog(options: dict[str, str]) -> dict[str, str]:
     behind ``option.``.
     """
     added = {"path"}
-    if options.get("provider", "").lower() == FORMAT:
+    if options.get("provider", "").lower() == FOUND:
         added |= {*_CATALOG, *(f"{_IN_CATALOG}{name}" for name in options)}
     return {name: text for name, text in options.items() if name not in added}
 

@@ -7,6 +7,7 @@ are Spark's own operators on top of it.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -41,14 +42,13 @@ from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.metadata import RAW
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.spark_records import raw_batch, spark_name
-from kdsl.run.session import available_cores, check_session, explain_missing_module
+from kdsl.run.session import available_cores, check_session, explain_missing_module, get_setting, session_version
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.task_output import TaskOutput, create_task_output, record_row
 from kdsl.spark_internals.pipelines import in_pipeline
-from kdsl.spark_internals.queries import name_source
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_internals.workers import current_task
-from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, require
+from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, require
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -59,6 +59,7 @@ ColumnMaker = Callable[[], "Column"]
 
 _log = logging.getLogger(__name__)
 _ZONE = "spark.sql.session.timeZone"
+_SOURCE_NAMES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def read(
@@ -123,7 +124,8 @@ def read_stream(
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
-        name: The name of the source in checkpoints, where Spark names sources; None is the table's name.
+        name: The name of the source in checkpoints, where Spark names sources; None is the table's name. Characters
+            other than ASCII letters and digits become ``_``.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
@@ -150,12 +152,14 @@ def read_stream(
                 "Kafka connector; use transport='librdkafka'"
             )
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
-    _check_stream(spark, plan)
+    check_stream(plan, session_version(spark))
     reports = new_name(read_id(plan, cluster)) if _reports_metrics(spark) and not in_pipeline() else None
     stream_options = _source_options(spark, plan, cluster)
     if reports is not None:
         stream_options |= {OPTION: reports, **_reporting_options(spark)}
-    reader = name_source(spark, spark.readStream.format(_register_source(spark)), name or plan.table)
+    reader = spark.readStream.format(_register_source(spark))
+    if _names_sources(spark):
+        reader = reader.name(re.sub(r"\W", "_", name or plan.table, flags=re.ASCII))
     with explain_missing_module():
         source_rows = reader.options(**stream_options).load()
     if not in_pipeline():
@@ -217,13 +221,12 @@ def decode(
     return _add_computed(rows, plan, computed or {}, streaming=df.isStreaming)
 
 
-def _check_stream(spark: SparkSession, plan: ReadPlan) -> None:
-    """Check that the session's Spark can end a stream where the plan says; log a warning of limits that it ignores.
+def check_stream(plan: ReadPlan, version: str) -> None:
+    """Check that a version of Spark can end a stream where the plan says; log a warning of limits that it ignores.
 
     Raises:
         SparkVersionError: The plan has an end, and Spark is too old for that.
     """
-    version = spark.version
     if plan.stop.mode != "unbounded":
         require(BOUNDED_STREAMS, version, plan.table)
     limited = plan.max_records is not None or plan.max_records_per_partition is not None
@@ -432,6 +435,11 @@ def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streami
     )
 
 
+def _names_sources(spark: SparkSession) -> bool:
+    """Whether a session finds the sources of a checkpoint by their names, which each source then needs."""
+    return SOURCE_NAMES.is_in(session_version(spark)) and get_setting(spark, _SOURCE_NAMES) == "true"
+
+
 def _reports_metrics(spark: SparkSession) -> bool:
     """Whether queries of a session report metrics."""
     return (spark.conf.get(SWITCH, "true") or "").lower() != "false"
@@ -448,9 +456,11 @@ def _reporting_options(spark: SparkSession) -> dict[str, str]:
 
 
 def _register_source(spark: SparkSession) -> str:
-    """Register kdsl's data source in the session, and return its name."""
-    from kdsl.run.librdkafka.datasource import FORMAT, register
+    """Register kdsl's data source in the session, and return its name; in a pipeline, Spark has found one by itself."""
+    from kdsl.run.librdkafka.datasource import FORMAT, FOUND, register
 
+    if in_pipeline():  # which allows no registration
+        return FOUND
     register(spark)
     return FORMAT
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,26 +14,6 @@ from kdsl.spark_internals.session import is_connect, java_dataframe, java_sessio
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamReader
-
-
-_NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-
-
-def name_source(spark: SparkSession, reader: DataStreamReader, name: str) -> DataStreamReader:
-    """Name the source of a stream if the session names sources, so that a checkpoint finds it by its name.
-
-    Spark 4.2 and later then need a name for each source, and allow sources to be added, moved and removed.
-
-    Args:
-        spark: The session.
-        reader: The reader of the source.
-        name: The name; characters other than ASCII letters and digits become ``_``.
-    """
-    if spark.conf.get(_NAMES_SOURCES, "false") != "true":
-        return reader
-    named: DataStreamReader = reader.name(re.sub(r"\W", "_", name, flags=re.ASCII))
-    return named
 
 
 class RunningQuery:

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kdsl.spark_internals.pipelines import in_pipeline
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
@@ -85,10 +83,9 @@ def know_schema(df: DataFrame, schema: StructType) -> DataFrame:
 
 
 def register_data_source(spark: SparkSession, name: str, source: type[DataSource]) -> None:
-    """Register a Python data source, unless the session has it: Spark warns about a second registration.
+    """Register a Python data source, unless a classic session has it: Spark warns about a second registration.
 
-    On Spark Connect, which cannot be asked, it is registered each time; one that Spark has found in the Python path of
-    the server (`pyspark_kdsl`) stays. In a pipeline, which allows no registration, Spark must have found it.
+    On Spark Connect it is registered each time.
 
     Args:
         spark: The session, classic or Connect.
@@ -97,15 +94,7 @@ def register_data_source(spark: SparkSession, name: str, source: type[DataSource
     """
     session = java_session(spark)
     if session is None or not session.sessionState().dataSourceManager().dataSourceExists(name):
-        if in_pipeline():
-            return
-        from pyspark.errors import AnalysisException
-
-        try:
-            spark.dataSource.register(source)
-        except AnalysisException as e:
-            if e.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-                raise
+        spark.dataSource.register(source)
 
 
 def parse_expression(spark: SparkSession, text: str) -> None:

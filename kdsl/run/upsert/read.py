@@ -18,7 +18,7 @@ import pyarrow as pa
 from kdsl.plan.model import ReadPlan, Upserts
 from kdsl.run.dataframes.watermark import delay_text, mark_event_time
 from kdsl.run.records.drops import log_drops
-from kdsl.run.session import get_setting, require_setting
+from kdsl.run.session import get_setting, require_setting, session_version
 from kdsl.run.upsert.changes import AFTER, DELETE, KeyedRows, compute_changes, take_last_changes
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS, Chunk, read_chunks
 from kdsl.run.upsert.state import (
@@ -89,7 +89,7 @@ def compute_changelog(
         together = know_schema(chunks.repartition("bucket"), spark_schema(CHUNK_COLUMNS))
         return together.mapInArrow(compute.last, result)
     if is_connect(chunks.sparkSession):
-        require(CONNECT_STATE, chunks.sparkSession.version, plan.table)
+        require(CONNECT_STATE, session_version(chunks.sparkSession), plan.table)
     _use_rocksdb(chunks.sparkSession)
     chunks = know_schema(_with_watermark(chunks, plan).drop("time"), spark_schema(_WITHOUT_TIME))
     rule = compute.unavailable
