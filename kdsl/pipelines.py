@@ -181,8 +181,8 @@ def auto_cdc(
         KdslError: No pipeline loads this code; or as for `Table.read_stream`.
     """
     of = _table_of(source)
-    pipelines = _pipelines("auto_cdc", of)
     require(AUTO_CDC, pyspark_version(), of.name)
+    pipelines = _pipelines("auto_cdc", of)
     name = target or of.name
     plan = _change_plan(of, cluster, None if columns is None else list(columns), start_at)
     assert plan.upserts is not None

@@ -16,6 +16,8 @@ import attrs
 import pyspark
 import yaml
 
+from kdsl.testing import RunningKafka
+
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
 LONG = 900.0
@@ -24,6 +26,8 @@ QUIET = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 
@@ -38,6 +42,15 @@ class Project:
 
     folder: Path
     servers: str
+
+    @classmethod
+    def write(cls, folder: Path, kafka: RunningKafka, text: str) -> Project:
+        """Write a project with one definition file, for Spark's built-in catalog in the folder."""
+        (folder / "transformations").mkdir(parents=True)
+        (folder / "transformations" / "definitions.py").write_text(text, encoding="utf-8")
+        project = cls(folder, kafka.bootstrap_servers)
+        project.configure({"spark.sql.warehouse.dir": str(folder / "warehouse")})
+        return project
 
     def configure(self, settings: Mapping[str, str], **spec: Any) -> None:
         """Write what a session starts with, and change ``spark-pipeline.yml``, whose storage is in the folder."""

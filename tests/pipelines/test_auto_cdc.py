@@ -54,12 +54,6 @@ def copy_rows():
 CATALOG = "org.apache.spark.sql.connector.catalog.SharedTablesInMemoryRowLevelOperationTableCatalog"
 
 
-def write_project(folder: Path, kafka: RunningKafka, text: str) -> Project:
-    (folder / "transformations").mkdir(parents=True)
-    (folder / "transformations" / "users.py").write_text(text, encoding="utf-8")
-    return Project(folder, kafka.bootstrap_servers)
-
-
 def fetch_tests_of_catalyst(folder: Path) -> Path:
     """Fetch Spark's jar with a catalog in memory whose tables support row-level operations."""
     coordinate = Coordinate("org.apache.spark", "spark-catalyst_2.13", pyspark.__version__, archive="tests@jar")
@@ -100,7 +94,7 @@ def test_it_applies_upserts_and_deletes(
     produce_changes(kdsl_kafka, users, changes)
     folder = tmp_path / "project"
     names = {"users": users, "changes": changes, "database": "memory.shop"}
-    project = write_project(folder, kdsl_kafka, (DEFINITIONS + COPIES).format(**names))
+    project = Project.write(folder, kdsl_kafka, (DEFINITIONS + COPIES).format(**names))
     settings = {
         "spark.jars": str(fetch_tests_of_catalyst(tmp_path / "jars")),
         "spark.sql.catalog.memory": CATALOG,
@@ -125,7 +119,7 @@ def test_delta_has_no_row_level_operations(
     produce_changes(kdsl_kafka, users, changes)
     folder = tmp_path / "project"
     names = {"users": users, "changes": changes, "database": "default"}
-    project = write_project(folder, kdsl_kafka, DEFINITIONS.format(**names))
+    project = Project.write(folder, kdsl_kafka, DEFINITIONS.format(**names))
     project.configure(delta_settings(spark, folder), catalog="spark_catalog", database="default")
 
     assert project.run("dry-run") == 0, project.log()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLE = ROOT / "examples" / "pipelines"
-ORDERS, PER_BATCH = 600, 20
+ORDERS, PER_BATCH = 240, 20
 TOPICS = {"orders": 2, "users": 2, "large-orders": 2}
 
 
