@@ -1,7 +1,7 @@
 """The options of ``format("kdsl")`` that people write: which table, which cluster, which columns.
 
-They are read in a Python process that Spark starts beside its driver, and become the options that the operations of
-tables make (`kdsl.run.librdkafka.options`). Those are passed on as they are.
+They are read in a Python process that Spark starts beside its driver, and become options that carry a plan
+(`kdsl.run.librdkafka.options`). Those, which `kdsl.pipelines` makes, are passed on as they are.
 """
 
 from __future__ import annotations
