@@ -157,7 +157,8 @@ def auto_cdc(
 ) -> None:
     """Keep a streaming table that has the current row of each key of a changelog: an AUTO CDC flow (Spark 4.2).
 
-    This defines the table, a view ``TARGET_changes`` with one row for each change, and the flow between them. Keys are
+    This defines the table, a view with one row for each change (``users_changes`` of the target ``shop.users``), and
+    the flow between them. Keys are
     the primary key; deletes and tombstones delete the row. The changes of a key are ordered by their offset
     (``_commit_version``), because all records of a key are in one partition if they were written by key, as in each
     compacted topic and by each CDC connector. An older change that comes later, for example after offsets were reset,
@@ -186,7 +187,7 @@ def auto_cdc(
     name = target or of.name
     plan = _change_plan(of, cluster, None if columns is None else list(columns), start_at)
     assert plan.upserts is not None
-    changes = f"{name}_changes"
+    changes = f"{name.rpartition('.')[2]}_changes"  # a view has no catalog and no database
 
     def rows() -> DataFrame:
         return of.run_stream(_session(), plan, cluster, name=changes)

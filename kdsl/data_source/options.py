@@ -31,6 +31,8 @@ from kdsl.table import Table
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from kdsl.run.dataframes.match_batches import BatchMatch
+
 TABLES = ("table", "file", "ddl")
 """The options that name a table; one is needed."""
 REGISTRY = "schema.registry.url"
@@ -102,6 +104,7 @@ def write_source_options(options: Mapping[str, str], schema: StructType) -> dict
         return dict(options)
     if PLAN in options:
         plan, cluster = read_options(options, WritePlan)
+        match: BatchMatch | None
         match, plan, problems = match_schema(schema, plan)
         _raise_all(problems, f"the DataFrame for {plan.table}")
     else:
@@ -109,11 +112,12 @@ def write_source_options(options: Mapping[str, str], schema: StructType) -> dict
         request = _Request(settings)
         if request.columns is not None:
             request.add("'columns' chooses the columns of a read", "select the columns of the DataFrame instead")
-        declared = request.plan(lambda table, cluster: table.write_plan(cluster))
+        declared, match = request.plan(lambda table, cluster: table.write_plan(cluster)), None
         if declared is not None:
             match, declared, problems = match_schema(schema, declared)
             request.problems += [*write_problems(declared), *problems]
         plan, cluster = request.check(declared)
+    assert match is not None  # otherwise there are problems
     check_before_write(plan, cluster)
     return {**_plan_options(plan, cluster), MATCH: match.to_text()}
 

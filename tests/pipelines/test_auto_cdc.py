@@ -101,7 +101,7 @@ def test_it_applies_upserts_and_deletes(
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
     }
-    project.configure(settings, catalog="memory", database="shop")
+    project.configure(settings)
 
     assert project.run("run") == 0, project.log()
 

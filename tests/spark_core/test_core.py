@@ -14,6 +14,7 @@ import pytest
 
 from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable, Virtual, pipelines as kp, sql, virtual
 from kdsl.changelog import Changelog, ChangelogError, delta
+from kdsl.diagnostics.lag import checkpoint_positions
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.run.session import SessionError
@@ -218,8 +219,8 @@ class TestStream:
 
         assert values(kdsl_kafka, sink) == Counter("ab")
         names = (copy.checkpoint / "offsets" / "0").read_text(encoding="utf-8")
-        print("DEBUG", names)
-        assert ('"Strings"' in names) is SOURCE_NAMES.is_in(VERSION)
+        assert ("\nStrings:{" in names) is SOURCE_NAMES.is_in(VERSION)
+        assert checkpoint_positions(str(copy.checkpoint))[1] == {(source, 0): 2}
 
     def test_limits_apply_or_a_warning_says_when_not(
         self,
@@ -613,7 +614,8 @@ class TestDataSource:
 
         def run() -> None:
             stream = spark.readStream.format("kdsl").options(**options).load().writeStream.format("json")
-            query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "rows"))
+            writer = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+            query = writer.start(str(tmp_path / "rows"))
             assert query.awaitTermination(300)
 
         if BOUNDED_STREAMS.is_in(VERSION):
