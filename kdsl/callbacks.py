@@ -76,7 +76,7 @@ class OffsetsRetriever(Protocol):
             timestamps: Milliseconds since 1970-01-01 UTC by partition.
 
         Raises:
-            KafkaReadError: The brokers do not answer, as for the other methods.
+            KafkaReadError: The brokers refuse or do not answer, as for the other methods.
         """
         ...
 

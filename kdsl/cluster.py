@@ -257,7 +257,7 @@ class Cluster:
             registry = attrs.evolve(registry, properties=registry.properties.with_literals(literals, _REGISTRY))
         return attrs.evolve(self, properties=self.properties.with_literals(literals), registry=registry)
 
-    def consumer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
+    def consumer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, Any]:
         """The settings for a ``confluent_kafka.Consumer``, secrets resolved in this process: never print or keep them.
 
         Java's defaults are overridden by ``sizes``, these by the user's settings, and these by what kdsl fixes.
@@ -271,11 +271,11 @@ class Cluster:
         """
         return self._create_config(consumer_settings, sizes, machine)
 
-    def producer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
+    def producer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, Any]:
         """The settings for a ``confluent_kafka.Producer``; see `consumer`, also for errors."""
         return self._create_config(producer_settings, sizes, machine)
 
-    def admin(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
+    def admin(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, Any]:
         """The settings for a ``confluent_kafka.admin.AdminClient``; see `consumer`, also for errors."""
         return self._create_config(admin_settings, sizes, machine)
 
@@ -285,7 +285,7 @@ class Cluster:
 
     def _create_config(
         self, make: Callable[..., LibrdkafkaSettings], sizes: Mapping[str, str | int] | None, machine: Machine | None
-    ) -> dict[str, str]:
+    ) -> dict[str, Any]:
         """Translate the settings with resolved secrets to a configuration of librdkafka.
 
         Raises:

@@ -1,11 +1,12 @@
 """The versions of Spark that kdsl supports, what each lacks, and the jars that each was tested with.
 
-The transport ``jvm``, Delta, ``kdsl doctor`` and docs/spark-versions.md all read this one table.
+The transport ``jvm``, Delta, Iceberg, ``kdsl doctor`` and docs/spark-versions.md all read this one table.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import attrs
 
@@ -46,11 +47,13 @@ class SparkVersion:
         version: The version, as ``4.2.0``.
         connector: The packages of Spark's Kafka connector, which the transport ``jvm`` needs.
         delta: The package of Delta, which ``delta(...)`` needs; None if no published one works.
+        iceberg: The package of Iceberg's runtime, which ``iceberg(...)`` needs; None if none is published.
     """
 
     version: str
     connector: tuple[Package, ...]
     delta: Package | None
+    iceberg: Package | None = None
 
     @property
     def minor(self) -> str:
@@ -146,10 +149,20 @@ def _delta(minor: str) -> Package:
     return Package(f"io.delta:delta-spark_{minor}_2.13:4.4.0")
 
 
+def _iceberg(minor: str, version: str) -> Package:
+    """Iceberg's runtime for a minor version of Spark, one jar with all that it needs."""
+    return Package(f"org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:{version}", alone=True)
+
+
+_LIBRARIES_4_0 = _delta("4.0"), _iceberg("4.0", "1.11.0")
+_LIBRARIES_4_1 = _delta("4.1"), _iceberg("4.1", "1.12.0")
 _CONNECTOR, _DELTA = _connector("4.2.0"), _delta("4.2")
 TESTED: tuple[SparkVersion, ...] = (
-    SparkVersion("4.0.1", _connector("4.0.1"), _delta("4.0")),
-    SparkVersion("4.1.1", _connector("4.1.1"), _delta("4.1")),
+    SparkVersion("4.0.1", _connector("4.0.1"), *_LIBRARIES_4_0),
+    # The newest connector that is published.
+    SparkVersion("4.0.5", _connector("4.0.4"), *_LIBRARIES_4_0),
+    SparkVersion("4.1.1", _connector("4.1.1"), *_LIBRARIES_4_1),
+    SparkVersion("4.1.4", _connector("4.1.3"), *_LIBRARIES_4_1),
     SparkVersion("4.2.0", _CONNECTOR, _DELTA),
     # Later connectors are not published, nor later Deltas. The same connector passes the tests on later versions.
     SparkVersion("4.2.1", _CONNECTOR, _DELTA),
@@ -185,6 +198,16 @@ def spark_version(version: str) -> SparkVersion | None:
     same_minor = [tested for tested in TESTED if number is not None and tested.minor == _minor(number[0])]
     exact = [tested for tested in same_minor if number is not None and tested.version == number[0]]
     return next(iter((*exact, *reversed(same_minor))), None)
+
+
+def list_working(package: Callable[[SparkVersion], Package | None]) -> str:
+    """The minor versions that a library works with, in a sentence, each with the library's coordinate.
+
+    Args:
+        package: Returns the library's package for a tested version; None if it does not work there.
+    """
+    working = {tested.minor: library for tested in TESTED if (library := package(tested)) is not None}
+    return " or ".join(f"{minor} ({library.coordinate})" for minor, library in working.items())
 
 
 def refusal(subject: str, version: str) -> str | None:

@@ -149,9 +149,9 @@ class Table:
             ResolveError: The table cannot be read, or not from there, its cluster is unknown or invalid, or its rows
                 have no change columns.
             KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
-                written. At the latest when Spark plans the read: the brokers cannot be reached, a topic is missing, or
-                a start offset does not exist. A record that cannot be read fails the Spark job with a RecordError that
-                names topic, partition and offset, unless the table declares dead letters.
+                written. At the latest when Spark plans the read: the brokers refuse or cannot be reached, a topic is
+                missing, or a start offset does not exist. A record that cannot be read fails the Spark job with a
+                RecordError that names topic, partition and offset, unless the table declares dead letters.
         """
         from kdsl.run.read import read
 
@@ -196,8 +196,8 @@ class Table:
             ResolveError: The table cannot be read, or not from there, its cluster is unknown or invalid, or its rows
                 have no change columns.
             KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
-                written. At the latest when the query starts: the brokers cannot be reached, a topic is missing, a start
-                offset does not exist, or the consumer group is in use although the table checks that.
+                written. At the latest when the query starts: the brokers refuse or cannot be reached, a topic is
+                missing, a start offset does not exist, or the consumer group is in use although the table checks that.
         """
         plan = self.stream_plan(cluster, columns, start_at)
         if not change_columns:
@@ -242,7 +242,8 @@ class Table:
         """Read the topic as a stream of packets of raw records, which nothing decodes (`kdsl.run.records.packets`).
 
         This is for ingestions, which decode them later. The table has metadata columns only; their raw fields are in
-        the packets. Spark counts packets as rows. The transport ``jvm`` has no packets: it gives the table's rows.
+        the packets, in the order of the records of each partition. Spark counts packets as rows. The transport ``jvm``
+        has no packets: it gives the table's rows.
 
         Args:
             spark: The session.
@@ -258,8 +259,9 @@ class Table:
 
         at = self.cluster(cluster)
         plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at))
-        packed = plan if plan.transport == "jvm" else attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
-        return read_stream(spark, packed, at)
+        if plan.transport != "jvm":
+            plan = attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
+        return read_stream(spark, plan, at)
 
     def write(
         self, df: DataFrame, cluster: Cluster | None = None, *, write_id: str | None = None, adopt: bool = False
@@ -280,8 +282,8 @@ class Table:
         Raises:
             ResolveError: The table cannot be written, its cluster is unknown or invalid, or columns are missing,
                 unknown or of other types (all are listed).
-            KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the brokers cannot be
-                reached, or the topic does not exist.
+            KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the brokers refuse or
+                cannot be reached, or the topic does not exist.
             ExactlyOnceError: The write cannot be exactly once.
             WriteError: A task failed, for example because a row cannot be written; some rows may be in the topic.
         """
@@ -324,7 +326,7 @@ class Table:
         Raises:
             ResolveError: As for `write`.
             KdslError: The DataFrame is not a stream, the table does not accept the output mode or the trigger, the
-                brokers cannot be reached, or the topic does not exist.
+                brokers refuse or cannot be reached, or the topic does not exist.
             CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
             ExactlyOnceError: The write cannot be exactly once.
         """

@@ -65,7 +65,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     for package, extra in EXTRAS.items():
         if package not in ("py4j", "pytest"):  # pyspark brings py4j, and pytest is there when its plug-in runs
             assert any(d.startswith(package.replace("_", "-")) for d in extras[extra]), package
-    assert "kdsl[spark,cli,registry,metrics,tls,test,protobuf]" in extras["all"]
+    assert "kdsl[spark,cli,registry,metrics,tls,test,protobuf,aws,azure,gcp]" in extras["all"]
 
 
 def test_other_packages_are_installed_with_kdsl() -> None:

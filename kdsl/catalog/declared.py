@@ -74,7 +74,7 @@ def infer_columns(
         CheckpointError: The checkpoint has columns that were inferred for another declaration, or cannot be read or
             written.
         ResolveError: The brokers are not known.
-        KafkaReadError: The brokers cannot be reached, do not answer in time, or the topic does not exist.
+        KafkaReadError: The brokers refuse, cannot be reached, do not answer in time, or the topic does not exist.
         TypeError: A checkpoint is given without a session.
     """
     with keep_with(checkpoint, spark, adopt=adopt) as inference:

@@ -80,7 +80,7 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
         timeout: How long it may take, in seconds.
 
     Raises:
-        KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes longer.
+        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)

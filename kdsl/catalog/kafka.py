@@ -100,7 +100,7 @@ class KafkaCatalog:
         """The names of the tables: the topics that this user may see, sorted, without Kafka's own.
 
         Raises:
-            KafkaReadError: The brokers cannot be reached.
+            KafkaReadError: The brokers refuse, or cannot be reached.
         """
         return sorted(open_admin(self.cluster, f"the catalog {self.name}").names())
 
@@ -123,7 +123,7 @@ class KafkaCatalog:
             TopicMissingError: There is no such topic.
             InferenceError: The topic has no records to infer columns from, or they cannot be read.
             CheckpointError: The checkpoint has columns that were inferred for other options of the catalog.
-            KafkaReadError: The brokers cannot be reached.
+            KafkaReadError: The brokers refuse, or cannot be reached.
             RegistryError: The schema registry does not answer, or denies access.
             ResolveError: A column of the message has the name of another column.
             TypeError: A checkpoint is given without a session.

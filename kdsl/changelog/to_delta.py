@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.target import Batch, explain_missing_row, is_applied
+from kdsl.changelog.merge import IS_DELETE, match_columns, write_assignments, write_condition
+from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
@@ -34,7 +35,7 @@ from kdsl.spark_internals.session import (
     scala_none,
     wrap_session,
 )
-from kdsl.spark_versions import TESTED, spark_version
+from kdsl.spark_versions import list_working, spark_version
 from kdsl.types import model as t
 from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name, time_columns
 from kdsl.types.sql import literal, quote_name
@@ -356,7 +357,8 @@ class DeltaTarget:
             last = None if batch is None else session.find_last(table, batch)
             if batch is not None and is_applied(repr(self), batch, last):
                 return
-            names = _match_columns(self, changes, [str(name) for name in table.toDF().columns()])
+            existing = [str(name) for name in table.toDF().columns()]
+            names = match_columns(f"delta({self.table!r})", changes, existing, add=self.schema_evolution)
         numbered = last is None or batch is None or last.number < batch.number
         own = session if batch is None else session.for_batch(batch, numbered=numbered)
         with own.active():
@@ -392,28 +394,6 @@ def _changes_in_place(detail: Mapping[str, Any], types: Mapping[str, tuple[t.Dat
     return widens and detail["properties"].get(_WIDENING) == "true"
 
 
-def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[str]) -> list[str]:
-    """Return the columns of the changelog, without row kind and ``_unavailable``; the table has them, or gets them.
-
-    Args:
-        target: The table, which says whether columns are added (``schema_evolution``).
-        changes: The changes.
-        existing: The columns of the table; letter case does not matter.
-
-    Raises:
-        ChangelogError: The table does not have one of them, and it is not to be added.
-    """
-    names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
-    known = {name.lower() for name in existing}
-    missing = [name for name in names if name.lower() not in known]
-    if missing and not target.schema_evolution:
-        raise ChangelogError(
-            f"delta({target.table!r}): the changelog has {listing(missing)}, but the table only has the columns "
-            f"{listing(existing)}; pass schema_evolution=True to add what is missing, or drop it from the changelog"
-        )
-    return names
-
-
 def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[str], *, evolve: bool) -> Any:
     """Build Delta's merge for a batch of changes, as a Java object; the caller executes it.
 
@@ -426,34 +406,18 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
         names: The columns of the changelog.
         evolve: Whether new columns are added to the table.
     """
-    on = " AND ".join(f"target.{quote_name(key)} = source.{quote_name(key)}" for key in keys) or "false"
-    is_delete = f"source.{ROW_KIND} = '-D'"
-    values = {quote_name(name): f"source.{quote_name(name)}" for name in names}
-    updated = {quote_name(name): values[quote_name(name)] for name in names if name not in keys}
-    if UNAVAILABLE in changes.columns:
-        existing = {str(name).lower() for name in table.toDF().columns()}
-        for name in (name for name in names if name not in keys):
-            value = values[quote_name(name)]
-            unavailable = f"array_contains(source.{quote_name(UNAVAILABLE)}, {literal(name)[0]})"
-            if name.lower() in existing:
-                updated[quote_name(name)] = f"CASE WHEN {unavailable} THEN target.{quote_name(name)} ELSE {value} END"
-            values[quote_name(name)] = f"CASE WHEN {unavailable} THEN {_raise_missing_row(name, keys)} ELSE {value} END"
+    on = write_condition(keys)
+    existing = [str(name) for name in table.toDF().columns()]
+    updated, values = write_assignments(changes, keys, names, existing)
     merge = table.alias("target").merge(java_dataframe(changes).alias("source"), on)
     if evolve:
         merge = merge.withSchemaEvolution()
     if not keys:
         return merge.whenNotMatched().insertExpr(values)
-    merge = merge.whenMatched(is_delete).delete()
+    merge = merge.whenMatched(IS_DELETE).delete()
     if updated:
         merge = merge.whenMatched().updateExpr(updated)
-    return merge.whenNotMatched(f"NOT ({is_delete})").insertExpr(values)
-
-
-def _raise_missing_row(name: str, keys: Sequence[str]) -> str:
-    """Write the SQL that fails a change without a value for a column, if the table does not have its row."""
-    parts = [f"concat({literal(f'{key} = ')[0]}, CAST(source.{quote_name(key)} AS STRING))" for key in keys]
-    reason = explain_missing_row(name)
-    return f"raise_error(concat({literal(f'{reason}: ')[0]}, concat_ws(', ', {', '.join(parts)})))"
+    return merge.whenNotMatched(f"NOT ({IS_DELETE})").insertExpr(values)
 
 
 class _Delta:
@@ -630,10 +594,9 @@ def _attach_jars(spark: SparkSession) -> None:
     tested = spark_version(spark.version)
     assert tested is not None  # check_spark refuses other versions
     if tested.delta is None:
-        working = [f"{one.version} ({one.delta.coordinate})" for one in TESTED if one.delta is not None]
         raise ChangelogError(
             f"the session has no Delta, and no published Delta works with Spark {spark.version}; use Spark "
-            f"{' or '.join(working)}, or a session that has a Delta built for this Spark: {_CONFIGURE}"
+            f"{list_working(lambda one: one.delta)}, or a session that has a Delta built for this Spark: {_CONFIGURE}"
         )
     try:
         attach_library(spark, tested.delta, _API, "Delta")

@@ -43,12 +43,14 @@ def lag(
     once: Annotated[bool, typer.Option("--once", help="Print once and exit; the default for pipes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and exit.")] = False,
     fail_above: Annotated[
-        int | None, typer.Option(min=0, help="Print once; exit with 1 if the lag exceeds this number of records.")
+        int | None,
+        typer.Option(min=0, help="Print once; exit with 1 if the lag exceeds this number of records, or is unknown."),
     ] = None,
 ) -> None:
     """Show how far a consumer group or a query lags behind, for each partition.
 
-    Exits with 1 if the group, the checkpoint or a broker cannot be found, or if the lag exceeds --fail-above.
+    Exits with 1 if the group, the checkpoint or a broker cannot be found, or if the lag exceeds --fail-above
+    or is unknown, because the group has committed nothing in a partition with records.
     Exits with 2 if both --group and --checkpoint are named, or if neither they nor a table, or no brokers are named.
     """
     from kdsl.diagnostics.lag import LagReader
@@ -81,7 +83,7 @@ def lag(
         print_json(_document(report))
     elif not live:
         out.print(_grid(report))
-    if fail_above is not None and report.total > fail_above:
+    if fail_above is not None and (report.total > fail_above or report.unknown):
         raise typer.Exit(1)
 
 

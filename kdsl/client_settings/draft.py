@@ -13,9 +13,11 @@ from typing import TypeVar
 import attrs
 
 from kdsl.client_settings import librdkafka
+from kdsl.client_settings.aws_tokens import TokenCallback
 from kdsl.client_settings.bootstrap import check_servers, normalize_servers
 from kdsl.client_settings.model import Client, LibrdkafkaProperty, Setting
 from kdsl.client_settings.settings import TABLE
+from kdsl.client_settings.token_errors import TokenError
 from kdsl.errors import KdslError, Problem, SecretError, listing, nearest
 from kdsl.secrets import has_reference, is_reference, references
 from kdsl.secrets.hiding import is_secret, redact_value
@@ -42,6 +44,7 @@ class SettingsDraft:
         login: The parsed ``sasl.jaas.config``.
         settings: The translated settings, by the names of the target client.
         defaults: Java's defaults for what the user did not set, by librdkafka's names.
+        token_callback: What clients call for a token, if librdkafka cannot request it.
         problems: Errors and warnings, in the order of the properties.
     """
 
@@ -53,6 +56,7 @@ class SettingsDraft:
     login: Login | None = None
     settings: dict[str, str] = attrs.field(factory=dict, repr=False)
     defaults: dict[str, str] = attrs.field(factory=dict)
+    token_callback: TokenCallback | None = attrs.field(default=None, repr=False)
     problems: list[Problem] = attrs.field(factory=list)
 
     def add_error(self, code: str, message: str, fix: str, property: str | None = None) -> None:  # noqa: A002
@@ -80,9 +84,11 @@ class SettingsDraft:
         """Run a step on this machine, and return its result; on a KdslError or OSError, add a problem, return None."""
         try:
             return step()
+        except TokenError as e:  # its message ends with what to do
+            self.add_error("sasl-login", str(e), "see docs/security.md", property="sasl.mechanism")
         except (KdslError, OSError) as e:
             self.add_error("key-file", str(e), "correct the file, its location or its password")
-            return None
+        return None
 
     def is_unresolved(self, name: str) -> bool:
         """Whether the value of a setting is still a reference, so that it cannot be checked."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import attrs
 
+from kdsl.client_settings.cloud_logins import AWS_MECHANISM, CLIENT_HANDLER, CLOUDS
 from kdsl.client_settings.draft import JAAS, SettingsDraft
 from kdsl.client_settings.kerberos import CONNECTOR, FLINK, for_kafka, warn_of_unused_logins
 from kdsl.client_settings.key_files import explain_unreachable, scheme
@@ -51,6 +52,9 @@ def add_java_login(draft: SettingsDraft, own: dict[str, str], machine: Machine |
         draft.settings[JAAS] = Login(module, {"username": user, "password": password}).text()
     if mechanism == "OAUTHBEARER":
         return _add_token_login(draft)
+    if mechanism == AWS_MECHANISM and not draft.is_unresolved(JAAS):  # its jar must be in the session
+        draft.settings.setdefault(JAAS, Login(MODULES["IAMLoginModule"], {}).text())
+        draft.settings.setdefault(CLIENT_HANDLER, CLOUDS["aws_msk_iam"].java[0])
     return _add_kerberos_login(draft, own, machine, gssapi=mechanism == "GSSAPI")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from kdsl.client_settings.aws_tokens import TokenCallback, token_callback
 from kdsl.client_settings.key_files import find_file, read_file, write_private_file
 from kdsl.client_settings.stores import Pem, Store, read_store
 from kdsl.client_settings.token_service import Endpoint, serve_tokens
@@ -34,7 +35,11 @@ class Machine(Protocol):
         ...
 
     def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
-        """Serve the tokens of a Python function, and return where."""
+        """Serve the tokens of a Python function or of a cloud's login, and return where."""
+        ...
+
+    def token_callback(self, options: Mapping[str, str]) -> TokenCallback:
+        """Return the callback that creates tokens of Amazon MSK's IAM."""
         ...
 
 
@@ -62,5 +67,9 @@ class ThisMachine:
         return str(write_private_file(name, text.encode()))
 
     def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
-        """Serve the tokens of a Python function, and return where; see `serve_tokens`, also for its errors."""
+        """Serve tokens, and return where; see `kdsl.client_settings.token_service`, also for errors."""
         return serve_tokens(provider, options)
+
+    def token_callback(self, options: Mapping[str, str]) -> TokenCallback:
+        """Return the callback that creates tokens; see `kdsl.client_settings.aws_tokens`, also for errors."""
+        return token_callback(options)

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import re
 
+from kdsl.client_settings.cloud_logins import (
+    AWS_MECHANISM,
+    CLIENT_HANDLER,
+    CLOUDS,
+    LOGIN_HANDLER,
+    SERVERS,
+    CloudLogin,
+    find_cloud_login,
+    is_handler,
+)
 from kdsl.client_settings.draft import JAAS, SettingsDraft
 from kdsl.client_settings.kerberos import warn_of_unused_logins
 from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.model import MAX_INT, OVER_JVM, LibrdkafkaProperty
+from kdsl.client_settings.token_service import Endpoint
 from kdsl.errors import listing, nearest
 from kdsl.secrets import has_reference
 from kdsl.secrets.jaas import MODULES, Login
@@ -17,6 +28,7 @@ _MECHANISM_OF = {
     "PlainLoginModule": "PLAIN",
     "ScramLoginModule": "SCRAM-SHA-256 or SCRAM-SHA-512",
     "OAuthBearerLoginModule": "OAUTHBEARER",
+    "IAMLoginModule": AWS_MECHANISM,
 }
 _GRANTS = {
     "DefaultJwtRetriever": "client_credentials",
@@ -25,9 +37,10 @@ _GRANTS = {
 }
 _OAUTH = "sasl.oauthbearer."
 _URL = f"{_OAUTH}token.endpoint.url"
+CLIENT_ID = f"{_OAUTH}client.id"
 _ID, _SECRET = f"{_OAUTH}client.credentials.client.id", f"{_OAUTH}client.credentials.client.secret"
 _RENAMED = {
-    _ID: f"{_OAUTH}client.id",
+    _ID: CLIENT_ID,
     _SECRET: f"{_OAUTH}client.secret",
     f"{_OAUTH}assertion.template.file": f"{_OAUTH}assertion.jwt.template.file",
 }
@@ -70,6 +83,10 @@ def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None
     if draft.is_unresolved("sasl.mechanism"):
         return
     mechanism = (draft.value("sasl.mechanism") or "GSSAPI").upper()
+    cloud = find_cloud_login(draft.java, PROVIDER)
+    if mechanism == AWS_MECHANISM or (mechanism == "OAUTHBEARER" and cloud is not None):
+        _translate_cloud(draft, cloud or CLOUDS["aws_msk_iam"], mechanism, machine)
+        return
     if mechanism not in MECHANISMS:
         _refuse_mechanism(draft, mechanism)
         return
@@ -124,16 +141,16 @@ def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
         )
 
 
-def _refuse_handler(draft: SettingsDraft) -> None:
-    """Record an error if a callback handler is set, because it names a Java class."""
-    name = "sasl.login.callback.handler.class"
-    if name in draft.java:
-        draft.add_error(
-            "client-setting-refused",
-            f"{name!r} cannot be set: it names a Java class",
-            f"remove it, or {OVER_JVM}",
-            property=name,
-        )
+def _refuse_handler(draft: SettingsDraft, cloud: CloudLogin | None = None, *names: str) -> None:
+    """Record an error if a callback handler is set, because it names a Java class, unless it is that of the cloud."""
+    for name in names or (LOGIN_HANDLER, CLIENT_HANDLER):
+        if name in draft.java and not (cloud and is_handler(cloud, draft.java[name])):
+            draft.add_error(
+                "client-setting-refused",
+                f"{name!r} cannot be set: it names a Java class",
+                f"remove it, or {OVER_JVM}",
+                property=name,
+            )
 
 
 def _refuse_module(draft: SettingsDraft, login: Login, mechanism: str) -> bool:
@@ -144,6 +161,7 @@ def _refuse_module(draft: SettingsDraft, login: Login, mechanism: str) -> bool:
     fitting = {
         "PLAIN": ("PlainLoginModule", "ScramLoginModule"),
         "OAUTHBEARER": ("OAuthBearerLoginModule",),
+        AWS_MECHANISM: ("IAMLoginModule",),
     }.get(mechanism, ("ScramLoginModule",))
     if login.kind in fitting:
         return False
@@ -202,12 +220,13 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
     if librdkafka's own properties configure the tokens. With a machine, this process begins to serve the tokens of a
     provider of kdsl; without one, while planning, the provider is only checked.
     """
-    handler = draft.java.get("sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler")
+    _refuse_handler(draft, None, CLIENT_HANDLER)
+    handler = draft.java.get(LOGIN_HANDLER, "OAuthBearerLoginCallbackHandler")
     if handler.rpartition(".")[2] not in (
         "OAuthBearerLoginCallbackHandler",
         "OAuthBearerUnsecuredLoginCallbackHandler",
     ):
-        _refuse_handler(draft)
+        _refuse_handler(draft, None, LOGIN_HANDLER)
         return
     options = dict(draft.login.options) if draft.login else {}
     if draft.login and _refuse_module(draft, draft.login, "OAUTHBEARER"):
@@ -234,10 +253,17 @@ def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str]
         draft.add_error(
             "client-setting-value",
             f"{PROVIDER!r} has the value {provider!r}, which is not the name of a function",
-            "write package.module:function",
+            f"write package.module:function, or a cloud's login: {listing(CLOUDS)}",
             property=PROVIDER,
         )
         return
+    if _refuse_two_providers(draft) or machine is None:
+        return
+    _use_endpoint(draft, draft.attempt(lambda: machine.serve_tokens(provider, options)))
+
+
+def _refuse_two_providers(draft: SettingsDraft) -> bool:
+    """Return True, and record an error, if tokens would come from a provider and from an identity provider."""
     both = [name for name in (_URL, _ID, _SECRET) if name in draft.java and PROVIDER in draft.java]
     if both:
         draft.add_error(
@@ -246,17 +272,60 @@ def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str]
             "keep one of the two",
             property=PROVIDER,
         )
-        return
-    endpoint = draft.attempt(lambda: machine.serve_tokens(provider, options)) if machine is not None else None
+    return bool(both)
+
+
+def _use_endpoint(draft: SettingsDraft, endpoint: Endpoint | None) -> None:
+    """Point librdkafka to an endpoint of this process; nothing happens without one."""
     if endpoint is not None:
         draft.settings.update(
             {
                 f"{_OAUTH}method": "oidc",
                 _URL: endpoint.url,
-                f"{_OAUTH}client.id": endpoint.id,
+                CLIENT_ID: endpoint.id,
                 f"{_OAUTH}client.secret": endpoint.secret,
             }
         )
+
+
+def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, machine: Machine | None) -> None:
+    """Translate the login of a cloud: OAUTHBEARER, with tokens that this process creates.
+
+    Handlers and a login module of another login are recorded as errors, and options that the login does not have as
+    warnings. Nothing is created without a machine (while planning), or if the JAAS configuration is an unresolved
+    reference.
+    """
+    draft.set("sasl.mechanism", "OAUTHBEARER", "sasl.mechanism")
+    _refuse_handler(draft, cloud)
+    options = dict(draft.login.options) if draft.login else {}
+    if draft.login and _refuse_module(draft, draft.login, mechanism):
+        return
+    for name in options:
+        if name not in cloud.options:
+            draft.add_warning(
+                "sasl-login",
+                f"{JAAS!r} has the option {name!r}, which has no effect on the login with {cloud.title}"
+                f"{'' if name in cloud.unused else nearest(name, cloud.options)}",
+                f"remove it; the options are {listing(cloud.options)}",
+                property=JAAS,
+            )
+    if options.get("awsProfileName") and options.get("awsRoleArn"):
+        draft.add_error(
+            "sasl-login",
+            f"{JAAS!r} has awsProfileName and awsRoleArn, but Java's login module uses only the profile then",
+            "keep one of them; a profile can assume a role by itself (role_arn in AWS's configuration file)",
+            property=JAAS,
+        )
+    unresolved = draft.is_unresolved(JAAS) and draft.login is None
+    if _refuse_two_providers(draft) or machine is None or unresolved:
+        return
+    options = {name: text for name, text in options.items() if name in cloud.options}
+    options[SERVERS] = draft.value("bootstrap.servers") or ""
+    if cloud.name == "aws_msk_iam":
+        draft.settings[CLIENT_ID] = cloud.name  # for messages about refused tokens
+        draft.token_callback = draft.attempt(lambda: machine.token_callback(options))
+    else:
+        _use_endpoint(draft, draft.attempt(lambda: machine.serve_tokens(cloud.name, options)))
 
 
 def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:

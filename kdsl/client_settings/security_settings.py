@@ -72,8 +72,8 @@ SECURITY: tuple[Setting, ...] = (
         "derived",
         "cpa",
         "sasl.mechanism",
-        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; a table with GSSAPI goes through Spark's own connector: "
-        "the wheels of confluent-kafka have no Kerberos",
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; AWS_MSK_IAM becomes OAUTHBEARER; a table with GSSAPI "
+        "goes through Spark's own connector: the wheels of confluent-kafka have no Kerberos",
     ),
     *rows(
         "derived",
@@ -85,10 +85,18 @@ SECURITY: tuple[Setting, ...] = (
         "derived",
         "cpa",
         "sasl.login.callback.handler.class",
-        "Kafka's OAuthBearerLoginCallbackHandler is `sasl.oauthbearer.method=oidc`; others are refused",
+        "Kafka's OAuthBearerLoginCallbackHandler is `sasl.oauthbearer.method=oidc`; IAMOAuthBearerLoginCallbackHandler "
+        "(Amazon MSK) and GcpLoginCallbackHandler (Google Cloud) are kdsl's logins of these clouds; others are refused",
         "class",
     ),
-    *rows("refused", "cpa", "sasl.client.callback.handler.class sasl.login.class", _CLASS, "class", instead=_JVM),
+    *rows("refused", "cpa", "sasl.login.class", _CLASS, "class", instead=_JVM),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.client.callback.handler.class",
+        "that of a cloud's login, as in `sasl.login.callback.handler.class`; others are refused",
+        "class",
+    ),
     *rows(
         "derived",
         "cpa",
@@ -107,7 +115,8 @@ SECURITY: tuple[Setting, ...] = (
         "derived",
         "cpa",
         "sasl.oauthbearer.token.provider",
-        "kdsl's own: a Python function that gives tokens, as `package.module:function`; for librdkafka only",
+        "kdsl's own: a cloud's login (`aws_msk_iam`, `entra`, `gcp`), or a Python function that gives tokens, as "
+        "`package.module:function`; for librdkafka only",
     ),
     *rows("derived", "cpa", "sasl.oauthbearer.client.credentials.client.id", "`sasl.oauthbearer.client.id`"),
     *rows("derived", "cpa", "sasl.oauthbearer.client.credentials.client.secret", "`sasl.oauthbearer.client.secret`"),

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import attrs
 
 from kdsl.client_settings import librdkafka
+from kdsl.client_settings.cloud_logins import AWS_MECHANISM
 from kdsl.client_settings.draft import Resolve, SettingsDraft, draft_settings, refusal
 from kdsl.client_settings.java_login import add_java_login
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
@@ -75,7 +76,7 @@ def java_settings(
         if name == PROVIDER:
             draft.add_error(
                 "client-setting-refused",
-                f"{PROVIDER!r} cannot be set with transport='jvm': it is a Python function",
+                f"{PROVIDER!r} cannot be set with transport='jvm': its tokens are created in Python",
                 "write sasl.login.callback.handler.class with a Java class, or use transport='librdkafka'",
                 property=PROVIDER,
             )
@@ -100,7 +101,7 @@ def java_settings(
             _fetch_store(draft, machine, name, location)
     _open_key(draft, machine)
     librdkafka_only = dict(draft.librdkafka)
-    if draft.settings.get(_MECHANISM, "").upper() in (*MECHANISMS, "GSSAPI"):
+    if draft.settings.get(_MECHANISM, "").upper() in (*MECHANISMS, "GSSAPI", AWS_MECHANISM):
         draft.settings[_MECHANISM] = draft.settings[_MECHANISM].upper()
     missing = draft.java.get("security.protocol", "").startswith("SASL_") and check_missing_mechanism(draft)
     system = {} if missing else add_java_login(draft, librdkafka_only, machine)

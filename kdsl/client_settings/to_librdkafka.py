@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 
 from kdsl.client_settings import librdkafka
+from kdsl.client_settings.aws_tokens import TokenCallback
 from kdsl.client_settings.draft import Resolve, SettingsDraft, draft_settings, refusal
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.machine import Machine
@@ -25,6 +27,8 @@ from kdsl.secrets import has_reference
 from kdsl.secrets.hiding import redact
 
 _MESSAGE = 1_000_000
+TOKEN_CALLBACK = "oauth_cb"  # noqa: S105
+"""confluent-kafka's name for a callback that returns a token."""
 
 FIXED: Mapping[Client, Mapping[str, str]] = {
     # A task whose position is gone must fail; librdkafka's default would continue at the end of the partition.
@@ -51,6 +55,7 @@ class LibrdkafkaSettings:
         fixed: What kdsl sets, whatever the user sets.
         kdsl: The settings that kdsl keeps for itself.
         problems: Everything that is wrong (errors) or ignored (warnings).
+        token_callback: What clients call for a token, if librdkafka cannot request it.
     """
 
     settings: Mapping[str, str] = attrs.field(converter=_frozen, repr=lambda m: repr(redact(m)))
@@ -58,6 +63,7 @@ class LibrdkafkaSettings:
     fixed: Mapping[str, str] = attrs.field(converter=_frozen)
     kdsl: KdslSettings
     problems: tuple[Problem, ...] = ()
+    token_callback: TokenCallback | None = attrs.field(default=None, repr=False)
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -69,20 +75,22 @@ class LibrdkafkaSettings:
         """The problems that do not prevent a client."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
-    def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, str]:
+    def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         """Merge defaults, preferences, the user's and the fixed settings to those with which a client is created.
 
         Each overrides those before it. If ``fetch.max.bytes`` is below 1000000, an unset ``message.max.bytes`` is set
-        to the same, but at least 1000.
+        to the same, but at least 1000. All values are strings, except a callback for tokens (`TOKEN_CALLBACK`).
 
         Args:
             sizes: The caller's preferences by librdkafka's names; they override defaults but not the user's settings.
         """
         chosen = {librdkafka.canonical(name): str(value) for name, value in (sizes or {}).items()}
-        config = {**self.defaults, **chosen, **self.settings, **self.fixed}
+        config: dict[str, Any] = {**self.defaults, **chosen, **self.settings, **self.fixed}
         fetch = config.get("fetch.max.bytes", "")
         if fetch.isdecimal() and int(fetch) < _MESSAGE:
             config.setdefault("message.max.bytes", str(max(int(fetch), 1000)))  # must not exceed a fetch
+        if self.token_callback is not None:
+            config[TOKEN_CALLBACK] = self.token_callback
         return config
 
 
@@ -133,7 +141,7 @@ def _translate(
     translate_sasl(draft, machine)
     defaults = {name: text for name, text in draft.defaults.items() if name not in draft.settings}
     own = kdsl_settings(properties, resolve)
-    return LibrdkafkaSettings(draft.settings, defaults, FIXED[client], own, tuple(draft.problems))
+    return LibrdkafkaSettings(draft.settings, defaults, FIXED[client], own, tuple(draft.problems), draft.token_callback)
 
 
 def _translate_rows(draft: SettingsDraft) -> None:

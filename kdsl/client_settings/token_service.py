@@ -20,9 +20,11 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
+from kdsl.client_settings.cloud_logins import CLOUDS
 from kdsl.client_settings.key_files import find_file
+from kdsl.client_settings.token_errors import TokenError
 from kdsl.client_settings.token_server import Granted, Refused, TokenRequest, serve
-from kdsl.errors import KdslError, nearest
+from kdsl.errors import nearest
 
 Provider = Callable[..., str]
 """Returns a token (a JWT); gets the options of the login module as keyword arguments."""
@@ -30,10 +32,6 @@ Provider = Callable[..., str]
 _JWT = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*")
 _lock = threading.Lock()
 _endpoints: dict[tuple[int, str, tuple[tuple[str, str], ...]], Endpoint] = {}
-
-
-class TokenError(KdslError):
-    """Tokens cannot be provided; the message contains the function and the reason, never a token."""
 
 
 @attrs.frozen
@@ -57,15 +55,21 @@ def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
     The function's module is imported, and a server is started that runs until the process ends.
 
     Args:
-        provider: ``package.module:function``, or a ``file:`` URL, whose content is the token.
+        provider: ``package.module:function``, a ``file:`` URL, whose content is the token, or the name of a cloud's
+            login, whose first token is created at once, so that a failure is reported with its reason.
         options: The keyword arguments of the function.
 
     Raises:
-        TokenError: The function does not exist, or its module cannot be imported. Whether a file exists is only known
-            when a token is requested.
+        TokenError: The function does not exist, or its module cannot be imported, or a cloud returns no token. Whether
+            a file exists is only known when a token is requested.
         OSError: No server can be started.
     """
-    make = _file_provider(provider) if provider.lower().startswith("file:") else _import_provider(provider)
+    cloud = CLOUDS.get(provider)
+    if cloud is not None:
+        make = _import_provider(cloud.function)
+        make(**options)
+    else:
+        make = _file_provider(provider) if provider.lower().startswith("file:") else _import_provider(provider)
     key = (os.getpid(), provider, tuple(sorted(options.items())))  # a thread does not outlive a fork
     with _lock:
         if key not in _endpoints:
@@ -112,7 +116,8 @@ def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoin
 
     The provider is not called before the first request. OSError if no server can be started.
     """
-    name, secret, path = "kdsl", secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
+    name = provider if provider in CLOUDS else "kdsl"
+    secret, path = secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
 
     def answer(request: TokenRequest) -> Granted | Refused:
         """Return a token; refuse a request with other credentials, and if the provider fails or returns no JWT."""
@@ -121,6 +126,8 @@ def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoin
             return Refused(401, "invalid_client")
         try:
             token: object = make(**options)
+        except TokenError as e:  # a cloud's
+            return Refused(400, str(e))
         except Exception as e:  # noqa: BLE001  # its message may contain the options
             return Refused(400, f"the token provider {provider!r} failed with {type(e).__name__}")
         if not isinstance(token, str) or not _JWT.fullmatch(token):

@@ -221,9 +221,9 @@ class KafkaSource(Endpoint):
             spark: The session, classic or Connect.
 
         Raises:
-            KdslError: kdsl does not support the session. At the latest when Spark plans the read: the brokers cannot be
-                reached, a topic is missing, or an offset does not exist. A record that cannot be read, or a function
-                that fails, fails the Spark job.
+            KdslError: kdsl does not support the session. At the latest when Spark plans the read: the brokers refuse or
+                cannot be reached, a topic is missing, or an offset does not exist. A record that cannot be read, or a
+                function that fails, fails the Spark job.
         """
         from kdsl.run.read import read
 

@@ -199,18 +199,17 @@ def _describe_errors(error: cattrs.BaseValidationError, root: str) -> Iterator[t
     """Yield path, message and fix of each error in a document that was structured from the path ``root`` on."""
 
     def describe(e: BaseException, kind: type | None) -> str:
-        """Return the message and the fix of one error, separated by a NUL character; ``kind`` is the wanted type."""
+        """Return the message and the fix of one error, each with a NUL after it; ``kind`` is the wanted type."""
         if isinstance(e, cattrs.ForbiddenExtraKeysError):
             names = [a.name for a in attrs.fields(e.cl)]
             unknown = ", ".join(f"{name!r}{nearest(name, names)}" for name in sorted(e.extra_fields))
-            return f"there is no {unknown}\0use {', '.join(names)}"
+            return f"there is no {unknown}\0use {', '.join(names)}\0"
         if isinstance(e, KeyError):
-            return f"{e.args[0]!r} is missing\0add it"
+            return f"{e.args[0]!r} is missing\0add it\0"
         if isinstance(e, _ShapeError):
-            return f"{e}\0{e.fix}"
-        return f"{format_exception(e, kind)}\0write a {getattr(kind, '__name__', kind)}"
+            return f"{e}\0{e.fix}\0"
+        return f"{format_exception(e, kind)}\0write a {getattr(kind, '__name__', kind)}\0"
 
     for line in cattrs.transform_error(error, root, describe):
-        text, _, path = line.rpartition(" @ ")
-        message, _, fix = text.partition("\0")
-        yield path, message, fix
+        message, fix, path = line.rsplit("\0", 2)
+        yield path.removeprefix(" @ "), message, fix

@@ -86,6 +86,11 @@ class Lag:
         return sum(p.lag or 0 for p in self.partitions)
 
     @property
+    def unknown(self) -> tuple[PartitionLag, ...]:
+        """The partitions that have records, and whose lag is unknown because nothing was committed."""
+        return tuple(p for p in self.partitions if p.lag is None and p.end > p.start)
+
+    @property
     def seconds(self) -> float | None:
         """The age of the oldest unread record in seconds; None if it is unknown for all partitions."""
         return max((p.seconds for p in self.partitions if p.seconds is not None), default=None)
@@ -146,8 +151,10 @@ class LagReader:
     def topics_like(self, names: Iterable[str], pattern: str | None) -> list[str]:
         """Return the topics that a table names, unchecked; for a pattern, ask the brokers which ones it matches.
 
+        It must match the whole name; Kafka's own topics are left out.
+
         Raises:
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         if pattern is None:
             return list(names)

@@ -49,6 +49,7 @@ class Seen:
         partitions: The topic partitions that the records of each table are in.
         hint: Why most values of a topic cannot be read in a first batch, with the format that they may have.
         has_null_characters: Whether strings may have the character U+0000, which the sink does not store.
+        without_rows: How many records have no rows.
     """
 
     rows: Mapping[TableId, int] = attrs.field(factory=dict)
@@ -58,6 +59,7 @@ class Seen:
     hint: str | None = None
     partitions: Mapping[TableId, frozenset[str]] = attrs.field(factory=dict)
     has_null_characters: bool = False
+    without_rows: int = 0
 
 
 @attrs.frozen

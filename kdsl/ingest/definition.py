@@ -6,6 +6,7 @@ YAML, the messages and the reference page use the declaration.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Literal
@@ -115,9 +116,13 @@ class Route(Options):
     description: str | None = option("description", "A remark.", default=None)
 
 
+_OFFSET = re.compile(r"(?:GMT|UTC|UT)(?:[+-]\d{1,2}(?::\d{2}){0,2})?")
+"""A time zone as Java reads it: GMT, UTC+02:00."""
+
+
 def _check_zone(zone: str | None) -> str | None:
-    """What to write instead of an unknown time zone; None if it is known, begins with GMT or UTC, or is None."""
-    known = zone is None or zone in available_timezones() or zone.startswith(("GMT", "UTC"))
+    """What to write instead of an unknown time zone; None if it is known, an offset from GMT or UTC, or None."""
+    known = zone is None or zone in available_timezones() or _OFFSET.fullmatch(zone) is not None
     return None if known else "use the name of a time zone, such as Europe/Berlin"
 
 

@@ -232,7 +232,7 @@ class StateFiles:
     def set_aside(self) -> None:
         """Move the files of the checkpoint's schemas into another folder, so that everything is learned again.
 
-        Ingestions that share the checkpoint lose theirs, too.
+        Those of all ingestions that share the checkpoint are moved.
 
         Raises:
             CheckpointError: A file cannot be read, written or removed.

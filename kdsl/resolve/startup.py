@@ -77,7 +77,8 @@ def stop_of(table: TableDef) -> Stop:
 def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, options that the startup mode lacks or that are invalid; warn of those without effect.
 
-    Warn also of a time before March 1973, and of a partition with two offsets.
+    Report also specific offsets without a single topic. Warn also of a time before March 1973, and of a partition with
+    two different offsets.
     """
     if direction == "read":
         yield from _Mode(table, "startup").problems()
@@ -193,9 +194,10 @@ class _Mode:
     argument: str = ""
 
     def problems(self) -> Iterator[Problem]:
-        """Report an option that the mode lacks or that is invalid.
+        """Report, for the mode of the start or of the end, an option that it lacks or that is invalid.
 
-        Warn of one without effect, of a time before March 1973, and of a partition with two offsets.
+        Report also specific offsets without a single topic. Warn of an option without effect, of a time before March
+        1973, and of a partition with two different offsets.
         """
         millis, offsets = self.value("timestamp"), self.value("offsets")
         if self.mode == "timestamp" and millis is None and not self._is_unreadable("timestamp"):

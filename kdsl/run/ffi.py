@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError, cimpl
 
+from kdsl.client_settings.aws_tokens import TokenCallback
+from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
 from kdsl.errors import KdslError
 
 PRODUCER, CONSUMER = 0, 1  # rd_kafka_type_t
@@ -127,11 +129,20 @@ ITEM = np.dtype(
 ITEM_TOPIC, ITEM_PARTITION, ITEM_VALUE, ITEM_KEY, ITEM_PRIVATE, ITEM_FLAGS, ITEM_TIMESTAMP, ITEM_HEADER = range(2, 10)
 
 _HANDLE, _TEXT = c.c_void_p, c.c_char_p
+_TOKEN_CALLBACK = c.CFUNCTYPE(None, _HANDLE, _TEXT, _HANDLE)
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_conf_new": (_HANDLE, []),
     "rd_kafka_conf_set": (c.c_int, [_HANDLE, _TEXT, _TEXT, _TEXT, c.c_size_t]),
     "rd_kafka_conf_set_events": (None, [_HANDLE, c.c_int]),
     "rd_kafka_conf_destroy": (None, [_HANDLE]),
+    "rd_kafka_conf_set_oauthbearer_token_refresh_cb": (None, [_HANDLE, _TOKEN_CALLBACK]),
+    "rd_kafka_conf_enable_sasl_queue": (None, [_HANDLE, c.c_int]),
+    "rd_kafka_sasl_background_callbacks_enable": (_HANDLE, [_HANDLE]),
+    "rd_kafka_oauthbearer_set_token": (
+        c.c_int,
+        [_HANDLE, _TEXT, c.c_int64, _TEXT, _HANDLE, c.c_size_t, _TEXT, c.c_size_t],
+    ),
+    "rd_kafka_oauthbearer_set_token_failure": (c.c_int, [_HANDLE, _TEXT]),
     "rd_kafka_new": (_HANDLE, [c.c_int, _HANDLE, _TEXT, c.c_size_t]),
     "rd_kafka_destroy": (None, [_HANDLE]),
     "rd_kafka_set_log_queue": (c.c_int, [_HANDLE, _HANDLE]),
@@ -221,12 +232,48 @@ def library() -> Any:
     return loaded
 
 
-def new_client(kind: int, settings: Mapping[str, object]) -> int:
+_token_callbacks: dict[TokenCallback, Any] = {}
+"""librdkafka keeps pointers to these as long as the clients live, so they are never freed."""
+
+
+def set_token_callback(conf: int, callback: TokenCallback | None) -> None:
+    """Let the client of a configuration call for its tokens, from librdkafka's own thread once it is started.
+
+    `start_token_callback` must be called after the client is created. Nothing happens without a callback.
+    """
+    if callback is None:
+        return
+    lib, create = library(), callback
+
+    def refresh(handle: int, _: bytes, __: int) -> None:
+        """Set the client's next token, or report that there is none; librdkafka asks again after ten seconds."""
+        text = c.create_string_buffer(512)
+        try:
+            token, expires, principal, _extensions = create(None)
+        except Exception as e:  # noqa: BLE001  # nothing may be raised into librdkafka; the callback has logged it
+            lib.rd_kafka_oauthbearer_set_token_failure(handle, str(e).encode())
+            return
+        arguments = token.encode(), int(expires * 1000), principal.encode(), None, 0
+        if lib.rd_kafka_oauthbearer_set_token(handle, *arguments, text, len(text)):
+            lib.rd_kafka_oauthbearer_set_token_failure(handle, text.value)
+
+    pointer = _token_callbacks.setdefault(callback, _TOKEN_CALLBACK(refresh))
+    lib.rd_kafka_conf_set_oauthbearer_token_refresh_cb(conf, pointer)
+    lib.rd_kafka_conf_enable_sasl_queue(conf, 1)
+
+
+def start_token_callback(handle: int, callback: TokenCallback | None) -> None:
+    """Let librdkafka's background thread call the client's token callback; nothing happens without one."""
+    if callback is not None:
+        library().rd_kafka_error_destroy(library().rd_kafka_sasl_background_callbacks_enable(handle))
+
+
+def new_client(kind: int, settings: Mapping[str, Any]) -> int:
     """Create a client of librdkafka; `rd_kafka_destroy` closes it.
 
     Args:
         kind: `PRODUCER` or `CONSUMER`.
-        settings: librdkafka's settings.
+        settings: librdkafka's settings, and a callback for tokens (`TOKEN_CALLBACK`).
 
     Raises:
         KdslError: librdkafka refuses a setting (the error names it without its value), or cannot create the client with
@@ -234,8 +281,10 @@ def new_client(kind: int, settings: Mapping[str, object]) -> int:
     """
     lib, text = library(), c.create_string_buffer(512)
     conf = lib.rd_kafka_conf_new()
+    callback = settings.get(TOKEN_CALLBACK)
+    set_token_callback(conf, callback)
     for key, value in settings.items():
-        if lib.rd_kafka_conf_set(conf, key.encode(), str(value).encode(), text, len(text)):
+        if key != TOKEN_CALLBACK and lib.rd_kafka_conf_set(conf, key.encode(), str(value).encode(), text, len(text)):
             lib.rd_kafka_conf_destroy(conf)
             raise KdslError(f"librdkafka refuses the setting {key!r} or its value; correct the client property")
     handle: int | None = lib.rd_kafka_new(kind, conf, text, len(text))
@@ -244,4 +293,5 @@ def new_client(kind: int, settings: Mapping[str, object]) -> int:
         raise KdslError(
             f"librdkafka cannot create a client: {text.value.decode(errors='replace')}; correct the client properties"
         )
+    start_token_callback(handle, callback)
     return handle

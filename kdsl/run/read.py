@@ -44,7 +44,7 @@ from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.spark_records import raw_batch, spark_name
 from kdsl.run.session import available_cores, check_session, explain_missing_module, get_setting, session_version
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS
-from kdsl.run.upsert.task_output import TaskOutput, create_task_output, record_row
+from kdsl.run.upsert.task_output import Report, TaskOutput, create_task_output, record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_internals.workers import current_task
@@ -63,7 +63,12 @@ _SOURCE_NAMES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def read(
-    spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, computed: Mapping[str, ColumnMaker] | None = None
+    spark: SparkSession,
+    plan: ReadPlan,
+    cluster: Cluster,
+    *,
+    computed: Mapping[str, ColumnMaker] | None = None,
+    report: Report | None = None,
 ) -> DataFrame:
     """Read a plan's topics as a batch: from the plan's start to its end, or to the present ends of the partitions.
 
@@ -80,6 +85,8 @@ def read(
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
+        report: Called by tasks for all records that they decode, if these are not upserts; only with librdkafka. It can
+            be pickled.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
@@ -96,9 +103,13 @@ def read(
     warn_about_batch_commits(plan, cluster)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=False)
+    from kdsl.run.librdkafka.options import REPORT, write_function
+
     reader = spark.read.format(_register_source(spark)).options(
         **_source_options(spark, plan, cluster), **_reporting_options(spark)
     )
+    if report is not None:
+        reader = reader.option(REPORT, write_function(report))
     with explain_missing_module():
         source_rows = reader.load()
     changes = _compute_changes(source_rows, plan, cluster, streaming=False)

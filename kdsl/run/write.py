@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,10 @@ _TASK_ERROR = re.compile(  # the end of a task's traceback, with or without what
 )
 
 
+Prepare = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Makes the rows that a task writes from the batches of its input."""
+
+
 def write(
     df: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None = None, adopt: bool = False
 ) -> None:
@@ -117,28 +121,69 @@ def write(
             f"guarantee {plan.delivery!r}, with which a repeated write is written again; declare "
             "delivery='exactly-once' ('sink.delivery-guarantee'), or remove write_id"
         )
-    from pyspark.errors import PythonException
-
     from kdsl.run.jvm.write import append
-    from kdsl.run.librdkafka.datasource import FORMAT, register
-    from kdsl.run.librdkafka.options import write_options
+    from kdsl.run.librdkafka.datasource import register
 
     rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
         check_before_write(plan, cluster)
         register(df.sparkSession)
+    with _errors_of_tasks(), _batches_by_rows(df.sparkSession):
+        if jvm:
+            append(repartition_for_tasks(rows, sent), sent, cluster)
+        elif plan.transactions is not None:
+            write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
+        else:
+            _append(repartition_for_tasks(rows, sent), sent, cluster)
+
+
+def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Prepare) -> None:
+    """Append the rows that a function makes of a DataFrame's batches, in the tasks that write them; at least once.
+
+    That saves passing the rows to Spark and back. It writes as `write` does, over librdkafka.
+
+    Args:
+        df: A batch DataFrame of any columns.
+        plan: The write plan.
+        cluster: The cluster.
+        prepare: Makes rows with the columns of the plan from the batches of a task. It can be pickled, and has no
+            secrets.
+
+    Raises:
+        SparkVersionError: kdsl does not support the session's Spark.
+        SessionError: The session cannot run kdsl's tasks.
+        ResolveError: The client settings are wrong.
+        KdslError: No broker answers, or a topic does not exist.
+        WriteError: As for `write`.
+    """
+    from kdsl.run.librdkafka.datasource import register
+    from kdsl.run.librdkafka.options import PREPARE, write_function
+
+    check_runtime(df.sparkSession, plan.table)
+    check_before_write(plan, cluster)
+    register(df.sparkSession)
+    with _errors_of_tasks():
+        _append(df, plan, cluster, {PREPARE: write_function(prepare)})
+
+
+def _append(rows: DataFrame, plan: WritePlan, cluster: Cluster, more: Mapping[str, str] | None = None) -> None:
+    """Append rows over librdkafka, without transactions, with further options of the sink."""
+    from kdsl.run.librdkafka.datasource import FORMAT
+    from kdsl.run.librdkafka.options import write_options
+
+    batch_options = {**write_options(plan, cluster), REFUSALS: str(refusals()), **(more or {})}
+    with log_violations(plan) as reporting:
+        rows.write.format(FORMAT).mode("append").options(**batch_options, **reporting).save()
+
+
+@contextmanager
+def _errors_of_tasks() -> Iterator[None]:
+    """Raise an error of kdsl in a task of the body as a WriteError with its message."""
+    from pyspark.errors import PythonException
+
     try:
-        with _batches_by_rows(df.sparkSession):
-            if jvm:
-                append(repartition_for_tasks(rows, sent), sent, cluster)
-            elif plan.transactions is not None:
-                write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
-            else:
-                batch_options = {**write_options(sent, cluster), REFUSALS: str(refusals())}
-                with log_violations(sent) as reporting:
-                    writer = repartition_for_tasks(rows, sent).write.format(FORMAT).mode("append")
-                    writer.options(**batch_options, **reporting).save()
+        yield
     except PythonException as e:
         error = _TASK_ERROR.search(str(e))
         if error is None:

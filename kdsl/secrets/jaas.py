@@ -25,6 +25,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
         "ScramLoginModule": "org.apache.kafka.common.security.scram.ScramLoginModule",
         "OAuthBearerLoginModule": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
         "Krb5LoginModule": "com.sun.security.auth.module.Krb5LoginModule",
+        "IAMLoginModule": "software.amazon.msk.auth.iam.IAMLoginModule",
     }
 )
 """The login modules that kdsl knows, by the last part of their names."""

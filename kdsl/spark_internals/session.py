@@ -49,6 +49,20 @@ def java_dataframe(df: DataFrame) -> Any:
     return getattr(df, "_jdf", None)
 
 
+def copy_to_session(df: DataFrame, spark: SparkSession) -> DataFrame:
+    """The rows of a DataFrame in another classic session, without the plan that computes them.
+
+    Args:
+        df: The DataFrame. Each action on the result computes it again, unless it is persisted.
+        spark: The session of the result, in the same application.
+    """
+    from pyspark.sql import DataFrame
+
+    frame = java_dataframe(df)
+    rows = frame.queryExecution().toRdd()
+    return DataFrame(java_session(spark).internalCreateDataFrame(rows, frame.schema(), False), spark)
+
+
 def java_schema(spark: SparkSession, schema: StructType) -> Any:
     """Java's object of a schema, for a classic session."""
     return jvm_of(spark).org.apache.spark.sql.types.DataType.fromJson(schema.json())

@@ -16,6 +16,9 @@ BATCH_ID = "streaming.sql.batchId"
 """The local property of Spark that contains the id of a micro-batch."""
 _QUERY_ID = "sql.streaming.queryId"
 _EXECUTION_ID = "spark.sql.execution.id"
+_MAIN = ("main", "_main")
+"""The names of the functions of pyspark in which a process serves the JVM."""
+_QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
 _CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 
 
@@ -93,18 +96,22 @@ def find_task_input() -> Any | None:
     return None
 
 
-def send_answers_at_once() -> None:
-    """Let this process send all parts of its answers to Spark at once; it has an effect if Spark's worker calls it.
+def exchange_packets_at_once() -> None:
+    """Let this process and the JVM receive all parts of one another's messages at once.
 
-    The process that commits a micro-batch answers in two small packets. By default (Nagle's algorithm), the second one
-    waits until the JVM has acknowledged the first one, which it does after 40 ms.
+    It has an effect if pyspark's worker calls it, until the worker's next answer. Each side sends messages in several
+    small packets: a task's function and its rows, or an answer and its end. By default the second packet waits until
+    the first one is acknowledged (Nagle's algorithm), and a side that has nothing to send acknowledges after 40 ms.
+    Therefore this process sends its packets without waiting and, on Linux, acknowledges what it has received now.
     """
     frame = sys._getframe()  # noqa: SLF001
     while (caller := frame.f_back) is not None:
         frame = caller
-        stream = frame.f_locals.get("outfile")
-        if frame.f_code.co_name == "_main" and stream is not None:
+        stream: Any = frame.f_locals.get("outfile")
+        if frame.f_code.co_name in _MAIN and hasattr(stream, "fileno"):
             with suppress(OSError), socket.socket(fileno=os.dup(stream.fileno())) as connection:
                 if connection.family in (socket.AF_INET, socket.AF_INET6):
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    if _QUICK is not None:
+                        connection.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
             return

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from kdsl.changelog import Batch, MemoryTable, Target, delta, jdbc, memory
+from kdsl.changelog import Batch, MemoryTable, Target, delta, iceberg, jdbc, memory
 from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.to_iceberg import IcebergTarget
 from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.spark_versions import pyspark_version, spark_version
 from tests.postgres import PASSWORD, Postgres
@@ -18,7 +19,7 @@ from tests.postgres import PASSWORD, Postgres
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KINDS = ("memory", "delta", "derby-merge", "derby-update-insert", "postgres")
+KINDS = ("memory", "delta", "iceberg", "derby-merge", "derby-update-insert", "postgres")
 COLUMNS = "id BIGINT NOT NULL, name VARCHAR(20), visits INT"
 Row = tuple[int, str | None, int | None]
 
@@ -29,6 +30,23 @@ def needs_delta() -> None:
     assert tested is not None
     if tested.delta is None:
         pytest.skip(f"no published Delta works with Spark {tested.version}")
+
+
+def needs_iceberg() -> None:
+    """Skip a test on a Spark that no Iceberg is published for."""
+    tested = spark_version(pyspark_version())
+    if tested is None or tested.iceberg is None:
+        pytest.skip(f"no Iceberg is published for Spark {pyspark_version()}")
+
+
+def iceberg_settings(warehouse: Path, catalog: str = "lake") -> dict[str, str]:
+    """The settings of a session with a catalog of Iceberg, whose tables are in a folder."""
+    name = f"spark.sql.catalog.{catalog}"
+    return {
+        name: "org.apache.iceberg.spark.SparkCatalog",
+        f"{name}.type": "hadoop",
+        f"{name}.warehouse": str(warehouse),
+    }
 
 
 @attrs.frozen
@@ -43,6 +61,10 @@ class Applied:
         match self.target:
             case MemoryTable():
                 results = [(row["id"], row["name"], row["visits"]) for row in self.target.rows()]
+            case IcebergTarget():
+                self.spark.catalog.refreshTable(self.target.table)
+                frame = self.spark.table(self.target.table)
+                results = [tuple(row) for row in frame.select("id", "name", "visits").collect()]
             case DeltaTarget():
                 results = [tuple(row) for row in self.frame().select("id", "name", "visits").collect()]
             case _:
@@ -79,6 +101,12 @@ def create_target(
             needs_delta()
             spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
             return Applied(delta(folder / name), spark)
+        case "iceberg":
+            needs_iceberg()
+            catalog = f"lake{abs(hash(folder))}"  # a session keeps the catalogs that it has loaded
+            for key, value in iceberg_settings(folder / "lake", catalog).items():
+                spark.conf.set(key, value)
+            return Applied(iceberg(f"{catalog}.shop.{name}"), spark)
         case "postgres":
             assert postgres is not None
             table = f"{name}_{folder.name}".replace("-", "_").lower()

@@ -139,6 +139,7 @@ options:
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     assert [(p["partition"], p["current"], p["lag"]) for p in document["partitions"]] == [(0, 1, 1), (1, None, None)]
+    assert run(str(tables), "--fail-above", "1").exit_code == 1  # the lag of partition 1 is unknown
 
 
 def test_a_checkpoints_last_finished_batch_is_read(

@@ -265,7 +265,7 @@ def test_ways_to_get_a_token(client: Client, sample: dict[str, str], settings: d
             sasl("OAUTHBEARER", sasl__oauthbearer__token__provider="no function"),
             [
                 "'sasl.oauthbearer.token.provider' has the value 'no function', which is not the name of a function; "
-                "write package.module:function"
+                "write package.module:function, or a cloud's login: 'aws_msk_iam', 'entra' and 'gcp'"
             ],
         ),
         (

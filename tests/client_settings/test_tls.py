@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from kdsl.client_settings.aws_tokens import TokenCallback
 from kdsl.client_settings.model import Client
 from kdsl.client_settings.stores import Pem, Store
 from kdsl.client_settings.to_librdkafka import consumer_settings
@@ -215,6 +216,9 @@ class Stores:
     def read_store(self, store: Store) -> Pem:
         self.asked.append(store)
         return Pem(CA) if store.which == "truststore" else Pem(self.chain, KEY)
+
+    def token_callback(self, options: Mapping[str, str]) -> TokenCallback:
+        raise AssertionError
 
     def find_file(self, location: str) -> str:
         self.asked.append(location)

@@ -13,7 +13,8 @@ import pytest
 from kdsl.client_settings.machine import ThisMachine
 from kdsl.client_settings.to_java import java_settings
 from kdsl.client_settings.to_librdkafka import consumer_settings, producer_settings
-from kdsl.client_settings.token_service import Endpoint, TokenError, serve_tokens
+from kdsl.client_settings.token_errors import TokenError
+from kdsl.client_settings.token_service import Endpoint, serve_tokens
 from tests.client_settings.installed import create
 
 JWT = "aGVhZA.Ym9keQ.c2ln"

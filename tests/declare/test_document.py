@@ -159,6 +159,7 @@ class TestErrors:
             ("name: a\noptions: {}\ncolumns: []\nwatermark: a", "$.watermark: expected a mapping of column, delay"),
             ("name: a\noptions: []\ncolumns: []", "$.options: expected a mapping of options, got a list"),
             ("name: a\noptions: {}\ncolumns: [{name: b, type: INT, metadata: ''}]", "expected a metadata key or true"),
+            ("name: a\ncolumns: []\noptions: {x @ y: [1]}", "t.yaml:3 $.options['x @ y']: an option is a string"),
             ("a: &a [*a]", "t.yaml:1: the document is not valid YAML: an anchor contains itself"),
             ("name: a\n<<: [1]", "t.yaml:2: the document is not valid YAML: '<<' merges a value that is not a mapping"),
             ("name: a\n<<: {? [p, q] : 1}", "t.yaml:2: the document is not valid YAML: a key is not a single value"),

@@ -132,6 +132,8 @@ WRONG = [
      {8: "'model' is not supported", 9: "'user-defined-function' is not supported"}),
     ("behavior, zone", document(rest="pipeline:\n  schema.change.behavior: evole\n  local-time-zone: Mars\n"),
      {8: "did you mean 'EVOLVE'?", 9: "use the name of a time zone"}),
+    ("zone without an offset", document(rest="pipeline:\n  local-time-zone: GMT+abc\n"),
+     {8: "use the name of a time zone"}),
     ("numbers", document(rest="pipeline:\n  max-tables: 0\n  trigger: 10 parsecs\n"),
      {8: "max-tables has the value 0; use a number greater than 0", 9: "trigger"}),
     ("collector", document(rest="pipeline:\n  dirty-data.collector:\n    type: kafka\n    topik: x\n"),

@@ -28,7 +28,7 @@ from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
 from tests.ingest.test_records import feed, records, split
-from tests.ingest.test_tasks import as_rows
+from tests.ingest.test_tasks import as_rows, divider
 from tests.strategies import examples
 
 SCHEMA = TableSchema((t.Field("n", t.STRING), t.Field("id", t.BigInt(nullable=False))), ("id",))
@@ -197,7 +197,7 @@ def test_packets_are_encoded_as_their_rows_are(headers: tuple[tuple[str, str], .
         *({"op": op, "before": before, "after": after, "source": {"db": "shop", "table": name}}
           for name in ("orders", "notes") for op, before, after in events)
     )  # fmt: skip
-    (packets,) = split_task(source, 100, dict)(iter([as_rows(raw)]))
+    (packets,) = split_task(divider(source))(iter([as_rows(raw)]))
     expected, tables = [], {}
     for packet in split(source, raw).packets:
         assert packet.delta is not None

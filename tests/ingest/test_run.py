@@ -65,6 +65,30 @@ def test_columns_are_learned_over_two_runs(setup: Setup) -> None:
     assert changes == [(0, "create.table"), (1, "add.column")]
 
 
+@pytest.mark.parametrize("prefetch", [0, 50])
+def test_the_last_row_of_a_key_wins_in_a_large_batch(setup: Setup, kdsl_topic: MakeTopic, prefetch: int) -> None:
+    """Tasks read pieces of partitions. With a table that is known at the start, the batch is read from Kafka twice."""
+    setup.topic = kdsl_topic(partitions=2)
+    counts = {0: 90_000, 1: 60_000}
+    for partition, count in counts.items():
+        values = (b'{"id":%d,"n":%d}' % (2 * (n % 50) + partition, n) for n in range(count))
+        setup.kafka.produce(setup.topic, *(Record(value, partition=partition) for value in values))
+    ingestion, writer = (
+        setup.ingestion(
+            Memory(),
+            setup.feed(prefetch=prefetch),
+            transform=[KEYED],
+            route=[INTO_T],
+            pipeline=Pipeline(parallelism=4),
+        ),
+        MemoryWriter(),
+    )
+    setup.run(ingestion, writer)
+
+    expected = {2 * (n % 50) + p: n for p, count in counts.items() for n in range(count)}
+    assert {row["id"]: row["n"] for row in writer.tables["lake", "t"].rows()} == expected
+
+
 @pytest.mark.reliability
 def test_the_other_transport_reads_the_same(setup: Setup) -> None:
     metadata = (

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
+from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import learn
 from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import plan_table
-from kdsl.ingest.run.tasks import decode_task, raw_columns, read_rejections, split_task, to_raw
+from kdsl.ingest.run.tasks import (
+    RecordDivider,
+    Tables,
+    decode_task,
+    raw_columns,
+    read_notes,
+    read_rejections,
+    split_task,
+    to_raw,
+)
 from kdsl.run.records.packets import write_packet, write_packets
 from kdsl_formats.json import Json
 from tests.ingest.test_records import feed, records
@@ -19,6 +29,11 @@ from tests.ingest.test_records import feed, records
 T = TypeVar("T")
 SOURCE = feed(key=Json(), key_prefix="k_")
 RECORDS = records({"id": 1}, {"id": "x"}, b"{", keys=[{"k": 1}, None, None])
+
+
+def divider(source: KafkaFeed, known: Callable[[], Tables] = dict, **more: Any) -> RecordDivider:
+    """What divides the records of a source."""
+    return RecordDivider(pickle.dumps(source), 100, known, **more)
 
 
 def as_rows(raw: pa.RecordBatch) -> pa.RecordBatch:
@@ -46,24 +61,26 @@ def _send(function: T) -> T:
 
 
 def test_records_become_packets_and_rows() -> None:
-    split = _send(split_task(SOURCE, 100, dict))
+    split = _send(split_task(divider(SOURCE)))
     (packets,) = split(iter([as_rows(RECORDS)]))
     of_table, rejected = packets.slice(0, 1).to_pylist()[0], packets.slice(1).to_pylist()[0]
-    table = learn({}, [pickle.loads(of_table["delta"])]).tables["t",]
+    notes, of_rejected = read_notes(of_table["notes"]), read_notes(rejected["notes"])
+    assert notes.delta is not None
+    table = learn({}, [notes.delta]).tables["t",]
     decode = _send(decode_task(plan_table(SOURCE, ("t",), table), "UTC"))
     rows = [row for batch in decode(iter([packets.slice(0, 1)])) for row in batch.to_pylist()]
 
-    assert (of_table["table"], of_table["rows"], of_table["dirty"]) == ("t", 2, 0)
+    assert (of_table["table"], notes.rows, notes.dirty) == ("t", 2, 0)
     assert rows == [{"k_k": 1, "id": "1"}, {"k_k": None, "id": "x"}]
-    assert (rejected["table"], rejected["dirty"]) == (None, 1)
-    assert rejected["reasons"][0].startswith("topic t, partition 0, offset 12: ")
+    assert (rejected["table"], of_rejected.dirty) == (None, 1)
+    assert of_rejected.reasons[0].startswith("topic t, partition 0, offset 12: ")
 
 
 def test_packets_of_a_source_have_the_same_records_as_its_rows() -> None:
     other = RECORDS.set_column(0, "topic", pa.array(["t", "u", "t"]))
-    split = split_task(SOURCE, 100, dict)
+    split = split_task(divider(SOURCE))
 
-    assert [row["topic"] for row in write_packets(other).to_pylist()] == ["t", "u"]
+    assert [row["table"] for row in write_packets(other).to_pylist()] == ["t", "u"]
     (of_rows,) = split(iter([as_rows(RECORDS)]))
     (of_packets,) = split(iter([write_packets(RECORDS)]))
     assert of_packets.equals(of_rows)
@@ -86,18 +103,20 @@ def test_packets_of_a_table_are_joined_in_their_order() -> None:
 
 
 def test_a_batch_that_shows_nothing_new_has_no_delta() -> None:
-    (first,) = split_task(SOURCE, 100, dict)(iter([as_rows(RECORDS)]))
-    known = learn({}, [pickle.loads(first.column("delta")[0].as_py())]).tables
+    (first,) = split_task(divider(SOURCE))(iter([as_rows(RECORDS)]))
+    delta = read_notes(first.column("notes")[0].as_py()).delta
+    assert delta is not None
+    known = learn({}, [delta]).tables
 
-    (again,) = split_task(SOURCE, 100, lambda: known)(iter([as_rows(RECORDS)]))
+    (again,) = split_task(divider(SOURCE, lambda: known))(iter([as_rows(RECORDS)]))
 
-    assert again.column("delta").to_pylist() == [None, None]
+    assert [read_notes(notes).delta for notes in again.column("notes").to_pylist()] == [None, None]
 
 
 def test_packets_say_that_strings_may_have_the_character_0000() -> None:
     batch = records({"id": "a\0"}, {"id": 1}, topics=["a", "b"])
-    (looked,) = split_task(feed(), 100, dict, look_for_null=True)(iter([as_rows(batch)]))
-    (not_looked,) = split_task(feed(), 100, dict)(iter([as_rows(batch)]))
+    (looked,) = split_task(divider(feed(), look_for_null=True))(iter([as_rows(batch)]))
+    (not_looked,) = split_task(divider(feed()))(iter([as_rows(batch)]))
 
     assert looked.column("has_null").to_pylist() == [True, False]
     assert not_looked.column("has_null").to_pylist() == [False, False]
@@ -106,14 +125,29 @@ def test_packets_say_that_strings_may_have_the_character_0000() -> None:
 def test_records_at_given_places_are_rejected_and_show_nothing() -> None:
     batch = records({"id": 1}, {"more": 1}, b"{", {"id": 2})
     places = {("t", 0): {11: "not wanted"}, ("t", 1): {10: "of another partition"}}
-    (packets,) = split_task(feed(), 100, dict, collect=True, rejected=places)(iter([as_rows(batch)]))
+    (packets,) = split_task(divider(feed(), collect=True, rejected=places))(iter([as_rows(batch)]))
     of_table, rejected = packets.to_pylist()
 
-    assert of_table["rows"] == 2
-    assert [f.name for f in pickle.loads(of_table["delta"]).schema.columns] == ["id"]
-    assert [reason.partition(": ")[0] for reason in rejected["reasons"]] == [
+    notes, of_rejected = read_notes(of_table["notes"]), read_notes(rejected["notes"])
+    assert notes.rows == 2
+    assert notes.delta is not None
+    assert [f.name for f in notes.delta.schema.columns] == ["id"]
+    assert [reason.partition(": ")[0] for reason in of_rejected.reasons] == [
         f"topic t, partition 0, offset {offset}" for offset in (11, 12)
     ]
-    assert rejected["reasons"][0].endswith("not wanted")
+    assert of_rejected.reasons[0].endswith("not wanted")
     values, why = read_rejections(rejected)
     assert [(one.index, values.column("value")[one.index].as_py()) for one in why] == [(0, b'{"more": 1}'), (1, b"{")]
+
+
+def test_tombstones_have_no_rows_and_the_places_of_records_are_known() -> None:
+    batch = records({"id": 1}, {"id": 2}, {"id": 3}, None, keys=[None, None, None, {"k": 1}])
+    divide = divider(feed(), keep=False)
+
+    of_table, rest = divide(batch).to_pylist()
+
+    notes = read_notes(of_table["notes"])
+    assert (of_table["table"], of_table["records"], rest["table"], rest["records"]) == ("t", None, None, None)
+    assert (notes.rows, notes.places) == (3, (("t", 0, 10, 12),))
+    assert read_notes(rest["notes"]).without_rows == 1
+    assert pickle.loads(pickle.dumps(divide))(batch).equals(divide(batch))

@@ -6,14 +6,14 @@ Each class is a row of docs/spark-versions.md. Everything goes over a real broke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable, Virtual, pipelines as kp, sql, virtual
-from kdsl.changelog import Changelog, ChangelogError, delta
+from kdsl.changelog import Changelog, ChangelogError, Target, delta, iceberg
 from kdsl.diagnostics.lag import checkpoint_positions
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
@@ -33,7 +33,7 @@ from kdsl.spark_versions import (
 )
 from kdsl.testing import LocalRegistry, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.changelog.tables import Applied
+from tests.changelog.tables import Applied, iceberg_settings
 from tests.connect import ConnectServer
 from tests.pipelines.project import Project
 from tests.transactions import settle
@@ -324,26 +324,57 @@ class TestDelta:
 
     def test_a_changelog(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
         table, target = words_of(kdsl_topic()), delta(tmp_path / "words")
-        table.write(spark.createDataFrame([("good", 1), ("day", 1)], "word string, count long"), cluster)
         tested = spark_version(VERSION)
         if tested is None or tested.delta is None:
-            with pytest.raises(ChangelogError, match="Delta"):
-                Changelog(table.read(spark, cluster), table).apply_to(target)
-            return
+            check_target_is_refused(spark, table, cluster, target, "Delta")
+        else:
+            check_changelog(spark, table, cluster, target, tmp_path, lambda: Applied(target, spark).frame())
 
-        def run() -> list[tuple[str, int]]:
-            changes = Changelog(table.read_stream(spark, cluster), table)
-            query = changes.apply_to(target, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE_NOW)
-            assert query is not None
-            assert query.awaitTermination(300)
-            return sorted((row.word, row["count"]) for row in Applied(target, spark).frame().collect())
 
-        assert run() == [("day", 1), ("good", 1)]
-        table.write(
-            spark.createDataFrame([("+U", "good", 2), ("-D", "day", 1)], f"{ROW_KIND} string, word string, count long"),
-            cluster,
-        )
-        assert run() == [("good", 2)]
+class TestIceberg:
+    """A changelog is applied to an Iceberg table, or Iceberg is refused before anything runs."""
+
+    def test_a_changelog(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
+        table, target = words_of(kdsl_topic()), iceberg("words.shop.words")
+        for name, value in iceberg_settings(tmp_path / "lake", "words").items():
+            spark.conf.set(name, value)
+
+        def read() -> DataFrame:
+            spark.catalog.refreshTable(target.table)  # which this session's catalog keeps for 30 seconds
+            return spark.table(target.table)
+
+        tested = spark_version(VERSION)
+        if tested is None or tested.iceberg is None:
+            check_target_is_refused(spark, table, cluster, target, f"no Iceberg is published for Spark {VERSION}; use")
+        else:
+            check_changelog(spark, table, cluster, target, tmp_path, read)
+
+
+def check_target_is_refused(spark: SparkSession, table: Any, cluster: Cluster, target: Target, reason: str) -> None:
+    table.write(spark.createDataFrame([("good", 1)], "word string, count long"), cluster)
+    with pytest.raises(ChangelogError, match=reason):
+        Changelog(table.read(spark, cluster), table).apply_to(target)
+
+
+def check_changelog(
+    spark: SparkSession, table: Any, cluster: Cluster, target: Target, folder: Path, read: Callable[[], DataFrame]
+) -> None:
+    """Apply inserts, and then an update and a delete, in two runs of a query."""
+
+    def run() -> list[tuple[str, int]]:
+        changes = Changelog(table.read_stream(spark, cluster), table)
+        query = changes.apply_to(target, checkpoint=str(folder / "checkpoint"), trigger=AVAILABLE_NOW)
+        assert query is not None
+        assert query.awaitTermination(300)
+        return sorted((row.word, row["count"]) for row in read().collect())
+
+    table.write(spark.createDataFrame([("good", 1), ("day", 1)], "word string, count long"), cluster)
+    assert run() == [("day", 1), ("good", 1)]
+    table.write(
+        spark.createDataFrame([("+U", "good", 2), ("-D", "day", 1)], f"{ROW_KIND} string, word string, count long"),
+        cluster,
+    )
+    assert run() == [("good", 2)]
 
 
 PROTO = """

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
-import pyspark
 import pytest
 
-from kdsl.testing import LocalKafka, SparkCluster, SparkClusterError
+from kdsl.testing import SparkCluster, SparkClusterError
 
 _SESSION = """
 from kdsl.testing.spark_cluster import SparkCluster
@@ -93,41 +89,3 @@ def test_mistakes_are_reported() -> None:
         SparkCluster(workers=0)
     with pytest.raises(SparkClusterError, match="not started; call start"):
         _ = SparkCluster().url
-
-
-DEPLOYMENT = Path(__file__).parents[2] / "docs" / "deployment.md"
-
-
-@pytest.mark.reliability
-def test_the_program_on_the_page_runs_through_spark_submit(tmp_path: Path) -> None:
-    program = re.search(r"```python\n(# job\.py\n.*?)```", DEPLOYMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert program is not None
-    ends = program[1].replace('checkpoint="s3a://bucket/checkpoints/copy"', f'checkpoint="{tmp_path}/checkpoint"')
-    ends = ends.replace(f'{tmp_path}/checkpoint")', f'{tmp_path}/checkpoint", trigger={{"availableNow": True}})')
-    job = tmp_path / "job.py"
-    job.write_text(ends, encoding="utf-8")
-
-    with LocalKafka(topics=["orders", "orders-copy"]) as kafka, SparkCluster(workers=1) as cluster:
-        kafka.produce("orders", '{"order_id": "o1"}', '{"order_id": "o2"}')
-        done = subprocess.run(
-            [
-                f"{Path(pyspark.__file__).parent}/bin/spark-submit",
-                *(part for key, value in cluster.settings.items() for part in ("--conf", f"{key}={value}")),
-                str(job),
-            ],
-            env={
-                **os.environ,
-                "PYSPARK_PYTHON": sys.executable,
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "KDSL_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-                "PYTHONPATH": cluster.settings["spark.executorEnv.PYTHONPATH"],
-            },
-            capture_output=True,
-            text=True,
-            timeout=500,
-            check=False,
-        )
-        copied = sorted(message.value() or b"" for message in kafka.read("orders-copy"))
-
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert copied == [b'{"order_id":"o1"}', b'{"order_id":"o2"}']

@@ -486,7 +486,10 @@ def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: b
 
 
 def _record_skipper(inner: list[ReadValue]) -> ReadValue:
-    """The function that skips the fields of a record."""
+    """The function that skips the fields of a record: it returns None and the index after them.
+
+    ``inner`` skips one field each, in their order.
+    """
 
     def read(body: bytes, at: int) -> tuple[None, int]:
         """Return None and the index after the record at an index; `BodyError` if a field cannot be read."""

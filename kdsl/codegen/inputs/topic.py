@@ -83,7 +83,7 @@ def topic_draft(
     Raises:
         CodegenError: The topic is empty, its values do not have the named format, their schema cannot be converted, or
             records that should be upserts have no key or are change data.
-        KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
         SecretError: A secret among the settings of the registry cannot be resolved here.
@@ -163,7 +163,7 @@ def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]
     """Read the last records, and return the bytes of their ``key`` and ``value``, None for a missing one.
 
     Raises:
-        KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
         ResolveError: No topic can have this name, or the settings of the cluster have errors.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)

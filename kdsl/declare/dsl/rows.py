@@ -34,9 +34,9 @@ class LazyFields:
 
 
 def make_rows(cls: type) -> None:
-    """Turn a table class into the attrs class of its rows, in place, unless it is one already.
+    """Turn a table class into the frozen attrs class of its rows, in place, unless it is one already.
 
-    Problems of the columns are ignored here.
+    It gets ``__attrs_init__``, and keeps its ``__init__``. Problems of the columns are ignored here.
     """
     if _CONSTRUCTOR in vars(cls):
         return

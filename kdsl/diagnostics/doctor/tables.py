@@ -27,7 +27,7 @@ def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
     """Return the topics that a plan names, unchecked; for a pattern, ask the brokers which ones it matches now.
 
     Raises:
-        KafkaReadError: The brokers do not answer.
+        KafkaReadError: The brokers refuse, or do not answer.
         ResolveError: The client settings have errors.
     """
     if plan.topics.pattern is None:
@@ -47,7 +47,7 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
             warning.
 
     Raises:
-        KafkaReadError: The brokers do not answer a question that is not a check of its own.
+        KafkaReadError: The brokers refuse or do not answer a question that is not a check of its own.
     """
     names = topic_names(plan, cluster)
     if not names:
@@ -107,7 +107,7 @@ def _explain_missing(name: str, why: NotAnsweredError, cluster: Cluster, table: 
     A topic that does not exist gets a hint at a similar one, for which the brokers list their topics.
 
     Raises:
-        KafkaReadError: The brokers do not answer.
+        KafkaReadError: The brokers refuse, or do not answer.
     """
     if why.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         message = f"the cluster has no such topic{nearest(name, open_admin(cluster, table).names())}"
@@ -274,7 +274,7 @@ def _check_transactions(plan: WritePlan, cluster: Cluster) -> Finding:
     """Compare the transaction timeout with the brokers' maximum, and return an error or the timeout as a finding.
 
     Raises:
-        KafkaReadError: The brokers do not answer.
+        KafkaReadError: The brokers refuse, or do not answer.
     """
     check = "transactions"
     try:

@@ -88,6 +88,7 @@ def _combine_arrays(function: str, least: int, most: int) -> Function:
 def _array_join(call: Arguments) -> TypedSql:
     """Translate ``ARRAY_JOIN`` of strings; raise UntranslatableError for wrong arguments."""
     call.require_count(2, 3)
+    call.require_kinds("any", "text")
     if not isinstance(_require_array(call).element, t.Char | t.VarChar):
         call.fail(f"joins strings, not {call[0].spelling}", "CAST it to ARRAY<STRING>")
     return call.result(f"array_join({', '.join(v.text for v in call.values)})", t.STRING)

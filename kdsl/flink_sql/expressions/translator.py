@@ -13,7 +13,9 @@ from kdsl.flink_sql.expressions import functions
 from kdsl.flink_sql.expressions.calls import Arguments
 from kdsl.flink_sql.expressions.casts import NoCastError, cast
 from kdsl.flink_sql.expressions.values import (
+    DayInterval,
     Interval,
+    MonthInterval,
     NoCommonTypeError,
     TypedSql,
     arithmetic_type,
@@ -234,7 +236,8 @@ class ExpressionTranslator:
             self.fail(node, "INTERVAL", f"{text!r} is not an interval of {unit}", f"write INTERVAL '5' {unit}")
         shown = unit if unit == until else f"{unit} TO {until}"
         constant = None if length is None else str(length)
-        return TypedSql(f"(INTERVAL '{text}' {shown})", Interval(months, nullable=False), constant)
+        kind = MonthInterval if months else DayInterval
+        return TypedSql(f"(INTERVAL '{text}' {shown})", kind(nullable=False), constant)
 
     # operators
 
@@ -311,6 +314,9 @@ class ExpressionTranslator:
                     f"{what} compares {left.spelling} with {right.spelling}: a wall-clock time with an instant",
                     "CAST one of them, in the time zone of the session",
                 )
+            if left.family == "interval" and not same_in_spark(left.type, right.type):
+                reason = f"{what} compares {left.spelling} with {right.spelling}"
+                self.fail(node, what, reason, "write both in years and months, or both in days to seconds")
             if left.family == "number" and not same_in_spark(left.type, right.type):
                 wide = common_number_type(left.type, right.type)
                 return self.widen(left, wide), self.widen(right, wide)
@@ -374,7 +380,7 @@ class ExpressionTranslator:
             left, right = right, left
         nullable = left.nullable or right.nullable
         match left.type, right.type:
-            case (t.TimestampLtz(), Interval(months=False)) if operator in ("+", "-"):
+            case (t.TimestampLtz(), DayInterval()) if operator in ("+", "-"):
                 # Spark would add days of the session's zone, which may have 23 hours
                 if right.constant is None:
                     self.fail(node, operator, "an instant moves by a constant here", "write INTERVAL '26' HOUR")
@@ -384,14 +390,14 @@ class ExpressionTranslator:
             case ((t.Timestamp() | t.TimestampLtz()), Interval()) if operator in ("+", "-"):
                 kind = left.type.as_nullable(nullable)
                 return TypedSql(f"({left.text} {operator} {right.text})", kind)
-            case t.Date(), Interval(months=months) if operator in ("+", "-"):
+            case t.Date(), Interval() if operator in ("+", "-"):
                 days = re.fullmatch(r"\(INTERVAL '(-?\d+)' (?:DAY|MONTH|YEAR)\)", right.text)
-                if days or months:
+                if days or isinstance(right.type, MonthInterval):
                     return TypedSql(f"({left.text} {operator} {right.text})", t.Date(nullable=nullable))
                 self.fail(
                     node, operator, "a DATE moves by whole days, months or years", "CAST it to TIMESTAMP(3) first"
                 )
-            case Interval(months=a), Interval(months=b) if a == b and operator in ("+", "-"):
+            case Interval(), Interval() if same_in_spark(left.type, right.type) and operator in ("+", "-"):
                 return TypedSql(f"({left.text} {operator} {right.text})", left.type)
             case Interval(), _ if right.family == "number" and operator == "*":
                 return TypedSql(f"({left.text} * {right.text})", left.type)

@@ -19,10 +19,21 @@ Family = Literal["boolean", "number", "text", "bytes", "date", "time", "timestam
 
 @attrs.frozen
 class Interval(t.DataType):
-    """INTERVAL, which only expressions have: of months, or of days, hours, minutes and seconds."""
+    """INTERVAL, which only expressions have: `MonthInterval` or `DayInterval`."""
 
-    name = "INTERVAL"
-    months: bool = False
+
+@attrs.frozen
+class MonthInterval(Interval):
+    """INTERVAL YEAR TO MONTH, a number of months."""
+
+    name = "INTERVAL YEAR TO MONTH"
+
+
+@attrs.frozen
+class DayInterval(Interval):
+    """INTERVAL DAY TO SECOND, a number of microseconds."""
+
+    name = "INTERVAL DAY TO SECOND"
 
 
 @attrs.frozen
@@ -84,7 +95,7 @@ def type_family(kind: t.DataType | None) -> Family:
 
 
 def same_in_spark(one: t.DataType, other: t.DataType) -> bool:
-    """Whether two types are the same Spark type, so that no cast is needed."""
+    """Whether two types are the same Spark type, nullability aside, so that no cast is needed."""
     return spark_type_name(one) == spark_type_name(other)
 
 

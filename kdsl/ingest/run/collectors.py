@@ -69,7 +69,7 @@ def _letter_plan(feed: KafkaFeed, pipeline: Pipeline) -> ReadPlan:
 
 def _select_rejected(packets: DataFrame) -> DataFrame:
     """The rejected records of packets, with the reasons."""
-    return packets.where("table IS NULL").select("records", "delta")
+    return packets.where("table IS NULL AND records IS NOT NULL").select("records", "notes")
 
 
 def _lines(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -113,7 +113,7 @@ def _log_records(plan: ReadPlan, name: str, packets: DataFrame, number: int) -> 
         record = json.loads(line)
         _log.warning("%stopic %s, partition %d, offset %d: %s", name,
                      *(record[part] for part in ("topic", "partition", "offset", "reason")))  # fmt: skip
-    count = int(packets.where("table IS NULL").selectExpr("sum(dirty)").collect()[0][0])
+    count = lines.count()
     if count > MAX_LOGGED:
         _log.warning("%s%s more records of batch %d cannot be read", name, f"{count - MAX_LOGGED:,}", number)
 

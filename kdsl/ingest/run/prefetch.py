@@ -30,7 +30,7 @@ def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> Learned:
         feed: The source, with the secrets of its cluster.
 
     Raises:
-        KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
+        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes too long.
         KdslError: The newest records contradict the initial schemas or one another, or show too many tables.
     """
     known = initial_tables(feed.initial_tables)
@@ -53,7 +53,7 @@ def prefetch_deltas(
         known: The tables that are known.
 
     Raises:
-        KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes too long.
+        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes too long.
     """
     newest = newest_records(raw_table(feed).read_plan(), feed.cluster, feed.prefetch, timeout=TIMEOUT)
     continuous = attrs.evolve(feed, inference="continuous")  # type: ignore[misc]  # rows are not read, only observed

@@ -23,6 +23,7 @@ from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
 from kdsl.ingest.run.prefetch import sample_tables
 from kdsl.ingest.run.raw import raw_table, topic_regex
+from kdsl.ingest.run.rows import RawRead
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
@@ -30,6 +31,7 @@ from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver, explain_other_driver
 from kdsl.run.listeners.start import start_query
 from kdsl.run.listeners.watch import error_of
+from kdsl.run.records.packets import PACKET_COLUMNS
 from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
@@ -151,9 +153,12 @@ def start_ingestions(
     ]
     feeds = [part.ingestion.source for part in parts if isinstance(part.ingestion.source, KafkaFeed)]
     reader: StreamReader | None = None
+    raw: RawRead | None = None
     if feeds:
         table = raw_table(*feeds, parallelism=plans[0].pipeline.parallelism)
         records = table.read_packet_stream(spark, feeds[0].cluster, start_at=start_at)
+        if len(feeds) == 1 and records.columns == list(PACKET_COLUMNS.names):
+            raw = RawRead(table.read_plan(), feeds[0].cluster)
     else:
         opened_reader = open_reader(parts[0].ingestion.source)
         assert isinstance(opened_reader, StreamReader)
@@ -161,15 +166,19 @@ def start_ingestions(
     opened = Checkpoint.open(spark, location)
     driver = CurrentDriver(opened.folder)
     runners: list[BatchRunner] = []
+    if rebuild_schemas:
+        StateFiles(opened.folder).set_aside()
     for part, plan, sink_writer in zip(parts, plans, writers, strict=True):
-        files = _open_state(spark, part, plan, opened, sink_writer, allow, rebuild_schemas=rebuild_schemas)
+        files = _open_state(spark, part, plan, opened, sink_writer, allow)
         if reader is not None:
             runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened, driver))
             continue
         feed = part.ingestion.source
         assert isinstance(feed, KafkaFeed)
         collector = open_collector(spark, feed, part.ingestion.pipeline.valid()) if feed.valid().ignore_errors else None
-        runners.append(KafkaBatchRunner(plan, sink_writer, files, opened, driver, collector, forgive=forgive_errors))
+        runners.append(
+            KafkaBatchRunner(plan, sink_writer, files, opened, driver, collector, forgive=forgive_errors, raw=raw)
+        )
     shared = partial(_run_all, list(zip(map(topic_regex, feeds), runners, strict=False)))
     stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else shared)
     return start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
@@ -182,8 +191,6 @@ def _open_state(
     opened: Checkpoint,
     writer: SinkWriter,
     allow: Collection[AllowedChange] | None,
-    *,
-    rebuild_schemas: bool,
 ) -> StateFiles:
     """Open the state of an ingestion; before its first batch, keep the declaration and what newest records show.
 
@@ -191,8 +198,6 @@ def _open_state(
         KdslError: As for `start_ingestions`.
     """
     files = StateFiles(opened.folder, part.name)
-    if rebuild_schemas:
-        files.set_aside()
     state = files.load()
     if state.last is not None:
         check_restart(plan, state, allow, opened.location)
@@ -221,10 +226,11 @@ def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, num
     """
     from pyspark.sql import functions as F
 
+    topic = F.col("table" if "table" in records.columns else "topic")  # of packets, or of rows
     records = records.persist()
     try:
         for topics, runner in runners:
-            runner(records.where(F.col("topic").rlike(f"^(?:{topics})$")), number)
+            runner(records.where(topic.rlike(f"^(?:{topics})$")), number)
     finally:
         records.unpersist()
 

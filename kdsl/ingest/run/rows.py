@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
+
+from kdsl.cluster import Cluster
 from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
@@ -17,12 +20,14 @@ from kdsl.ingest.records import ORDER, PLACE, plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
+from kdsl.plan.model import ReadPlan, Start, Stop, Topics
+from kdsl.run.read import read as read_batch
 from kdsl.types import model as t
 from kdsl.types.spark import convert_sql, spark_schema, spark_type_name
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 RowReader = Callable[[TableWork], "DataFrame"]
 """Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
@@ -166,6 +171,58 @@ def read_packets(
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
     rows = own.mapInArrow(decode_task(read, zone, reporter), spark_schema(read.columns))
+    return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
+
+
+@attrs.frozen
+class RawRead:
+    """How the raw records of an ingestion are read.
+
+    Attributes:
+        plan: The plan of their stream.
+        cluster: The cluster, with its secrets.
+    """
+
+    plan: ReadPlan
+    cluster: Cluster
+
+
+def read_again(
+    plan: IngestPlan,
+    raw: RawRead,
+    ranges: Mapping[tuple[str, int], tuple[int, int]],
+    spark: SparkSession,
+    work: TableWork,
+    *,
+    keyed: bool = False,
+    reporter: ValueReporter | None = None,
+) -> DataFrame:
+    """The upstream rows of a table, read from Kafka again: the same as `read_packets` returns of the packets.
+
+    Args:
+        plan: The plan of the ingestion.
+        raw: How its records are read.
+        ranges: The first and the last offset of the records, by topic partition; all records between are of the table.
+        spark: The session of the query.
+        work: The table.
+        keyed: As for `read_packets`.
+        reporter: As for `read_packets`.
+    """
+    assert isinstance(plan.source, KafkaFeed)
+    table = plan_table(plan.source, work.plan.table, work.upstream, _find_identifying_key(work) if keyed else ())
+    places = sorted(ranges.items())
+    read = attrs.evolve(
+        table,
+        topics=Topics(tuple(dict.fromkeys(topic for (topic, _), _ in places)), partitions=tuple(p for p, _ in places)),
+        start=Start("specific-offsets", offsets=tuple((*partition, first) for partition, (first, _) in places)),
+        stop=Stop("specific-offsets", offsets=tuple((*partition, last + 1) for partition, (_, last) in places)),
+        headers=raw.plan.headers,
+        parallelism=raw.plan.parallelism,
+        properties=raw.plan.properties,
+        transport=raw.plan.transport,
+        commits=False,
+    )
+    rows = read_batch(spark, read, raw.cluster, report=reporter)
     return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
 
 

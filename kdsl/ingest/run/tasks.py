@@ -16,8 +16,7 @@ from kdsl.declare.connector import Transport
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.formats import TableId
-from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Place, UpstreamTable
+from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
 from kdsl.ingest.packets import join_packets
@@ -26,8 +25,8 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
-from kdsl.run.records.packets import PACKET_COLUMNS, read_packets, write_packet
-from kdsl.types.arrow import cast_array
+from kdsl.run.records.packets import PACKET_COLUMNS, Divider, read_packets, write_packet
+from kdsl.types.arrow import arrow_schema, cast_array
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
@@ -37,27 +36,7 @@ Batches = Iterator[pa.RecordBatch]
 Places = Mapping[tuple[str, int], Mapping[int, str]]
 """Reasons why records are rejected, by topic and partition, then by offset."""
 _NULL_FORMS = (b"\\u0000", b"\0")
-PACKETS = (
-    "table string, rows long, partitions array<string>, dirty long, reasons array<string>, hint string, "
-    "has_null boolean, delta binary, records binary"
-)
-"""The columns of packets, as Spark writes them.
-
-A row without a table stands for records that cannot be read; if these are collected, it has them, and why.
-"""
-_ARROW = pa.schema(
-    [
-        ("table", pa.string()),
-        ("rows", pa.int64()),
-        ("partitions", pa.list_(pa.string())),
-        ("dirty", pa.int64()),
-        ("reasons", pa.list_(pa.string())),
-        ("hint", pa.string()),
-        ("has_null", pa.bool_()),
-        ("delta", pa.binary()),
-        ("records", pa.binary()),
-    ]
-)
+_ARROW = arrow_schema(PACKET_COLUMNS)
 _REASONS = 5
 _EPOCH = "leader_epoch"
 _METADATA = {
@@ -128,20 +107,24 @@ class KnownTables:
     data: Broadcast[bytes]
 
     @classmethod
-    def send(cls, spark: SparkSession, tables: Tables) -> Self:
-        """Broadcast tables to the workers of a classic session."""
-        data = pickle.dumps(dict(tables))
+    def send(cls, spark: SparkSession, data: bytes) -> Self:
+        """Broadcast pickled tables to the workers of a classic session."""
         return cls(hashlib.sha256(data).hexdigest(), spark.sparkContext.broadcast(data))
 
     def __call__(self) -> Tables:
         """Return the tables."""
-        if self.digest not in _KNOWN:
-            _KNOWN.clear()
-            _KNOWN[self.digest] = pickle.loads(self.data.value)  # noqa: S301  # of our own driver
-        return _KNOWN[self.digest]
+        return _load_known(self.digest, lambda: self.data.value)
 
 
-_KNOWN: dict[str, Tables] = {}
+_KNOWN: dict[str | bytes, Tables] = {}
+
+
+def _load_known(key: str | bytes, read: Callable[[], bytes]) -> Tables:
+    """What is known of the tables under a key, read once in a process, until another key is asked for."""
+    if key not in _KNOWN:
+        _KNOWN.clear()
+        _KNOWN[key] = pickle.loads(read())  # noqa: S301  # of our own driver
+    return _KNOWN[key]
 
 
 @lru_cache(maxsize=4)
@@ -150,34 +133,117 @@ def _splitter(feed: bytes, max_columns: int, keyed: bool) -> RecordSplitter:
     return RecordSplitter(pickle.loads(feed), max_columns=max_columns, keyed=keyed)  # noqa: S301  # of our own driver
 
 
-def split_task(
-    feed: KafkaFeed,
-    max_columns: int,
-    known: Callable[[], Tables],
-    *,
-    collect: bool = False,
-    keyed: bool = False,
-    look_for_null: bool = False,
-    rejected: Places | None = None,
-) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that divides raw records by table, into rows of `PACKETS`.
+@attrs.frozen
+class PacketNotes:
+    """What is known of the records of a packet.
 
-    Args:
-        feed: The source, without secrets.
+    Attributes:
+        rows: How many records of the table there are.
+        places: The first and the last offset of them in each topic partition, as (topic, partition, first, last).
+        delta: What they show beyond the known columns.
+        dirty: How many records cannot be read.
+        reasons: Why, of the first of them, each with its place.
+        rejections: Why, of all, if they are collected.
+        hint: Why most values of a topic cannot be read.
+        without_rows: How many records have no rows.
+    """
+
+    rows: int = 0
+    places: tuple[tuple[str, int, int, int], ...] = ()
+    delta: TableDelta | None = None
+    dirty: int = 0
+    reasons: tuple[str, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    hint: str | None = None
+    without_rows: int = 0
+
+
+@attrs.frozen
+class PickledTables:
+    """What is known of the upstream tables, if it is small enough to be sent with every task.
+
+    Attributes:
+        data: The tables, pickled.
+    """
+
+    data: bytes
+
+    def __call__(self) -> Tables:
+        """Return the tables."""
+        return _load_known(self.data, lambda: self.data)
+
+
+@attrs.frozen
+class RecordDivider:
+    """Divides raw records by table, into rows of `PACKET_COLUMNS`. It can be pickled.
+
+    A row without a table stands for records of no table: those that cannot be read, which it has if they are collected,
+    and those without rows, such as tombstones.
+
+    Attributes:
+        feed: The source, without secrets, pickled.
         max_columns: The largest number of columns of a table.
         known: Returns what is known of the tables.
         collect: Whether the records that cannot be read are collected.
         keyed: Whether updates may lack the row before; otherwise they cannot be read.
         look_for_null: Whether packets say that strings of their records may have the character U+0000.
         rejected: Records that count as ones that cannot be read, although they can.
+        keep: Whether rows have their records; otherwise only what is known of them.
     """
-    pickled = pickle.dumps(feed)
+
+    feed: bytes
+    max_columns: int
+    known: Callable[[], Tables]
+    collect: bool = False
+    keyed: bool = False
+    look_for_null: bool = False
+    rejected: Places = attrs.field(factory=dict)
+    keep: bool = True
+
+    def __call__(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch: one for each table, and one without a table if there are records of none."""
+        splitter = _splitter(self.feed, self.max_columns, self.keyed)
+        split = splitter.split(raw, self.known(), _find_rejected(raw, self.rejected))
+        rows = [
+            self._write(packet.table, packet.records, PacketNotes(
+                packet.records.num_rows, _find_places(packet.records), packet.delta
+            ))
+            for packet in split.packets
+        ]  # fmt: skip
+        without_rows = raw.num_rows - len(split.rejections) - sum(one.records.num_rows for one in split.packets)
+        if split.rejections or without_rows:
+            rows.append(self._write_rest(raw, split, without_rows))
+        return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+    def _write(self, table: TableId, records: pa.RecordBatch, notes: PacketNotes) -> dict[str, Any]:
+        """The row of the records of a table."""
+        return {
+            "table": format_id(table),
+            "records": write_packet(records) if self.keep else None,
+            "notes": pickle.dumps(notes),
+            "has_null": self.look_for_null and _may_have_null(records),
+        }
+
+    def _write_rest(self, raw: pa.RecordBatch, split: Split, without_rows: int) -> dict[str, Any]:
+        """The row of the records of no table."""
+        rejections = split.rejections
+        collect = self.collect and bool(rejections)
+        notes = PacketNotes(
+            dirty=len(rejections),
+            reasons=tuple(f"{_place(raw, one.index)}: {one.reason}" for one in rejections[:_REASONS]),
+            rejections=tuple(attrs.evolve(one, index=i) for i, one in enumerate(rejections)) if collect else (),
+            hint=split.hint,
+            without_rows=without_rows,
+        )
+        wrong = write_packet(raw.take(pa.array([one.index for one in rejections]))) if collect else None
+        return {"table": None, "records": wrong, "notes": pickle.dumps(notes), "has_null": False}
+
+
+def split_task(divide: Divider) -> Callable[[Batches], Batches]:
+    """A function for ``mapInArrow`` that divides what a source returns, records or packets of them, by table."""
 
     def run(batches: Batches) -> Batches:
-        splitter, tables = _splitter(pickled, max_columns, keyed), known()
-        for raw in _read_raw(batches):
-            split = splitter.split(raw, tables, _find_rejected(raw, rejected or {}))
-            yield _write_packets(raw, split, collect=collect, look_for_null=look_for_null)
+        return map(divide, _read_raw(batches))
 
     return run
 
@@ -205,49 +271,12 @@ def _may_have_null(records: pa.RecordBatch) -> bool:
     )
 
 
-def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool, look_for_null: bool) -> pa.RecordBatch:
-    """The rows of `PACKETS` of a batch: one for each table, and one without a table for all rejected records.
-
-    With ``collect``, the last has the records and why they are rejected; otherwise only their number and some reasons.
-    """
-    rows = [
-        {
-            "table": format_id(packet.table),
-            "rows": packet.records.num_rows,
-            "partitions": _partitions(packet.records),
-            "dirty": 0,
-            "reasons": [],
-            "hint": None,
-            "has_null": look_for_null and _may_have_null(packet.records),
-            "delta": None if packet.delta is None else pickle.dumps(packet.delta),
-            "records": write_packet(packet.records),
-        }
-        for packet in split.packets
-    ]
-    if split.rejections:
-        first = split.rejections[:_REASONS]
-        wrong = raw.take(pa.array([one.index for one in split.rejections]))
-        why = [attrs.evolve(one, index=i) for i, one in enumerate(split.rejections)]
-        rows.append(
-            {
-                "table": None,
-                "rows": 0,
-                "partitions": [],
-                "dirty": len(split.rejections),
-                "reasons": [f"{_place(raw, one.index)}: {one.reason}" for one in first],
-                "hint": split.hint,
-                "has_null": False,
-                "delta": pickle.dumps(why) if collect else None,
-                "records": write_packet(wrong) if collect else None,
-            }
-        )
-    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
-
-
-def _partitions(records: pa.RecordBatch) -> list[str]:
-    """The topic partitions of some records of one topic, as text."""
+def _find_places(records: pa.RecordBatch) -> tuple[tuple[str, int, int, int], ...]:
+    """Where some records of one topic are; see `PacketNotes`."""
     topic = records.column("topic")[0].as_py()
-    return [f"{topic}-{partition}" for partition in pc.unique(records.column("partition")).to_pylist()]
+    offsets = pa.table(records.select(["partition", "offset"])).group_by("partition")
+    rows = offsets.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+    return tuple((topic, row["partition"], row["offset_min"], row["offset_max"]) for row in rows)
 
 
 def _place(raw: pa.RecordBatch, index: int) -> Place:
@@ -255,14 +284,20 @@ def _place(raw: pa.RecordBatch, index: int) -> Place:
     return Place(*(raw.column(name)[index].as_py() for name in ("topic", "partition", "offset")))
 
 
+def read_notes(notes: bytes) -> PacketNotes:
+    """Read what is known of the records of a packet."""
+    known: PacketNotes = pickle.loads(notes)  # noqa: S301  # of our own tasks
+    return known
+
+
 def read_rejections(packet: Mapping[str, Any]) -> tuple[pa.RecordBatch, list[Rejection]]:
     """The records that cannot be read, and why, of a packet without a table. Records must have been collected.
 
     Args:
-        packet: The packet, with the columns ``records`` and ``delta``.
+        packet: The packet, with the columns ``records`` and ``notes``.
     """
     (records,) = pa.ipc.open_stream(packet["records"])
-    return records, pickle.loads(packet["delta"])  # noqa: S301  # of our own tasks
+    return records, list(read_notes(packet["notes"]).rejections)
 
 
 def decode_task(plan: ReadPlan, zone: str, report: Reporter | None = None) -> Callable[[Batches], Batches]:

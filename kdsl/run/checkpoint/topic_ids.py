@@ -36,7 +36,7 @@ def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
     Raises:
         TopicRecreatedError: A topic was deleted and created again since the last run of the query.
         CheckpointError: The stored ids cannot be read or written, or were written by another version of kdsl.
-        KafkaReadError: A topic does not exist, or the brokers do not answer.
+        KafkaReadError: A topic does not exist, or the brokers refuse or do not answer.
         KdslError: As for `open_admin`.
     """
     reads = {} if is_connect(df.sparkSession) else {read.id: read for read in _reads_of(df)}

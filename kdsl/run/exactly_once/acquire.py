@@ -55,7 +55,7 @@ def read_limits(admin: TokenAdmin, asked_ms: int | None, table: str) -> tuple[in
 
     Raises:
         ResolveError: The user's timeout is above the brokers' maximum, or below the client's minimum.
-        KafkaReadError: The brokers do not answer.
+        KafkaReadError: The brokers refuse, or do not answer.
     """
     settings = admin.settings((TIMEOUT, RETENTION))
     retention = settings.get(RETENTION, DEFAULT_RETENTION_MINUTES) * 60.0

@@ -97,8 +97,8 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
         ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
         ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or the ``write_id`` was used
             for other rows or its topic was deleted since.
-        KdslError: `_check_batch` refuses it, no topic matches the plan's pattern, the brokers do not answer, or within
-            ``foreachBatch`` it has no write id or runs in a thread without the properties of the query.
+        KdslError: `_check_batch` refuses it, no topic matches the plan's pattern, the brokers refuse or do not answer,
+            or within ``foreachBatch`` it has no write id or runs in a thread without the properties of the query.
         Exception: That of the Spark job, after which open transactions are aborted.
     """
     assert plan.transactions is not None
@@ -316,7 +316,7 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
     Raises:
         ExactlyOnceError: Another process or query holds it.
         ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: The brokers do not answer, or as for `Lease.acquire`.
+        KdslError: The brokers refuse or do not answer, or as for `Lease.acquire`.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -416,7 +416,7 @@ def _create_batch_spec(
 
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
-        KdslError: No topic matches the plan's pattern, or the brokers do not answer.
+        KdslError: No topic matches the plan's pattern, or the brokers refuse or do not answer.
     """
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)

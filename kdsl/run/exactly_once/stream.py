@@ -249,7 +249,7 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 
     Raises:
         ExactlyOnceError: Records of the batch were deleted.
-        KdslError: The offsets of the checkpoint cannot be read, or the brokers do not answer.
+        KdslError: The offsets of the checkpoint cannot be read, or the brokers refuse or do not answer.
     """
     plan = plan_of(rows)
     source = None if plan is None else next(filter(None, map(kdsl_source, plan.leaves())), None)

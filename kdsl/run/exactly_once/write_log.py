@@ -160,7 +160,7 @@ class WriteLog:
 
         Raises:
             ExactlyOnceError: Its ``cleanup.policy`` is another one.
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The settings cannot be read for another reason.
         """
         try:
             policy = self._admin.topic_settings(self.topic)[POLICY]

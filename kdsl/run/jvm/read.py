@@ -56,7 +56,8 @@ def records(
     Raises:
         ConnectorMissingError: The connector's jars cannot be attached.
         ResolveError: The client settings have errors.
-        KafkaReadError: No broker answers, a topic is missing, or a batch has no offset to start or to end at.
+        KafkaReadError: The brokers refuse or do not answer, a topic is missing, or a batch has no offset to start or to
+            end at.
         LeaseHeldError: The stream checks its group, and the group is in use.
         SystemPropertyError: A JVM of the session lacks a property that the login needs.
         KdslError: Real-time mode has fewer cores than partitions.
@@ -172,7 +173,7 @@ def _plan_stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Pla
     A start that cannot be computed is not an error here (`_start_option`).
 
     Raises:
-        KafkaReadError: No broker answers, a topic or partition is missing, or an end does not exist.
+        KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, or an end does not exist.
         KdslError: Real-time mode has fewer cores than partitions.
     """
     topics = subscription.topics()

@@ -128,7 +128,8 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
     topics if the cluster's settings allow it, but not with Java's admin client.
 
     Raises:
-        KafkaReadError: No broker answers; or (TopicMissingError) a topic does not exist, and brokers do not create it.
+        KafkaReadError: The brokers refuse or do not answer; or (TopicMissingError) a topic does not exist, and brokers
+            do not create it.
         KdslError: As for `_wait_for_creation`.
     """
     admin = open_admin(spark, cluster, plan.table)

@@ -366,11 +366,12 @@ def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: 
         cluster: Where to connect; its secrets are resolved here for a new consumer.
         cluster_key: Distinguishes clusters and tables: the options from which the cluster was read.
         size: How much it fetches ahead.
-        names: Defaults for settings of a new consumer, such as ``group.id``; a number is appended to its ``client.id``.
-            A pooled consumer keeps its own.
+        names: Defaults for settings of a new consumer, such as ``group.id``; a ``client.id`` here replaces the user's,
+            with a number appended. A pooled consumer keeps its own.
 
     Raises:
         ResolveError: As for `Cluster.consumer`, for a new consumer.
+        KafkaException: librdkafka refuses the settings of a new consumer.
     """
     key = (cluster_key, size.name)
     consumer = _pool.take(key)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
 from kdsl.errors import KafkaReadError
 from kdsl.run import ffi as n
 from kdsl.run.librdkafka.messages import Headers, RecordId
@@ -24,14 +25,13 @@ class HeaderReader:
     """Reads the headers of single records with its own client, which lives until `close`.
 
     Args:
-        settings: librdkafka's settings of a consumer; those that are neither strings nor integers, such as callbacks,
-            are left out.
+        settings: librdkafka's settings of a consumer; callbacks other than that for tokens are left out.
         servers: The cluster's bootstrap servers, for error messages.
     """
 
     def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
         self._servers = servers
-        plain = {name: str(value) for name, value in settings.items() if isinstance(value, str | int)}
+        plain = {k: value for k, value in settings.items() if isinstance(value, str | int) or k == TOKEN_CALLBACK}
         own = {"enable.partition.eof": "false", "statistics.interval.ms": "0"}
         self._lib = n.library()
         self._handle = n.new_client(n.CONSUMER, {**plain, **own})

@@ -366,7 +366,7 @@ class RecordReader:
         The consumer is borrowed from the pool; after an error it is closed.
 
         Raises:
-            KafkaReadError: A record no longer exists, or the brokers do not answer.
+            KafkaReadError: A record no longer exists, or the brokers refuse or do not answer.
         """
         ranges = _ranges(records)
         consumer = borrow_consumer(self._cluster, self._key, choose_size(max(map(len, ranges))), self._names)

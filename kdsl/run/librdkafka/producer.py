@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
+from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
 from kdsl.errors import KdslError
 from kdsl.retry import Deadline, retry
 from kdsl.run import ffi as n
@@ -570,7 +571,7 @@ def _set_items(items: Any, at: Indices, kind: int, *words: Any) -> None:
         items[name][at] = word
 
 
-def _new_producer(lib: Any, settings: Mapping[str, str]) -> int:
+def _new_producer(lib: Any, settings: Mapping[str, Any]) -> int:
     """Create a producer of librdkafka whose logs and events are queued, and which reports only failed deliveries.
 
     Raises:
@@ -580,8 +581,10 @@ def _new_producer(lib: Any, settings: Mapping[str, str]) -> int:
     conf = lib.rd_kafka_conf_new()
     # Only failures are reported: the write has succeeded if none came before the queue was empty.
     own = {"delivery.report.only.error": "true", "log.queue": "true"}
+    callback = settings.get(TOKEN_CALLBACK)
+    n.set_token_callback(conf, callback)
     for key, value in {**settings, **own}.items():
-        if lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), text, len(text)):
+        if key != TOKEN_CALLBACK and lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), text, len(text)):
             lib.rd_kafka_conf_destroy(conf)
             raise ProducerError(
                 f"librdkafka refuses the setting {key!r}: {text.value.decode(errors='replace')}; correct the client "
@@ -595,6 +598,7 @@ def _new_producer(lib: Any, settings: Mapping[str, str]) -> int:
             f"librdkafka cannot create a producer: {text.value.decode(errors='replace')}; correct the client properties"
         )
     lib.rd_kafka_set_log_queue(handle, None)
+    n.start_token_callback(handle, callback)
     return handle
 
 

@@ -26,7 +26,7 @@ from kdsl.plan.model import WritePlan
 from kdsl.run import ffi as native
 from kdsl.run.dataframes.match_batches import BatchMatch
 from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
-from kdsl.run.librdkafka.options import MATCH, read_options
+from kdsl.run.librdkafka.options import MATCH, PREPARE, read_function, read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer, explain_failure
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
 from kdsl.run.librdkafka.transactions.task import write_transactionally
@@ -39,7 +39,7 @@ from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.sources import DataSourceStreamArrowWriter
-from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, send_answers_at_once
+from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, exchange_packets_at_once
 from kdsl.types.arrays import Indices, value_bytes
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
             "Kafka only appends; use the output mode 'append'"
         )
     _exclude_modules()
-    send_answers_at_once()
+    exchange_packets_at_once()
     return StreamWriter(options)
 
 
@@ -169,12 +169,15 @@ def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
 def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
     """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
 
-    The errors are theirs.
+    If the options have a function for it, that makes the rows. The errors are theirs.
     """
+    exchange_packets_at_once()
     plan, cluster = _read_cached(options)
     if MATCH in options:
         match = BatchMatch.from_text(options[MATCH])
         batches = (match.apply(batch, plan) for batch in batches)
+    if PREPARE in options:
+        batches = read_function(options[PREPARE])(batches)
     if TRANSACTION in options:
         return write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches)
     return write_rows(plan, cluster, batches)
@@ -184,6 +187,8 @@ def write_transaction(
     plan: WritePlan, cluster: Cluster, spec: TransactionSpec, batches: Iterable[pa.RecordBatch]
 ) -> TaskResult:
     """Encode the rows of one task and send them in a transaction, unless the batch has been written.
+
+    Rows that rules or NOT NULL exclude are left out and counted.
 
     Args:
         plan: What is written.
@@ -195,12 +200,13 @@ def write_transaction(
         The counts; zero if the batch has been written before, or has no rows.
 
     Raises:
-        ExactlyOnceError: The batch cannot be written exactly once; nothing of the task is visible, unless a commit was
-            not answered (`write_transactionally`).
-        RecordError: A row cannot be encoded or violates a rule, or Kafka rejects a record; nothing of the task is
-            visible.
+        ExactlyOnceError: The batch cannot be written exactly once, or the producer has failed; nothing of the task is
+            visible, unless a commit was not answered (`write_transactionally`).
+        RecordError: A row cannot be encoded or violates a rule with the action ``fail``, or Kafka rejects a record;
+            nothing of the task is visible.
         KdslError: The cluster's settings have errors in this process, the task has no id of its batch, the producer
-            cannot be created or has failed, or the user's partitioner cannot be imported or has failed.
+            cannot be created, the token cannot be read (KafkaReadError), pyspark does not allow the check that all rows
+            have arrived, or the user's partitioner cannot be imported or has failed.
     """
     creating, settings = choose_producer_settings(plan, cluster)
 
@@ -236,8 +242,8 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     process keeps freed memory (`keep_freed_memory`).
 
     Raises:
-        RecordError: A row cannot be encoded or violates a rule, a topic cannot be written, or Kafka rejects a record.
-            Nothing more of the task is sent.
+        RecordError: A row cannot be encoded or violates a rule with the action ``fail``, a topic cannot be written, or
+            Kafka rejects a record. Nothing more of the task is sent.
         KdslError: The cluster's settings have errors in this process, the producer cannot be created or has failed, or
             the user's partitioner cannot be imported or has failed.
     """
@@ -320,7 +326,8 @@ class _TaskWriter:
         guarantee, it waits `FLUSH_SECONDS` at most, and logs and counts lost records instead of raising an error.
 
         Raises:
-            RecordError: A row cannot be encoded or violates a rule, or `_send` or Kafka rejects a record.
+            RecordError: A row cannot be encoded or violates a rule with the action ``fail``, or `_send` or Kafka
+                rejects a record.
             KdslError: The producer or the user's partitioner has failed.
         """
         rows = size = 0

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+import attrs
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -33,6 +34,8 @@ from kdsl.run.librdkafka.options import (
     LETTERS_LITERALS,
     LITERALS,
     PLAN,
+    REPORT,
+    read_function,
     read_letter_cluster,
     read_options,
 )
@@ -59,7 +62,7 @@ from kdsl.spark_internals.sources import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from kdsl.spark_internals.workers import session_zone
+from kdsl.spark_internals.workers import exchange_packets_at_once, session_zone
 from kdsl.spark_versions import READ_LIMITS, pyspark_version
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
@@ -68,7 +71,7 @@ PARALLELISM = "parallelism"
 ZONE = "zone"
 _OWN_OPTIONS = (
     *(PLAN, CLUSTER, LITERALS, LETTERS, LETTERS_LITERALS),
-    *(PARALLELISM, ZONE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR),
+    *(PARALLELISM, ZONE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR, REPORT),
 )
 _NO_LIMIT = 2**63 - 1
 
@@ -168,8 +171,8 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
 
     Raises:
         KafkaReadError: A range cannot be read completely, or a topic is not the planned one any more.
-        RecordError: A record cannot be decoded, or violates NOT NULL or a rule, and is neither left out nor a dead
-            letter.
+        RecordError: A record cannot be decoded or violates NOT NULL, and is neither left out nor a dead letter; or it
+            violates a rule with the action ``fail``.
         DeadLetterError: A dead letter cannot be written, or there are too many.
         ResolveError: The settings of a cluster have errors in this process.
         KdslError: The states of partitions cannot be read or written.
@@ -225,7 +228,9 @@ def _create_output(options: OptionItems, task: Task) -> TaskOutput:
     """Create the output of a task; a KdslError if the states of its partitions cannot be read."""
     plan, _ = _read_plan_and_cluster(options)
     folder = None if task.steps is None or not task.steps.id else state_folder(plan.table)
-    return create_task_output(_decoder(options), plan, task.steps, folder)
+    text = dict(options).get(REPORT)
+    report = None if text is None else read_function(text)
+    return create_task_output(_decoder(options), plan, task.steps, folder, report)
 
 
 @contextmanager
@@ -324,10 +329,17 @@ def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
 
 
 def _packing(options: OptionItems) -> Packing:
-    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks, a changelog in its order."""
+    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks."""
     plan, _ = _read_plan_and_cluster(options)
     whole = plan.upserts is not None and plan.upserts.by_partition
-    return choose_packing(max_tasks(dict(options), plan), ordered=plan.changelog and plan.upserts is None, whole=whole)
+    return choose_packing(max_tasks(dict(options), plan), whole=whole)
+
+
+def _first_packing(options: OptionItems) -> Packing:
+    """Return how the versions of kdsl that did not record it have packed a batch."""
+    plan, _ = _read_plan_and_cluster(options)
+    ordered = plan.changelog and plan.upserts is None
+    return attrs.evolve(_packing(options), kind="order" if ordered else "size")
 
 
 def _state_steps(
@@ -356,12 +368,17 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: OptionItems) -> None:
         self._options = options
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle the reader; in a task, that is before its partition has arrived (`exchange_packets_at_once`)."""
+        exchange_packets_at_once()
+        self.__dict__.update(state)
+
     def partitions(self) -> Sequence[InputPartition]:
         """Ask the brokers for the offsets of the read, and divide them into tasks; gaps that are skipped are logged.
 
         Raises:
-            KafkaReadError: The brokers do not answer, a topic or partition is missing, or one has no offset to start or
-                to end at.
+            KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, or one has no offset
+                to start or to end at.
         """
         subscription = Subscription(*_read_plan_and_cluster(self._options))
         topics = subscription.topics()
@@ -392,6 +409,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the options alone; the stream and the lease stay in the planning process."""
         return {"_options": self._options, "_opened_stream": None, "_lease": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle the reader; in a task, that is before its partition has arrived (`exchange_packets_at_once`)."""
+        exchange_packets_at_once()
+        self.__dict__.update(state)
 
     @property
     def _stream(self) -> Stream:
@@ -463,7 +485,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             OffsetFormatError: As for `latestOffset`.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
-        packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
+        packed = pack(stop.ranges_from(begin), stop.packing or _first_packing(self._options))
         clipped = clip(packed, self._stream.ranges(begin, stop))
         if stop.state is None or begin == stop:
             return [Task(task, stop.ids) for task in clipped]

@@ -21,7 +21,7 @@ from kdsl.errors import KdslError, OffsetError, TopicMissingError
 from kdsl.plan.model import ReadPlan
 from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
-from kdsl.run.admin.cluster_admin import Topic
+from kdsl.run.admin.cluster_admin import ClusterAdmin, Topic
 from kdsl.run.librdkafka.limits import divide_limit, divide_limit_by_time
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.offsets.starting import Begin, Known, describe, resolve_expired
@@ -64,6 +64,7 @@ class Stream:
         packing: How new batches are packed into tasks; it is stored with their offsets.
         finds_held_back: Whether `ends_held_back` is set, which is one more request for each batch of a stream that
             reads committed records only.
+        admin: The admin client; None means librdkafka's.
 
     Attributes:
         latest: How far the topics could be read when the last batch was planned, at most to the declared end; None
@@ -73,10 +74,16 @@ class Stream:
     """
 
     def __init__(
-        self, plan: ReadPlan, cluster: Cluster, packing: Packing | None = None, *, finds_held_back: bool = False
+        self,
+        plan: ReadPlan,
+        cluster: Cluster,
+        packing: Packing | None = None,
+        *,
+        finds_held_back: bool = False,
+        admin: ClusterAdmin | None = None,
     ) -> None:
         self._plan, self._packing, self._finds_held_back = plan, packing, finds_held_back
-        self._subscription = Subscription(plan, cluster)
+        self._subscription = Subscription(plan, cluster, admin)
         self._read = read_id(plan, cluster)
         self._compared = uses_state(plan)
         self._by_partition = plan.upserts is not None and plan.upserts.by_partition
@@ -98,8 +105,8 @@ class Stream:
         """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
 
         Raises:
-            KafkaReadError: The brokers do not answer, a topic or a partition is missing, or one has no offset to start
-                or to end at.
+            KafkaReadError: The brokers refuse or do not answer, a topic or a partition is missing, or one has no offset
+                to start or to end at.
         """
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
@@ -133,7 +140,7 @@ class Stream:
         """Store the present ends of all partitions: no record that is written later is read (``availableNow``).
 
         Raises:
-            KafkaReadError: The brokers do not answer, or a topic or a partition is missing.
+            KafkaReadError: The brokers refuse or do not answer, or a topic or a partition is missing.
         """
         self._frozen_ends = self._subscription.ends(self._subscription.partitions(self._subscription.topics()))
 
@@ -146,8 +153,8 @@ class Stream:
         that hold records back.
 
         Raises:
-            KafkaReadError: The brokers do not answer, the offsets are no longer valid, or a declared end cannot be
-                computed.
+            KafkaReadError: The brokers refuse or do not answer, the offsets are no longer valid, or a declared end
+                cannot be computed.
             KdslError: The checkpoint is of another changelog mode (`check_state_mode`).
         """
         self._warn_of_changed_start(start)

@@ -22,16 +22,17 @@ PIECE_RECORDS = 20_000
 """The fewest records of a piece of a partition: each piece costs one fetch request more."""
 
 
-def choose_packing(tasks: int, *, ordered: bool = False, whole: bool = False) -> Packing:
+def choose_packing(tasks: int, *, whole: bool = False) -> Packing:
     """Choose how new batches are packed.
+
+    The tasks keep the order of the records of each partition, on which everything relies that looks for the last row of
+    a key: further parts of a partition come into later tasks.
 
     Args:
         tasks: The maximum number of tasks of a batch.
-        ordered: Whether the tasks must keep the order of the records of each partition: further parts of a partition
-            then come into later tasks.
         whole: Whether a partition must be read by one task.
     """
-    return Packing("whole" if whole else "order" if ordered else "size", tasks, TASK_RECORDS, PIECE_RECORDS)
+    return Packing("whole" if whole else "balanced", tasks, TASK_RECORDS, PIECE_RECORDS)
 
 
 def pack(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
@@ -44,8 +45,8 @@ def pack(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
     Returns:
         The tasks; each offset of each range belongs to exactly one of them.
     """
-    function = {"size": pack_by_size, "order": pack_in_order, "whole": pack_whole}[packing.kind]
-    return function(ranges, packing.tasks, packing.task_records, packing.piece_records)
+    functions = {"size": pack_by_size, "order": pack_in_order, "balanced": pack_balanced, "whole": pack_whole}
+    return functions[packing.kind](ranges, packing.tasks, packing.task_records, packing.piece_records)
 
 
 def clip(tasks: Iterable[Sequence[Range]], remaining: Iterable[Range]) -> list[tuple[Range, ...]]:
@@ -84,10 +85,25 @@ def pack_by_size(
     Returns:
         The tasks; each offset of each range belongs to exactly one of them.
     """
-    nonempty = [r for r in ranges if len(r) > 0]
-    total = sum(map(len, nonempty))
-    count = max(1, min(parallelism, total // task_records))
-    return _distribute([piece for r in nonempty for piece in _split(r, -(-total // count), piece_records)], count)
+    return _merge_each(_distribute(*_cut(ranges, parallelism, task_records, piece_records)))
+
+
+def pack_balanced(
+    ranges: Iterable[Range], parallelism: int, task_records: int = TASK_RECORDS, piece_records: int = PIECE_RECORDS
+) -> list[tuple[Range, ...]]:
+    """Pack ranges into tasks of about equal numbers of records, further pieces of a partition into later tasks.
+
+    Of two records of a partition, the later one is in a later task or further on in the same task. The arguments are
+    those of `pack_by_size`.
+    """
+    tasks = _distribute(*_cut(ranges, parallelism, task_records, piece_records))
+    pieces: dict[tuple[str, int], list[Range]] = {}
+    for task in tasks:
+        for r in task:
+            pieces.setdefault((r.topic, r.partition), []).append(r)
+    remaining = {partition: iter(sorted(of, key=lambda r: r.start)) for partition, of in pieces.items()}
+    # The sizes of a partition's pieces differ by one record at most, so the tasks stay as large as they are.
+    return _merge_each([[next(remaining[r.topic, r.partition]) for r in task] for task in tasks])
 
 
 def pack_whole(
@@ -99,10 +115,18 @@ def pack_whole(
     """
     del piece_records
     nonempty = [r for r in ranges if len(r) > 0]
-    return _distribute(nonempty, max(1, min(parallelism, sum(map(len, nonempty)) // task_records)))
+    return _merge_each(_distribute(nonempty, max(1, min(parallelism, sum(map(len, nonempty)) // task_records))))
 
 
-def _distribute(pieces: list[Range], count: int) -> list[tuple[Range, ...]]:
+def _cut(ranges: Iterable[Range], parallelism: int, task_records: int, piece_records: int) -> tuple[list[Range], int]:
+    """Cut ranges into pieces for a number of tasks, and return that number, too."""
+    nonempty = [r for r in ranges if len(r) > 0]
+    total = sum(map(len, nonempty))
+    count = max(1, min(parallelism, total // task_records))
+    return [piece for r in nonempty for piece in _split(r, -(-total // count), piece_records)], count
+
+
+def _distribute(pieces: list[Range], count: int) -> list[list[Range]]:
     """Distribute ranges over at most ``count`` tasks with about equal numbers of records."""
     pieces.sort(key=lambda r: (-len(r), r.topic, r.partition, r.start))
     tasks: list[list[Range]] = [[] for _ in range(min(count, len(pieces)))]
@@ -111,6 +135,11 @@ def _distribute(pieces: list[Range], count: int) -> list[tuple[Range, ...]]:
         load, lightest = loads[0]
         tasks[lightest].append(piece)
         heapq.heapreplace(loads, (load + len(piece), lightest))
+    return tasks
+
+
+def _merge_each(tasks: Iterable[Iterable[Range]]) -> list[tuple[Range, ...]]:
+    """Sort the ranges of each task, and merge those that follow one another."""
     return [_merge_adjacent(sorted(task, key=lambda r: (r.topic, r.partition, r.start))) for task in tasks]
 
 

@@ -75,7 +75,7 @@ class TopicCheck:
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         answer = self._ask()
         try:
@@ -98,7 +98,7 @@ class TopicCheck:
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         unverified: list[R] = []
         verified_at, any_batch = float("-inf"), False
@@ -129,7 +129,7 @@ class TopicCheck:
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         self._compare(self._ask())
 
@@ -179,7 +179,7 @@ class TopicCheck:
         Raises:
             TopicMissingError: A topic was deleted.
             TopicRecreatedError: A topic was deleted and created again.
-            KafkaReadError: The brokers have not answered.
+            KafkaReadError: The brokers refuse, or have not answered.
         """
         topics = {} if answer is None else answer.result()
         for name, planned in self._ids.items():

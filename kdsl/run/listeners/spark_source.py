@@ -179,7 +179,7 @@ class SparkSourceGuard:
 
         Raises:
             TopicRecreatedError: A topic was deleted and created again.
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         guarded, table = _guarded[one.read.id], one.read.plan.table
         names = {topic for topic, _ in one.end.positions}

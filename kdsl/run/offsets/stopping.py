@@ -49,14 +49,18 @@ def ends_at_committed(plan: ReadPlan, partitions: Iterable[TopicPartition]) -> l
 def decide_stop(plan: ReadPlan, known: Known, *, batch: bool) -> End:
     """Decide the stopping offset of each partition; without an entry, a partition does not end.
 
+    Decisions that were not declared are noted. Of ``specific-offsets``, a partition without one ends at the offset that
+    the group has committed; without that, nothing of it is read.
+
     Args:
         plan: What is read, and where it ends.
         known: What the brokers answer about its partitions.
         batch: Whether a batch is read, which cannot wait: it ends at the latest offsets unless declared otherwise, and
-            a declared offset must exist. A stream waits for the declared offsets.
+            a declared offset must exist. A stream waits for declared offsets, but not for those of the group.
 
     Raises:
-        OffsetError: A partition has no offset to end at, or the declared one does not exist, or cannot be read yet.
+        OffsetError: The read ends at the group's offsets, and a partition has none; an offset does not exist, or cannot
+            be read yet; or one is declared for a partition that is not read.
     """
     match plan.stop.mode:
         case "unbounded":

@@ -24,7 +24,7 @@ LOST_LEASE = "lost_lease"
 """The key in a source's latest offsets that names the process that took the lease of its group."""
 
 
-PackingKind = Literal["size", "order", "whole"]
+PackingKind = Literal["size", "order", "whole", "balanced"]
 
 
 class OffsetFormatError(KdslError):
@@ -45,8 +45,8 @@ class Packing:
     cores the session has, and whatever the table or a newer kdsl would choose. Another algorithm is another ``kind``.
 
     Attributes:
-        kind: By the sizes of ranges; in the order of the records of each partition; or by the sizes of ranges that are
-            not split.
+        kind: By the sizes of ranges (``size``); by sizes, and with the later pieces of a partition in later tasks
+            (``balanced``); one partition after the other (``order``); or whole ranges by their sizes (``whole``).
         tasks: The maximal number of tasks of the batch.
         task_records: About how many records a task has at least.
         piece_records: How many records a piece of a split partition has at least.

@@ -113,7 +113,7 @@ class Subscription:
         Raises:
             OffsetError: A partition has no offset to start or to end at, the declared one does not exist, or an offsets
                 initializer has failed.
-            KafkaReadError: A partition is missing, or the brokers do not answer.
+            KafkaReadError: A partition is missing, or the brokers refuse or do not answer.
         """
         partitions = self.partitions(topics)
         start = call_initializer(self._plan.table, self._plan.start, partitions, self._retriever())
@@ -140,7 +140,7 @@ class Subscription:
         Raises:
             OffsetError: A partition has no offset to end at, the declared one does not exist, or an offsets initializer
                 has failed.
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         wanted = list(partitions)
         plan = attrs.evolve(self._plan, stop=self._stop(wanted))

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 import attrs
 
 from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
+from kdsl.client_settings.cloud_logins import CLOUDS
+from kdsl.client_settings.sasl import CLIENT_ID
 from kdsl.run.reachability.port import CHECK_NAME, Fault, asks_for_login, connect, fault_of, trusting, verifying
 
 TIMEOUT = 2.0
@@ -24,6 +26,7 @@ _TELLING = re.compile(r"SSL handshake failed|alert|incorrect security\.protocol"
 _PLAIN = (
     "security.protocol",
     "sasl.mechanism",
+    CLIENT_ID,
     CHECK_NAME,
     "enable.ssl.certificate.verification",
     "ssl.ca.location",
@@ -81,7 +84,10 @@ def explain_refusal(servers: str, settings: Mapping[str, str], error: str | None
 def _explain_error(error: str, settings: Mapping[str, str]) -> str | None:
     """Explain a login error of librdkafka; None if it is not a known one."""
     mechanism = settings.get("sasl.mechanism", "")
+    cloud = CLOUDS.get(settings.get(CLIENT_ID, ""))
     if token := _TOKEN.search(error):
+        if cloud is not None:
+            return f"there is no token for the login with {cloud.title}: {token[1].strip()}"
         return (
             f"the identity provider returned no token ({token[1].strip()}); check "
             "sasl.oauthbearer.token.endpoint.url and the client's id and secret"
@@ -95,6 +101,8 @@ def _explain_error(error: str, settings: Mapping[str, str]) -> str | None:
             "this listener does not require a login; write security.protocol=PLAINTEXT or SSL, or the port of its SASL "
             "listener"
         )
+    if "SASL authentication error" in error and cloud is not None:
+        return f"they do not accept the token of {cloud.title}; {cloud.advice}"
     if "SASL authentication error" in error and mechanism == "OAUTHBEARER":
         return "they do not accept the token; check its issuer, audience and lifetime against the brokers' settings"
     if _CREDENTIALS.search(error):

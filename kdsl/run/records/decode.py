@@ -204,8 +204,9 @@ class RecordDecoder:
             raw: One row per record: the fields in ``needs`` and, for errors, ``topic``, ``partition``, ``offset``.
 
         Raises:
-            RecordError: A record cannot be decoded, or violates NOT NULL or a row rule, and is neither left out nor a
-                dead letter. The error names the first such record and counts the others.
+            RecordError: A record cannot be decoded or violates NOT NULL, and is neither left out nor a dead letter; or
+                it violates a row rule with the action ``fail``, or without `dead_letters` one with ``dead_letter``. The
+                error names the first such record and counts the others.
             DecodeError: The format returned arrays of another length or type than it should.
             KdslError: What `dead_letters` raises, such as a DeadLetterError.
         """

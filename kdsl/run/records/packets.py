@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import pickle
+import zlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.spark_internals.workers import current_task, local_property
 from kdsl.types import model as t
 
-PACKET_COLUMNS = t.row(topic=t.STRING, records=t.BYTES)
-"""The columns of packets of raw records: each has records of one topic."""
+PACKET_COLUMNS = t.row(table=t.STRING, records=t.BYTES, notes=t.BYTES, has_null=t.Boolean())
+"""The columns of packets of raw records.
+
+The source writes records of one topic into each, whose name is the table, and NULL into the last two columns; unless
+the session says how to divide them by table (`DIVIDER`).
+"""
+DIVIDER = "spark.kdsl.packets.divider"
+"""The setting of a query's session with what divides the records of its source by table, as `write_divider` writes it.
+
+Spark passes the settings of a session to its tasks as local properties.
+"""
+Divider = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Divides raw records by table: returns rows of `PACKET_COLUMNS`."""
 
 
 def write_packet(records: pa.RecordBatch) -> bytes:
@@ -25,7 +41,12 @@ def write_packets(raw: pa.RecordBatch) -> pa.RecordBatch:
     """Write a raw batch as rows of `PACKET_COLUMNS`, one for each of its topics; the order of records stays."""
     names = pc.unique(raw.column("topic")).to_pylist()
     parts = [raw] if len(names) == 1 else [raw.filter(pc.equal(raw.column("topic"), name)) for name in names]
-    columns = [pa.array(names, pa.string()), pa.array([write_packet(part) for part in parts], pa.binary())]
+    columns = [
+        pa.array(names, pa.string()),
+        pa.array([write_packet(part) for part in parts], pa.binary()),
+        pa.nulls(len(names), pa.binary()),
+        pa.nulls(len(names), pa.bool_()),
+    ]
     return pa.RecordBatch.from_arrays(columns, names=list(PACKET_COLUMNS.names))
 
 
@@ -33,3 +54,22 @@ def read_packets(packets: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
     """The batches of records in packets, without a copy of their bytes."""
     for packet in packets:
         yield from pa.ipc.open_stream(packet.as_buffer())
+
+
+def write_divider(divide: Divider) -> str:
+    """Write what divides records as a string, for the setting `DIVIDER`; it must be picklable, without secrets."""
+    return base64.b64encode(zlib.compress(pickle.dumps(divide))).decode()
+
+
+def find_divider() -> Divider | None:
+    """What divides the records of the task that runs here, read once in a process; None if its session has none."""
+    task = current_task()
+    text = None if task is None else local_property(task, DIVIDER)
+    return None if text is None else _read_divider(text)
+
+
+@lru_cache(maxsize=4)
+def _read_divider(text: str) -> Divider:
+    """Read what `write_divider` has written."""
+    divide: Divider = pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301  # of our own driver
+    return divide

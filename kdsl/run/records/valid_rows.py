@@ -22,7 +22,7 @@ from kdsl.types.arrays import Indices, Mask
 def keep_valid_rows(
     batches: Iterable[pa.RecordBatch], plan: WritePlan, counts: Counter[str], first_row: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task that meet the plan's rules and NOT NULL; changes whose pair is left out get other kinds.
+    """Yield the rows of a task that rules and NOT NULL do not exclude; changes whose pair is left out get other kinds.
 
     Without rules, and unless NULLs are dropped, the batches are passed on unchanged. It comes before
     `kdsl.run.upsert.write.convert_to_upserts`: a change that is left out must not replace a valid one of its key.

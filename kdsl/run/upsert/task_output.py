@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder
-from kdsl.run.records.packets import PACKET_COLUMNS, write_packets
+from kdsl.run.records.packets import PACKET_COLUMNS, Divider, find_divider, write_packets
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS, ChunkOutput
 from kdsl.run.upsert.partition_changes import PartitionChanges, StateSteps
 from kdsl.types import model as t
@@ -32,13 +32,19 @@ class TaskOutput(Protocol):
         ...
 
 
+Report = Callable[[RecordDecoder, str, pa.RecordBatch], None]
+"""Called after a decoder has decoded records, with the table's name and the records."""
+
+
 class _RowOutput:
-    def __init__(self, decoder: RecordDecoder) -> None:
-        self._decoder = decoder
+    def __init__(self, decoder: RecordDecoder, table: str, report: Report | None = None) -> None:
+        self._decoder, self._table, self._report = decoder, table, report
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Decode raw records, and yield their rows if there are any; errors are those of `RecordDecoder.decode`."""
         rows = self._decoder.decode(raw)
+        if self._report is not None and raw.num_rows:
+            self._report(self._decoder, self._table, raw)
         if rows.num_rows:
             yield rows
 
@@ -52,15 +58,23 @@ class _RowOutput:
 
 
 class _PacketOutput(_RowOutput):
+    def __init__(self, decoder: RecordDecoder, table: str) -> None:
+        super().__init__(decoder, table)
+        self._divide: Divider = find_divider() or write_packets
+
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the records that the header filter lets through as packets, if there are any; none is decoded."""
         records = self._decoder.filter(raw)
         if records.num_rows:
-            yield write_packets(records)
+            yield self._divide(records)
 
 
 def create_task_output(
-    decoder: RecordDecoder, plan: ReadPlan, steps: StateSteps | None = None, folder: Path | None = None
+    decoder: RecordDecoder,
+    plan: ReadPlan,
+    steps: StateSteps | None = None,
+    folder: Path | None = None,
+    report: Report | None = None,
 ) -> TaskOutput:
     """Create the output of one task of a plan: rows, packets, changes, or chunks.
 
@@ -69,14 +83,15 @@ def create_task_output(
         plan: The plan.
         steps: What the task does with the states of its partitions; None if they have none.
         folder: The folder of all states; None keeps nothing.
+        report: Called for rows that are neither packets nor upserts.
 
     Raises:
         KdslError: As for `PartitionChanges`.
     """
     if plan.upserts is None:
-        return _PacketOutput(decoder) if plan.packed else _RowOutput(decoder)
+        return _PacketOutput(decoder, plan.table) if plan.packed else _RowOutput(decoder, plan.table, report)
     if plan.upserts.by_record:
-        return _RowOutput(decoder)
+        return _RowOutput(decoder, plan.table, report)
     if steps is not None:
         return PartitionChanges(decoder, plan, steps, folder)
     return ChunkOutput(decoder, plan.upserts, event_time_column(plan))

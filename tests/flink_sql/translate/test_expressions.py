@@ -122,6 +122,27 @@ class TestAsFlink:
         assert {sql for sql in refused if sql in accepted} == {k for k, v in DIFFERENCES.items() if "refused" in v}
 
 
+class TestIntervals:
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [("'1' DAY", "'24' HOUR"), ("'12' MONTH", "'1' YEAR"), ("'1-2' YEAR TO MONTH", "'14' MONTH")],
+    )
+    def test_those_of_one_spark_type_are_compared(self, one: str, other: str, rows: tuple[DataFrame, t.Row]) -> None:
+        pairs = (f"INTERVAL {one} = INTERVAL {other}", f"ARRAY[INTERVAL {one}] = ARRAY[INTERVAL {other}]")
+
+        texts = [translate_expression(sql, {}).text for sql in pairs]
+
+        assert list(rows[0].limit(1).selectExpr(*texts).collect()[0]) == [True, True]
+
+    @pytest.mark.parametrize("unit", ["DAY", "MONTH"])
+    def test_null_has_their_type(self, unit: str, rows: tuple[DataFrame, t.Row]) -> None:
+        sql = f"CASE WHEN k > 0 THEN INTERVAL '1' {unit} ELSE CAST(NULL AS INT) * INTERVAL '1' {unit} END IS NULL"
+
+        text = translate_expression(sql, {"k": t.Int()}).text
+
+        assert rows[0].limit(1).selectExpr(text).count() == 1
+
+
 def error_of(sql: str) -> UntranslatableError:
     with pytest.raises(UntranslatableError) as error:
         translate_expression(sql, COLUMNS)
@@ -136,6 +157,9 @@ class TestErrors:
             ("a + nme", "nme", 4, "there is no column 'nme'"),
             ("r.z", "z", 0, "the row has no member 'z'"),
             ("a = 'x'", "=", 2, "= compares INT with CHAR(1)"),
+            ("INTERVAL '1' MONTH = INTERVAL '1' DAY", "=", 19, "INTERVAL YEAR TO MONTH with INTERVAL DAY TO SECOND"),
+            ("ARRAY[INTERVAL '1' DAY] = ARRAY[INTERVAL '1' YEAR]", "=", 24, "with ARRAY<INTERVAL YEAR TO MONTH"),
+            ("ROW(INTERVAL '1' MONTH) = ROW(INTERVAL '30' DAY)", "=", 24, "with ROW<"),
             ("a +", "", 3, "expected an expression, the text ends"),
             ("a b", "b", 2, "expected the end of the expression, found 'b'"),
             ("CAST(a AS FOO)", "FOO", 10, "there is no type 'FOO'"),
@@ -146,12 +170,13 @@ class TestErrors:
             ("ts > l", ">", 3, "a wall-clock time with an instant"),
             ("ts - ts", "-", 3, "cannot be computed"),
             ("CAST(a AS TIMESTAMP(3))", "CAST", 0, "a number is not cast to TIMESTAMP(3)"),
-            ("CAST(INTERVAL '1' DAY AS STRING)", "CAST", 0, "Spark writes INTERVAL as a different string"),
+            ("CAST(INTERVAL '1' DAY AS STRING)", "CAST", 0, "Spark writes INTERVAL DAY TO SECOND as a different"),
             ("DATE_FORMAT(ts, 'YYYY')", "DATE_FORMAT", 0, "with the pattern 'YYYY' because of 'YYYY'"),
             ("JSON_VALUE(s, '$.a[*]')", "JSON_VALUE", 0, "cannot be translated"),
             ("INITCAP(s)", "INITCAP", 0, "INITCAP cannot be translated: in Spark words end at blanks only"),
             ("CASE WHEN o THEN 1 ELSE 'x' END", "CASE", 0, "CASE has values of INT and CHAR(1)"),
             ("UPPER(a)", "UPPER", 0, "takes a string as argument 1, not INT"),
+            ("ARRAY_JOIN(ARRAY['a'], a)", "ARRAY_JOIN", 0, "takes a string as argument 2, not INT"),
             ("UPPER(s, s)", "UPPER", 0, "takes 1 arguments, not 2"),
             ("TO_TIMESTAMP_LTZ()", "TO_TIMESTAMP_LTZ", 0, "arguments, not 0"),
             ("DATE '2024-2-9'", "DATE", 0, "'2024-2-9' is not a valid DATE"),

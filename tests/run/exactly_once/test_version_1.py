@@ -73,7 +73,7 @@ def test_a_batch_that_was_planned_is_packed_as_that_version_did_with_as_many_tas
     assert Checkpoint(LocalFolder()).batch_digest(1) != Checkpoint(LocalFolder()).batch_digest(0)
     assert Checkpoint(LocalFolder()).batch_digest(2) == ""
     assert same_writers(before, before, end.packing)
-    assert pack(ranges, choose_packing(8, ordered=False)) == pack_by_size(ranges, 8, 1_000, 20_000)
+    assert pack(ranges, attrs.evolve(choose_packing(8), kind="size")) == pack_by_size(ranges, 8, 1_000, 20_000)
 
 
 def test_a_half_written_batch_continues_with_the_same_number_of_tasks_only(before: RowRouting, me: Writer) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import get_args
 
 import attrs
 from hypothesis import given, strategies as st
@@ -11,12 +13,14 @@ from kdsl.run.librdkafka.task_packing import (
     choose_packing,
     clip,
     pack,
+    pack_balanced,
     pack_by_size,
     pack_in_order,
     pack_whole,
 )
-from kdsl.run.offsets.stored import Range
+from kdsl.run.offsets.stored import PackingKind, Range
 
+KINDS: tuple[PackingKind, ...] = get_args(PackingKind)
 SIZES = st.one_of(st.integers(0, 50), st.integers(0, 5_000), st.integers(0, 5_000_000))
 
 
@@ -68,6 +72,15 @@ def test_no_task_is_much_larger_than_the_others_need_it_to_be(values: list[Range
     assert largest <= max(TASK_RECORDS, 2 * -(-total // max(1, len(result))) + 2 * PIECE_RECORDS)
 
 
+@given(ranges(), st.integers(1, 16))
+def test_balanced_tasks_are_as_large_as_those_by_size(values: list[Range], parallelism: int) -> None:
+    by_size, balanced = (pack(values, parallelism) for pack in (pack_by_size, pack_balanced))
+
+    pieces = sum(map(len, by_size)) + len(values)
+    for one, other in zip(by_size, balanced, strict=True):
+        assert abs(sum(map(len, one)) - sum(map(len, other))) <= pieces
+
+
 def test_empty_ranges_make_no_task() -> None:
     assert pack_by_size([Range("a", p, 5, 5) for p in range(1_000)], 4) == []
 
@@ -99,9 +112,11 @@ def test_a_partition_is_not_split_into_pieces_that_cost_more_than_they_save() ->
     assert result == [(Range("a", 0, 0, 30_000),)]
 
 
-@given(ranges(), st.integers(1, 16))
-def test_of_changes_the_order_of_tasks_is_that_of_offsets(values: list[Range], parallelism: int) -> None:
-    result = pack_in_order(values, parallelism)
+@given(ranges(), st.integers(1, 16), st.sampled_from([pack_in_order, pack_balanced]))
+def test_the_order_of_tasks_is_that_of_the_offsets_of_each_partition(
+    values: list[Range], parallelism: int, pack_ranges: Callable[..., list[tuple[Range, ...]]]
+) -> None:
+    result = pack_ranges(values, parallelism)
 
     at: dict[tuple[str, int], int] = {}
     for r in (r for task in result for r in task):
@@ -121,12 +136,12 @@ def test_of_changes_no_task_is_much_larger_than_it_needs_to_be(values: list[Rang
     assert largest <= size + 3 * PIECE_RECORDS
 
 
-@given(ranges(), st.integers(1, 16), st.booleans(), st.data())
+@given(ranges(), st.integers(1, 16), st.sampled_from(KINDS), st.data())
 def test_tasks_with_deleted_records_keep_their_indices(
-    values: list[Range], parallelism: int, ordered: bool, data: st.DataObject
+    values: list[Range], parallelism: int, kind: PackingKind, data: st.DataObject
 ) -> None:
     """The place of a task is the writer of its records, who may have written them before the others were deleted."""
-    packed = pack(values, choose_packing(parallelism, ordered=ordered))
+    packed = pack(values, attrs.evolve(choose_packing(parallelism), kind=kind))
     left = [Range(r.topic, r.partition, data.draw(st.integers(r.start, r.end)), r.end) for r in values if len(r)]
 
     rest = clip(packed, [r for r in left if len(r)])
@@ -150,7 +165,7 @@ def test_a_batch_is_packed_as_planned_whatever_the_packing_of_new_batches(
     values: list[Range], parallelism: int
 ) -> None:
     """What is recorded with a batch says all; later versions may choose other numbers for theirs."""
-    old = attrs.evolve(choose_packing(parallelism, ordered=False), task_records=10, piece_records=50)
+    old = attrs.evolve(choose_packing(parallelism), kind="size", task_records=10, piece_records=50)
 
     assert pack(values, old) == pack_by_size(values, parallelism, 10, 50)
 
@@ -159,13 +174,19 @@ def test_packed_ranges_are_those_of_version_1() -> None:
     """The numbers are fixed: checkpoints of other versions rely on them."""
     some = [Range("a", 0, 0, 61_000), Range("a", 1, 5, 4_005), Range("b", 0, 7, 7), Range("b", 1, 100, 30_100)]
 
-    assert pack(some, choose_packing(4, ordered=False)) == [
+    assert pack(some, attrs.evolve(choose_packing(4), kind="size")) == [
         (Range("b", 1, 100, 30_100),),
         (Range("a", 0, 40_666, 61_000),),
         (Range("a", 0, 0, 20_333), Range("a", 1, 5, 4_005)),
         (Range("a", 0, 20_333, 40_666),),
     ]
-    assert pack(some, choose_packing(4, ordered=True)) == [
+    assert pack(some, choose_packing(4)) == [
+        (Range("b", 1, 100, 30_100),),
+        (Range("a", 0, 0, 20_333),),
+        (Range("a", 0, 20_333, 40_666), Range("a", 1, 5, 4_005)),
+        (Range("a", 0, 40_666, 61_000),),
+    ]
+    assert pack(some, attrs.evolve(choose_packing(4), kind="order")) == [
         (Range("a", 0, 0, 23_750),),
         (Range("a", 0, 23_750, 61_000),),
         (Range("a", 1, 5, 4_005), Range("b", 1, 100, 30_100)),

@@ -89,7 +89,7 @@ def test_a_packing_of_a_newer_version_is_refused() -> None:
     result = Offsets({("a", 0): 5}, {"a": "x"}, packing=Packing("size", 8, 1_000, 20_000)).to_json()
 
     with pytest.raises(
-        OffsetFormatError, match=r"packed into tasks by 'weight'.* packs by size, order, whole; use the kdsl"
+        OffsetFormatError, match=r"packed into tasks by 'weight'.* packs by size, order, whole, balanced; use the kdsl"
     ):
         Offsets.from_json({**result, "packing": {**result["packing"], "kind": "weight"}})
 

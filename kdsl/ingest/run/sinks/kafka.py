@@ -1,4 +1,4 @@
-"""Writes the tables of a batch to Kafka: all of them in one job, in one transaction if it is exactly-once."""
+"""Writes the tables of a batch to Kafka: in one transaction if it is exactly-once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve import resolve
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
-from kdsl.run.write import write
+from kdsl.run.write import Prepare, write, write_prepared
 from kdsl.spark_internals.workers import current_query_id
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
@@ -84,7 +84,7 @@ class KafkaWriter(SinkWriter):
         Otherwise no broker is asked.
 
         Raises:
-            KafkaReadError: The brokers do not answer.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         del spark
         new = {table: changes[table][0] for table in changes if changes[table][0].tag == "create.table"}
@@ -99,16 +99,22 @@ class KafkaWriter(SinkWriter):
         ]  # fmt: skip
 
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
-        """Write the messages of all tables in one write; see `SinkWriter.write`.
+        """Write the messages of all tables; see `SinkWriter.write`.
 
-        With exactly-once, a batch is written once.
+        With exactly-once, they are one write, and a batch is written once.
         """
         if not tables:
             return
         messages = [self._messages(table) for table in tables if table.plain is None]
         plain = [table for table in tables if table.plain is not None]
         if plain:
-            messages.append(self._plain_messages(plain))
+            packets, encode = self._encode_plain(plain)
+            if self._plan.transactions is None:
+                write_prepared(packets, self._plan, self._cluster, encode)
+            else:
+                messages.append(packets.mapInArrow(encode, _RECORDS))
+        if not messages:
+            return
         while len(messages) > 1:  # by halves: Spark analyzes each union with everything in it
             pairs = zip_longest(messages[::2], messages[1::2])
             messages = [a if b is None else a.unionAll(b) for a, b in pairs]
@@ -118,8 +124,8 @@ class KafkaWriter(SinkWriter):
             write_id = self._write_id if current_query_id(context) else f"{self._write_id}-{batch.writer}"
         write(messages[0], self._plan, self._cluster, write_id=write_id)
 
-    def _plain_messages(self, tables: Sequence[SinkTable]) -> DataFrame:
-        """The messages of tables whose rows are written as they are read: all of them in one pass over the packets.
+    def _encode_plain(self, tables: Sequence[SinkTable]) -> tuple[DataFrame, Prepare]:
+        """The packets of tables whose rows are written as they are read, and what makes all their messages in one pass.
 
         There must be at least one table, and all have the same packets.
         """
@@ -138,7 +144,7 @@ class KafkaWriter(SinkWriter):
         zone = packets.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
         partition = 0 if self._sink.partition_strategy == "all-to-zero" else None
         encode = partial(encode_packets, self._sink, entries, partition, zone)
-        return packets.select("table", "records").mapInArrow(encode, _RECORDS)
+        return packets.select("table", "records"), encode
 
     def _messages(self, table: SinkTable) -> DataFrame:
         """The messages of a table, all of one topic, with partition and headers.

@@ -61,7 +61,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         None if this user may not list groups.
 
         Raises:
-            KafkaReadError: The brokers do not answer in time.
+            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         own = re.compile(re.escape(prefix) + "-(0|[1-9][0-9]*)")
         try:
@@ -73,7 +73,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         """Return the fewest replicas that a partition of a topic has; 0 if the topic is missing or not visible.
 
         Raises:
-            KafkaReadError: The brokers do not answer in time.
+            KafkaReadError: The brokers refuse the login, or do not answer in time.
         """
         names = TopicCollection([topic])
         description = self._ask(lambda timeout: self._admin.describe_topics(names, request_timeout=timeout))[topic]
@@ -96,7 +96,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         """Ask one broker for some numeric settings, and return those that it has; none if it does not show them.
 
         Raises:
-            KafkaReadError: The brokers do not answer in time.
+            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         metadata = self._retry(lambda seconds: self._admin.list_topics(timeout=seconds))
         broker = next(iter(metadata.brokers))

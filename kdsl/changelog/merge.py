@@ -1,0 +1,78 @@
+"""The parts of a ``MERGE`` of changes, in SQL: the target's row is ``target``, and the change is ``source``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kdsl.changelog.target import explain_missing_row
+from kdsl.errors import ChangelogError, listing
+from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.types.sql import literal, quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+IS_DELETE = f"source.{ROW_KIND} = '-D'"
+"""Whether a change is a delete."""
+
+
+def match_columns(target: str, changes: DataFrame, existing: Sequence[str], *, add: bool) -> list[str]:
+    """Return the columns of the changelog, without row kind and ``_unavailable``; the table has them, or gets them.
+
+    Args:
+        target: The table, for messages.
+        changes: The changes.
+        existing: The columns of the table; letter case does not matter.
+        add: Whether columns that the table does not have are added to it.
+
+    Raises:
+        ChangelogError: The table does not have one of them, and it is not to be added.
+    """
+    names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+    known = {name.lower() for name in existing}
+    missing = [name for name in names if name.lower() not in known]
+    if missing and not add:
+        raise ChangelogError(
+            f"{target}: the changelog has {listing(missing)}, but the table only has the columns {listing(existing)}; "
+            "pass schema_evolution=True to add what is missing, or drop it from the changelog"
+        )
+    return names
+
+
+def write_condition(keys: Sequence[str]) -> str:
+    """Write the condition that a row has the key of a change; without keys no row has it."""
+    return " AND ".join(f"target.{quote_name(key)} = source.{quote_name(key)}" for key in keys) or "false"
+
+
+def write_assignments(
+    changes: DataFrame, keys: Sequence[str], names: Sequence[str], existing: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Write the values of an update and of an insert, by quoted columns.
+
+    A column that a change names in ``_unavailable`` keeps its value; if the table has no such row, the merge fails.
+
+    Args:
+        changes: The changes.
+        keys: The columns of the key, which an update leaves out.
+        names: The columns of the changelog.
+        existing: The columns that the table has before the merge.
+    """
+    values = {quote_name(name): f"source.{quote_name(name)}" for name in names}
+    updated = {quote_name(name): values[quote_name(name)] for name in names if name not in keys}
+    if UNAVAILABLE in changes.columns:
+        known = {name.lower() for name in existing}
+        for name in (name for name in names if name not in keys):
+            value = values[quote_name(name)]
+            unavailable = f"array_contains(source.{quote_name(UNAVAILABLE)}, {literal(name)[0]})"
+            if name.lower() in known:
+                updated[quote_name(name)] = f"CASE WHEN {unavailable} THEN target.{quote_name(name)} ELSE {value} END"
+            values[quote_name(name)] = f"CASE WHEN {unavailable} THEN {_raise_missing_row(name, keys)} ELSE {value} END"
+    return updated, values
+
+
+def _raise_missing_row(name: str, keys: Sequence[str]) -> str:
+    """Write the SQL that fails a change without a value for a column, if the table does not have its row."""
+    parts = [f"concat({literal(f'{key} = ')[0]}, CAST(source.{quote_name(key)} AS STRING))" for key in keys]
+    reason = explain_missing_row(name)
+    return f"raise_error(concat({literal(f'{reason}: ')[0]}, concat_ws(', ', {', '.join(parts)})))"

@@ -1,0 +1,163 @@
+"""Tokens of Amazon MSK's IAM: a request for ``kafka-cluster:Connect``, signed with the credentials of this process.
+
+AWS's own signer creates them; this module finds the credentials that the options of Java's login module describe, and
+the region. A token is not a JWT, so librdkafka cannot fetch it from an identity provider: its clients call back.
+
+The signer: https://github.com/aws/aws-msk-iam-sasl-signer-python. The options:
+https://github.com/aws/aws-msk-iam-auth.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from kdsl.client_settings.cloud_logins import SERVERS, explain_failure, import_library
+from kdsl.client_settings.token_errors import TokenError
+
+_log = logging.getLogger(__name__)
+
+NAME = "aws_msk_iam"
+SESSION_NAME = "aws-msk-iam-auth"
+"""The session name of an assumed role, as in Java. It must stay the same: it is part of the principal, and brokers
+refuse a login that is renewed with another principal."""
+LIFE = 600.0
+"""For how many seconds a token is used at most; librdkafka requests the next one after 80 % of them. A token is valid
+for 900 seconds, but only as long as the credentials that signed it, which botocore renews when 10 minutes are left."""
+_BACKGROUND = (2, 13)  # confluent-kafka's first version that calls back without a poll
+_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
+
+TokenCallback = Callable[[str | None], tuple[str, float, str, dict[str, str]]]
+"""Returns a token, when it expires (seconds since 1970), the principal's name for logs, and extensions."""
+
+_lock = threading.Lock()
+_callbacks: dict[tuple[int, tuple[tuple[str, str], ...]], TokenCallback] = {}
+
+
+def token_callback(options: Mapping[str, str]) -> TokenCallback:
+    """Return the callback that creates tokens; the same one for the same options in one process.
+
+    The first token is created at once, so that a failure is reported with its reason.
+
+    Args:
+        options: The options of the login module, and ``servers``.
+
+    Raises:
+        TokenError: The library is not installed, confluent-kafka is too old, there are no credentials, or no region.
+    """
+    client = version("confluent-kafka")
+    if tuple(int(part) for part in re.findall(r"\d+", client)[:2]) < _BACKGROUND:
+        raise TokenError(
+            f"the login with Amazon MSK's IAM needs confluent-kafka 2.13 or newer, and {client} is installed here; "
+            "install 'kdsl[aws]'"
+        )
+    key = (os.getpid(), tuple(sorted(options.items())))  # locks of the credentials do not survive a fork
+    with _lock:
+        if key not in _callbacks:
+            _callbacks[key] = _create_callback(dict(options))
+        callback = _callbacks[key]
+    callback(None)
+    return callback
+
+
+def _create_callback(options: dict[str, str]) -> TokenCallback:
+    """Return a callback with its own credentials; it raises `TokenError`, and logs the reason of a failure."""
+    credentials: Any = None
+
+    def create_token(_: str | None) -> tuple[str, float, str, dict[str, str]]:
+        nonlocal credentials
+        session, botocore_credentials, signer = _open_session(options)
+        try:
+            if not hasattr(credentials, "refresh_needed"):  # others may have changed, such as those in a file
+                credentials = _find_credentials(session, botocore_credentials, options)
+            region = _find_region(session, options)
+            token, expires = _sign(signer, botocore_credentials, credentials, region)
+        except TokenError as e:
+            _log.warning("%s", e)
+            raise
+        except Exception as e:  # noqa: BLE001  # botocore's errors have no common base with those of urllib3
+            error = explain_failure(NAME, e, options)
+            _log.warning("%s", error)
+            raise error from None
+        return token, min(expires, _now().timestamp() + LIFE), NAME, {}
+
+    return create_token
+
+
+def _open_session(options: Mapping[str, str]) -> tuple[Any, Any, Any]:
+    """Return a session of botocore for the profile of the options, its module of credentials, and AWS's signer.
+
+    Raises:
+        TokenError: The library is not installed.
+    """
+    botocore_session, botocore_credentials, signer = import_library(
+        NAME, "botocore.session", "botocore.credentials", "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
+    )
+    return botocore_session.Session(profile=options.get("awsProfileName")), botocore_credentials, signer
+
+
+def _find_credentials(session: Any, botocore_credentials: Any, options: Mapping[str, str]) -> Any:
+    """Find the credentials that the options describe; those of a role are renewed by themselves.
+
+    Raises:
+        TokenError: The region is not known.
+        botocore.exceptions.BotoCoreError: There are none.
+    """
+    own = [options.get(f"awsRole{name}") for name in ("AccessKeyId", "SecretAccessKey", "SessionToken")]
+    source = botocore_credentials.Credentials(*own) if own[0] and own[1] else session.get_credentials()
+    if source is None:
+        (exceptions,) = import_library(NAME, "botocore.exceptions")
+        raise exceptions.NoCredentialsError
+    role = options.get("awsRoleArn")
+    if role is None:
+        return source
+    region = options.get("awsStsRegion") or _find_region(session, options)
+    more = {"RoleSessionName": options.get("awsRoleSessionName", SESSION_NAME)}
+    if external := options.get("awsRoleExternalId"):
+        more["ExternalId"] = external
+
+    def create_client(service: str, **settings: Any) -> Any:
+        return session.create_client(service, region_name=region, **settings)
+
+    fetcher = botocore_credentials.AssumeRoleCredentialFetcher(create_client, source, role, more)
+    return botocore_credentials.DeferredRefreshableCredentials(
+        fetcher.fetch_credentials, "assume-role", time_fetcher=lambda: _now()
+    )
+
+
+def _now() -> datetime:
+    """The time by which credentials and tokens are renewed."""
+    return datetime.now(UTC)
+
+
+def _find_region(session: Any, options: Mapping[str, str]) -> str:
+    """Find the region: of the brokers' names, else of AWS_REGION, else of botocore's settings.
+
+    Raises:
+        TokenError: There is none.
+    """
+    match = _HOST.search(options.get(SERVERS, ""))
+    region = match[1] if match else os.environ.get("AWS_REGION") or session.get_config_variable("region")
+    if not region:
+        raise TokenError(
+            "the region of Amazon MSK's IAM is not known: the names in bootstrap.servers contain none; set AWS_REGION "
+            "for the driver and the executors (spark.executorEnv.AWS_REGION)"
+        )
+    return str(region)
+
+
+def _sign(signer: Any, botocore_credentials: Any, credentials: Any, region: str) -> tuple[str, float]:
+    """Sign a token with the current credentials; return it and when it expires, in seconds since 1970."""
+
+    class Current(botocore_credentials.CredentialProvider):  # type: ignore[misc]  # a module imported at run time
+        def load(self) -> Any:
+            return credentials.get_frozen_credentials()
+
+    token, expires = signer.generate_auth_token_from_credentials_provider(region, Current())
+    return str(token), expires / 1000
