@@ -354,7 +354,7 @@ class BatchReader(DataSourceReader):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle the reader; in a task, that is before its partition has arrived (`exchange_packets_at_once`)."""
         exchange_packets_at_once()
-        self.__dict__.update(state)
+        vars(self).update(state)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ask the brokers for the offsets of the read, and divide them into tasks; gaps that are skipped are logged.
@@ -396,7 +396,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle the reader; in a task, that is before its partition has arrived (`exchange_packets_at_once`)."""
         exchange_packets_at_once()
-        self.__dict__.update(state)
+        vars(self).update(state)
 
     @property
     def _stream(self) -> Stream:
