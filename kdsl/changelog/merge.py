@@ -1,4 +1,7 @@
-"""The parts of a ``MERGE`` of changes, in SQL: the target's row is ``target``, and the change is ``source``."""
+"""What targets share that merge changes: the parts of a ``MERGE`` in SQL, and the check of the session and the columns.
+
+The target's row is ``target``, and the change is ``source``.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import TYPE_CHECKING
 from kdsl.changelog.target import explain_missing_row
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.spark_internals.session import is_connect
+from kdsl.types.spark import time_columns
 from kdsl.types.sql import literal, quote_name
 
 if TYPE_CHECKING:
@@ -76,3 +81,27 @@ def _raise_missing_row(name: str, keys: Sequence[str]) -> str:
     parts = [f"concat({literal(f'{key} = ')[0]}, CAST(source.{quote_name(key)} AS STRING))" for key in keys]
     reason = explain_missing_row(name)
     return f"raise_error(concat({literal(f'{reason}: ')[0]}, concat_ws(', ', {', '.join(parts)})))"
+
+
+def check_jvm_target(changes: DataFrame, target: str, title: str) -> None:
+    """Check that a session is a classic one and that no column is a ``TIME``, for a target that is called through Java.
+
+    Args:
+        changes: The changes.
+        target: The target as it is declared, for messages.
+        title: What stores the table, for messages.
+
+    Raises:
+        ChangelogError: The session is one of Spark Connect, or a column is a ``TIME``.
+    """
+    if times := time_columns(changes.schema):
+        verb, them = ("is", "it") if len(times) == 1 else ("are", "them")
+        raise ChangelogError(
+            f"{target}: {listing(times)} of the changelog {verb} TIME, which {title} cannot store; cast {them} to a "
+            f"STRING before, or drop {them}"
+        )
+    if is_connect(changes.sparkSession):
+        raise ChangelogError(
+            f"{target}: kdsl calls {title} through the session's JVM, and a session of Spark Connect has none; use a "
+            "classic session, or MERGE Changelog(rows, table).dedupe() with SQL in a foreachBatch"
+        )

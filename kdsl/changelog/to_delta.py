@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.merge import IS_DELETE, match_columns, write_assignments, write_condition
+from kdsl.changelog.merge import IS_DELETE, check_jvm_target, match_columns, write_assignments, write_condition
 from kdsl.changelog.target import Batch, is_applied
-from kdsl.errors import ChangelogError, listing
+from kdsl.errors import ChangelogError
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.plans import plan_physically
 from kdsl.spark_internals.session import (
     active_session,
-    is_connect,
     java_dataframe,
     java_schema,
     java_session,
@@ -37,7 +36,7 @@ from kdsl.spark_internals.session import (
 )
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types import model as t
-from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name, time_columns
+from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name
 from kdsl.types.sql import literal, quote_name
 
 if TYPE_CHECKING:
@@ -101,19 +100,8 @@ class DeltaTarget:
         Raises:
             ChangelogError: The session is one of Spark Connect, Delta cannot be added to it, or a column is a ``TIME``.
         """
-        spark = changes.sparkSession
-        if times := time_columns(changes.schema):
-            verb, them = ("is", "it") if len(times) == 1 else ("are", "them")
-            raise ChangelogError(
-                f"delta({self.table!r}): {listing(times)} of the changelog {verb} TIME, which Delta cannot store; cast "
-                f"{them} to a STRING before, or drop {them}"
-            )
-        if is_connect(spark):
-            raise ChangelogError(
-                f"delta({self.table!r}): kdsl calls Delta through the session's JVM, and a session of Spark Connect "
-                "has none; use a classic session, or MERGE Changelog(rows, table).dedupe() with SQL in a foreachBatch"
-            )
-        _Delta(spark)
+        check_jvm_target(changes, f"delta({self.table!r})", "Delta")
+        _Delta(changes.sparkSession)
 
     def read_columns(self, spark: SparkSession, version: int | None = None) -> tuple[t.Field, ...] | None:
         """Read the columns of the table, or of an earlier version of one at a path; None if there is no such table.

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kdsl.changelog.merge import IS_DELETE, match_columns, write_assignments, write_condition
+from kdsl.changelog.merge import IS_DELETE, check_jvm_target, match_columns, write_assignments, write_condition
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.jars import has_class
-from kdsl.spark_internals.session import clone_session, copy_to_session, is_connect, java_schema, java_session, jvm_of
+from kdsl.spark_internals.session import clone_session, copy_to_session, java_schema, java_session, jvm_of
 from kdsl.spark_versions import list_working, spark_version
-from kdsl.types.spark import time_columns
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
@@ -81,19 +80,8 @@ class IcebergTarget:
             ChangelogError: The session is one of Spark Connect, has no Iceberg or no catalog of it, or a column is a
                 ``TIME``.
         """
-        spark = changes.sparkSession
-        if times := time_columns(changes.schema):
-            verb, them = ("is", "it") if len(times) == 1 else ("are", "them")
-            raise ChangelogError(
-                f"{self._call}: {listing(times)} of the changelog {verb} TIME, which Iceberg cannot store; cast {them} "
-                f"to a STRING before, or drop {them}"
-            )
-        if is_connect(spark):
-            raise ChangelogError(
-                f"{self._call}: kdsl calls Iceberg through the session's JVM, and a session of Spark Connect has none; "
-                "use a classic session, or MERGE Changelog(rows, table).dedupe() with SQL in a foreachBatch"
-            )
-        self._attach(spark)
+        check_jvm_target(changes, self._call, "Iceberg")
+        self._attach(changes.sparkSession)
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         """Read the number of a writer's last batch from the table's snapshots; None if there is none, or no table.

@@ -100,7 +100,8 @@ def read(
     warn_about_batch_commits(plan, cluster)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=False)
-    from kdsl.run.librdkafka.options import REPORT, write_function
+    from kdsl.run.librdkafka.options import REPORT
+    from kdsl.run.task_functions import write_function
 
     reader = spark.read.format(_register_source(spark)).options(
         **_source_options(spark, plan, cluster), **_reporting_options(spark)

@@ -158,7 +158,8 @@ def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Pr
         WriteError: As for `write`.
     """
     from kdsl.run.librdkafka.datasource import register
-    from kdsl.run.librdkafka.options import PREPARE, write_function
+    from kdsl.run.librdkafka.options import PREPARE
+    from kdsl.run.task_functions import write_function
 
     check_runtime(df.sparkSession, plan.table)
     _check_before_write(plan, cluster)

@@ -40,8 +40,9 @@ from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.run.records.drops import log_drops
-from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS, write_divider
+from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS
 from kdsl.run.session import require_setting, try_setting
+from kdsl.run.task_functions import write_function
 from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema
 from kdsl.types.widening import TableSchema
 
@@ -393,7 +394,7 @@ class KafkaBatchRunner(BatchRunner):
             keep=keep,
         )
         if self._raw is not None:
-            text = write_divider(divide) if isinstance(divide.known, PickledTables) else ""
+            text = write_function(divide) if isinstance(divide.known, PickledTables) else ""
             if 0 < len(text) <= MAX_DIVIDER and try_setting(spark, DIVIDER, text):
                 return records
             try_setting(spark, DIVIDER, None)

@@ -5,12 +5,8 @@ They hold the plan, the cluster without literal secrets, and the literals under 
 
 from __future__ import annotations
 
-import base64
 import json
-import pickle
-import zlib
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from kdsl.client_settings.properties import Properties
@@ -29,7 +25,7 @@ LITERALS = "cluster.secret"  # Spark redacts the values of options whose names c
 LETTERS = "deadletters.cluster"
 LETTERS_LITERALS = "deadletters.secret"
 REPORT = "report"
-"""The option of a source with a function that is called for all decoded records, as `write_function` writes it."""
+"""The option of a source with a function that is called for all decoded records (`kdsl.run.task_functions`)."""
 PREPARE = "prepare"
 """The option of a sink with a function that makes the written rows of a task's batches."""
 
@@ -49,17 +45,6 @@ def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str
         written[LETTERS] = json.dumps(_cluster_document(without_literals), separators=(",", ":"))
         written |= {LETTERS_LITERALS: json.dumps(secrets)} if secrets else {}
     return {**written, LITERALS: json.dumps(literals)} if literals else written
-
-
-def write_function(function: Callable[..., Any]) -> str:
-    """Write a function that tasks call as the value of an option; it can be pickled, and has no secrets."""
-    return base64.b64encode(zlib.compress(pickle.dumps(function))).decode()
-
-
-@lru_cache(maxsize=4)
-def read_function(text: str) -> Any:
-    """Read what `write_function` has written, once in a process."""
-    return pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301  # of our own driver
 
 
 def read_letter_cluster(options: Mapping[str, str]) -> Cluster | None:

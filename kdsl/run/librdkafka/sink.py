@@ -25,7 +25,7 @@ from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
 from kdsl.run import ffi as native
 from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
-from kdsl.run.librdkafka.options import PREPARE, read_function, read_options
+from kdsl.run.librdkafka.options import PREPARE, read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer, explain_failure
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
 from kdsl.run.librdkafka.transactions.task import write_transactionally
@@ -36,6 +36,7 @@ from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
+from kdsl.run.task_functions import read_function
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.sources import DataSourceStreamArrowWriter
 from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, exchange_packets_at_once

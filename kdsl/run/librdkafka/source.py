@@ -34,7 +34,6 @@ from kdsl.run.librdkafka.options import (
     LITERALS,
     PLAN,
     REPORT,
-    read_function,
     read_letter_cluster,
     read_options,
 )
@@ -51,6 +50,7 @@ from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.registry import registry_of
+from kdsl.run.task_functions import read_function
 from kdsl.run.upsert.partition_changes import StateSteps
 from kdsl.run.upsert.state_folder import state_folder
 from kdsl.run.upsert.task_output import TaskOutput, create_task_output, source_row

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
-import zlib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.run.task_functions import read_function
 from kdsl.spark_internals.workers import current_task, local_property
 from kdsl.types import model as t
 
@@ -21,7 +18,7 @@ The source writes records of one topic into each, whose name is the table, and N
 the session says how to divide them by table (`DIVIDER`).
 """
 DIVIDER = "spark.kdsl.packets.divider"
-"""The setting of a query's session with what divides the records of its source by table, as `write_divider` writes it.
+"""The setting of a query's session with what divides the records of its source by table (`kdsl.run.task_functions`).
 
 Spark passes the settings of a session to its tasks as local properties.
 """
@@ -56,20 +53,11 @@ def read_packets(packets: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(packet.as_buffer())
 
 
-def write_divider(divide: Divider) -> str:
-    """Write what divides records as a string, for the setting `DIVIDER`; it must be picklable, without secrets."""
-    return base64.b64encode(zlib.compress(pickle.dumps(divide))).decode()
-
-
 def find_divider() -> Divider | None:
     """What divides the records of the task that runs here, read once in a process; None if its session has none."""
     task = current_task()
     text = None if task is None else local_property(task, DIVIDER)
-    return None if text is None else _read_divider(text)
-
-
-@lru_cache(maxsize=4)
-def _read_divider(text: str) -> Divider:
-    """Read what `write_divider` has written."""
-    divide: Divider = pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301  # of our own driver
+    if text is None:
+        return None
+    divide: Divider = read_function(text)
     return divide
