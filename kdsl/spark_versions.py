@@ -106,6 +106,13 @@ STREAM_WRITER = Feature(
     "streams are written by `foreachBatch` with the writer for batches; exactly-once stages each batch beside the "
     "checkpoint",
 )
+SOURCE_NAMES = Feature(
+    "Sources with names in a checkpoint (`spark.sql.streaming.queryEvolution.enableSourceEvolution`)",
+    "4.2",
+    "sources have no names, and no table can join or leave a checkpoint",
+)
+PIPELINES = Feature("A pipeline (`kdsl.pipelines`)", "4.1")
+AUTO_CDC = Feature("An AUTO CDC flow (`kdsl.pipelines.auto_cdc`)", "4.2")
 CONNECT_STATE = Feature("State over Spark Connect (streams of upsert tables with rows before updates)", "4.1")
 TIME_TYPE = Feature("Columns of the type TIME", "4.1")
 REPARTITION_BY_ID = Feature(
@@ -115,8 +122,11 @@ FEATURES: tuple[Feature, ...] = (
     READ_LIMITS,
     OFFSET_REPORTS,
     BOUNDED_STREAMS,
+    SOURCE_NAMES,
+    AUTO_CDC,
     STREAM_WRITER,
     REPARTITION_BY_ID,
+    PIPELINES,
     CONNECT_STATE,
     TIME_TYPE,
 )

@@ -20,6 +20,7 @@ from kdsl.errors import KdslError, Problem, ResolveError, fail_on, nearest
 from kdsl.formats import ROW_KIND, Direction
 from kdsl.plan import schema as schemas
 from kdsl.plan.build import read_plan, write_plan
+from kdsl.plan.change_columns import add_commit_columns
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.show import show
 from kdsl.resolve import ResolvedTable, resolve
@@ -126,6 +127,7 @@ class Table:
         *,
         columns: Iterable[str] | None = None,
         start_at: Startup | None = None,
+        change_columns: bool = False,
     ) -> DataFrame:
         """Read the topic once, from the start to the end that the table declares; by default to the current ends.
 
@@ -138,9 +140,14 @@ class Table:
             columns: The wanted columns; only what they need is decoded. None means all.
             start_at: Where to start this read, instead of where the table declares: a mode, an aware datetime, or the
                 offset of each partition.
+            change_columns: Whether a changelog has Spark's change columns instead of ``_row_kind``, after its own:
+                ``_change_type`` (``insert``, ``update_preimage``, ``update_postimage``, ``delete``),
+                ``_commit_version`` (the offset of the record) and ``_commit_timestamp`` (its timestamp). Of upserts
+                (``changelog='upsert'``) an upsert is an ``update_postimage``, also if it inserts.
 
         Raises:
-            ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
+            ResolveError: The table cannot be read, or not from there, its cluster is unknown or invalid, or its rows
+                have no change columns.
             KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
                 written. At the latest when Spark plans the read: the brokers refuse or cannot be reached, a topic is
                 missing, or a start offset does not exist. A record that cannot be read fails the Spark job with a
@@ -150,7 +157,13 @@ class Table:
 
         at = self._find_cluster(cluster)
         plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
-        return read(spark, plan, at or self.cluster(), computed=self._list_computed_columns())
+        computed = self._list_computed_columns()
+        if not change_columns:
+            return read(spark, plan, at or self.cluster(), computed=computed)
+        from kdsl.run.dataframes.change_columns import with_change_columns
+
+        plan = add_commit_columns(plan)
+        return with_change_columns(read(spark, plan, at or self.cluster(), computed=computed), plan)
 
     def read_stream(
         self,
@@ -159,6 +172,8 @@ class Table:
         *,
         columns: Iterable[str] | None = None,
         start_at: Startup | None = None,
+        change_columns: bool = False,
+        name: str | None = None,
     ) -> DataFrame:
         """Read the topic as a stream; the offsets of a checkpoint override every other start.
 
@@ -172,18 +187,54 @@ class Table:
             columns: The wanted columns; only what they need is decoded. None means all.
             start_at: Where to start without a checkpoint, instead of where the table declares: a mode, an aware
                 datetime, or the offset of each partition.
+            change_columns: Whether a changelog has Spark's change columns instead of ``_row_kind``, as for `read`.
+            name: The name of the source in the checkpoint, where Spark names sources (Spark 4.2 with
+                ``spark.sql.streaming.queryEvolution.enableSourceEvolution``); None is the table's name. Needed for a
+                query that reads a table twice.
 
         Raises:
-            ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
+            ResolveError: The table cannot be read, or not from there, its cluster is unknown or invalid, or its rows
+                have no change columns.
             KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
                 written. At the latest when the query starts: the brokers refuse or cannot be reached, a topic is
                 missing, a start offset does not exist, or the consumer group is in use although the table checks that.
         """
+        plan = self.stream_plan(cluster, columns, start_at)
+        if not change_columns:
+            return self.run_stream(spark, plan, cluster, name=name)
+        from kdsl.run.dataframes.change_columns import with_change_columns
+
+        plan = add_commit_columns(plan)
+        return with_change_columns(self.run_stream(spark, plan, cluster, name=name), plan)
+
+    def stream_plan(
+        self,
+        cluster: Cluster | None = None,
+        columns: Iterable[str] | None = None,
+        start_at: Startup | None = None,
+    ) -> ReadPlan:
+        """The plan of a stream, for `run_stream`; warnings about the table are logged, each once in a process.
+
+        Arguments and errors are those of `read_stream`.
+        """
+        at = self._find_cluster(cluster)
+        return read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
+
+    def run_stream(
+        self, spark: SparkSession, plan: ReadPlan, cluster: Cluster | None = None, *, name: str | None = None
+    ) -> DataFrame:
+        """Read a plan of this table as a stream, as `read_stream` does, also with its errors.
+
+        Args:
+            spark: The session.
+            plan: The plan, from `stream_plan`.
+            cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+            name: The name of the source in the checkpoint; None is the table's name.
+        """
         from kdsl.run.read import read_stream
 
-        at = self._find_cluster(cluster)
-        plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
-        return read_stream(spark, plan, at or self.cluster(), computed=self._list_computed_columns())
+        at = self._find_cluster(cluster) or self.cluster()
+        return read_stream(spark, plan, at, computed=self._list_computed_columns(), name=name)
 
     def read_packet_stream(
         self, spark: SparkSession, cluster: Cluster, *, start_at: Startup | None = None

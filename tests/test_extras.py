@@ -165,6 +165,7 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
             "from kdsl.testing import LocalKafka",
             "kdsl.testing.LocalKafka needs the package psutil; install 'kdsl[test]'",
         ),
+        ("pyspark", "from kdsl import pipelines", "kdsl.pipelines needs the package pyspark; install 'kdsl[spark]'"),
         (
             "cryptography",
             "from kdsl.client_settings.stores import _read_pkcs12; _read_pkcs12(b'', None, trusted=True)",

@@ -1,4 +1,4 @@
-"""The wheel that users install holds both packages with their type marks, and nothing else at its top."""
+"""The wheel that users install holds its packages with their type marks, and nothing else at its top."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def test_its_top_level_is_kdsl_and_its_formats(wheel: zipfile.ZipFile) -> None:
+def test_its_top_level_is_kdsl_its_formats_and_its_data_source(wheel: zipfile.ZipFile) -> None:
     top = {name.split("/")[0] for name in wheel.namelist()}
 
-    assert {name for name in top if not name.endswith(".dist-info")} == {"kdsl", "kdsl_formats"}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"kdsl", "kdsl_formats", "pyspark_kdsl"}
 
 
 def test_it_is_typed(wheel: zipfile.ZipFile) -> None:
@@ -49,7 +49,7 @@ def test_it_does_not_contain_the_generator_of_the_documentation(wheel: zipfile.Z
 def test_it_contains_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
     tracked = [
         path.relative_to(root).as_posix()
-        for root, package in ((ROOT, "kdsl"), (ROOT / "formats", "kdsl_formats"))
+        for root, package in ((ROOT, "kdsl"), (ROOT / "formats", "kdsl_formats"), (ROOT / "formats", "pyspark_kdsl"))
         for path in (root / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.console import out, print_json, print_problem, problem_json
 from kdsl.cli.directions import DirectionChoice, Directions
 from kdsl.cli.variables import VariableFiles, Variables, read_variables

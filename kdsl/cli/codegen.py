@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.clusters import WHERE, RegistryProperty, RegistryUrl, parse_pairs, with_cluster
 from kdsl.cli.console import err, out, print_json, progress
 from kdsl.cluster import Cluster, Registry

@@ -10,7 +10,7 @@ import attrs
 import typer
 from rich.text import Text
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.clusters import parse_pairs, with_cluster
 from kdsl.cli.console import log_lines, out, print_json, print_problem, print_status, progress
 from kdsl.cli.directions import DirectionChoice, Directions

@@ -9,7 +9,7 @@ import attrs
 import typer
 from rich.text import Text
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.clusters import WHERE, with_cluster
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cli.directions import DirectionChoice, Directions

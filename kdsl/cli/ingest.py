@@ -13,7 +13,7 @@ import attrs
 import typer
 from rich.table import Table as Grid
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.clusters import parse_pairs
 from kdsl.cli.console import log_lines, out, print_problem, print_status, progress
 from kdsl.cli.run import session

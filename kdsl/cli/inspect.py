@@ -9,7 +9,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.console import out, print_json
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.documents import SQL_ENDINGS

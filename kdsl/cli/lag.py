@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.clusters import WHERE, with_cluster
 from kdsl.cli.console import out, print_json, progress
 from kdsl.client_settings.bootstrap import show_servers

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.clusters import parse_pairs, with_cluster
 from kdsl.cli.console import err, log_lines, out, print_problem, print_status, progress
 from kdsl.cli.starts import table_starts

@@ -8,7 +8,7 @@ import attrs
 import typer
 from rich.table import Table as Grid
 
-from kdsl.cli import load
+from kdsl import load
 from kdsl.cli.clusters import WHERE, with_cluster
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster

@@ -106,6 +106,8 @@ class Upserts:
             key, and a record without a value deletes it.
         placeholders: Whether rows in messages may have placeholders instead of values, which the last row of the key
             has.
+        by_record: Whether each record becomes a row of its own (``+U``, or ``-D`` with the key alone), which is not
+            compared with others. Then there are no before-images.
     """
 
     keys: tuple[str, ...]
@@ -116,6 +118,7 @@ class Upserts:
     state: ChangelogState = "buckets"
     net: bool = False
     ttl: timedelta | None = None
+    by_record: bool = False
 
     @property
     def may_lack_values(self) -> bool:

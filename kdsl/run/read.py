@@ -7,6 +7,7 @@ are Spark's own operators on top of it.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -41,12 +42,13 @@ from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.metadata import RAW
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.spark_records import raw_batch, spark_name
-from kdsl.run.session import available_cores, check_session, explain_missing_module
+from kdsl.run.session import available_cores, check_session, explain_missing_module, get_setting, session_version
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.task_output import Report, TaskOutput, create_task_output, record_row
+from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_internals.workers import current_task
-from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, require
+from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, require
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -57,6 +59,7 @@ ColumnMaker = Callable[[], "Column"]
 
 _log = logging.getLogger(__name__)
 _ZONE = "spark.sql.session.timeZone"
+_SOURCE_NAMES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def read(
@@ -110,22 +113,31 @@ def read(
         reader = reader.option(REPORT, write_function(report))
     with explain_missing_module():
         source_rows = reader.load()
-    return _add_computed(_compute_changes(source_rows, plan, cluster), plan, computed or {})
+    changes = _compute_changes(source_rows, plan, cluster, streaming=False)
+    return _add_computed(changes, plan, computed or {}, streaming=False)
 
 
 def read_stream(
-    spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, computed: Mapping[str, ColumnMaker] | None = None
+    spark: SparkSession,
+    plan: ReadPlan,
+    cluster: Cluster,
+    *,
+    computed: Mapping[str, ColumnMaker] | None = None,
+    name: str | None = None,
 ) -> DataFrame:
     """Read a plan's topics as a stream; a checkpoint's offsets take precedence over the plan's start.
 
     This changes the session as `read` does, registers its listener, and observes its queries from now on. For upserts
-    with before-images the session's state store becomes RocksDB.
+    with before-images the session's state store becomes RocksDB. In a definition file of a pipeline, where Spark
+    refuses all of that, the session stays as it is: nobody commits offsets to the consumer group or counts metrics.
 
     Args:
         spark: The session, classic or Connect.
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
+        name: The name of the source in checkpoints, where Spark names sources; None is the table's name. Characters
+            other than ASCII letters and digits become ``_``.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
@@ -146,21 +158,30 @@ def read_stream(
         )
     observe(METRICS)
     if plan.transport == "jvm":
+        if in_pipeline():
+            raise KdslError(
+                f"{plan.table}: the transport 'jvm' does not work in a pipeline, whose flows cannot attach Spark's "
+                "Kafka connector; use transport='librdkafka'"
+            )
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
-    _check_stream(spark, plan)
-    name = new_name(read_id(plan, cluster)) if _reports_metrics(spark) else None
+    check_stream(plan, session_version(spark))
+    reports = new_name(read_id(plan, cluster)) if _reports_metrics(spark) and not in_pipeline() else None
     stream_options = _source_options(spark, plan, cluster)
-    if name is not None:
-        stream_options |= {OPTION: name, **_reporting_options(spark)}
+    if reports is not None:
+        stream_options |= {OPTION: reports, **_reporting_options(spark)}
+    reader = spark.readStream.format(_register_source(spark))
+    if _names_sources(spark):
+        reader = reader.name(re.sub(r"\W", "_", name or plan.table, flags=re.ASCII))
     with explain_missing_module():
-        source_rows = spark.readStream.format(_register_source(spark)).options(**stream_options).load()
-    watch(spark, plan, cluster)
+        source_rows = reader.options(**stream_options).load()
+    if not in_pipeline():
+        watch(spark, plan, cluster)
     rows = (
-        on_rows.observe_reports(source_rows, name, plan.rules)
-        if name is not None and is_connect(spark)
+        on_rows.observe_reports(source_rows, reports, plan.rules)
+        if reports is not None and is_connect(spark)
         else source_rows
     )
-    return _add_computed(_compute_changes(rows, plan, cluster), plan, computed or {})
+    return _add_computed(_compute_changes(rows, plan, cluster, streaming=True), plan, computed or {}, streaming=True)
 
 
 def decode(
@@ -209,16 +230,15 @@ def decode(
     if not needs and not wanted:
         wanted = df.columns[:1]
     rows = _map_records(df.select(*wanted), _Decode, record_row(plan), plan, registry)
-    return _add_computed(rows, plan, computed or {})
+    return _add_computed(rows, plan, computed or {}, streaming=df.isStreaming)
 
 
-def _check_stream(spark: SparkSession, plan: ReadPlan) -> None:
-    """Check that the session's Spark can end a stream where the plan says; log a warning of limits that it ignores.
+def check_stream(plan: ReadPlan, version: str) -> None:
+    """Check that a version of Spark can end a stream where the plan says; log a warning of limits that it ignores.
 
     Raises:
         SparkVersionError: The plan has an end, and Spark is too old for that.
     """
-    version = spark.version
     if plan.stop.mode != "unbounded":
         require(BOUNDED_STREAMS, version, plan.table)
     limited = plan.max_records is not None or plan.max_records_per_partition is not None
@@ -251,6 +271,22 @@ def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) ->
             "tasks cannot report to this process; write max_count=-1 ('scan.dead-letter.max-count'), or use a classic "
             "session"
         )
+    check_letter_topic(plan, cluster)
+    watch_letters()
+    if not is_connect(spark):
+        LETTERS.use(spark)
+
+
+def check_letter_topic(plan: ReadPlan, cluster: Cluster) -> None:
+    """Check that the topic of a read's dead letters exists, if the read writes any.
+
+    Raises:
+        TopicMissingError: The topic does not exist.
+        KdslError: Its cluster cannot be reached.
+    """
+    letters, at = plan.dead_letters, letter_cluster(plan, cluster)
+    if letters is None or at is None:
+        return
     admin = LibrdkafkaAdmin(at, plan.table)
     if letters.topic not in admin.topics([letters.topic], known=True):
         near = nearest(letters.topic, admin.names())
@@ -258,9 +294,6 @@ def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) ->
             f"{plan.table}: the topic of the dead letters, {letters.topic!r}, does not exist{near}; create it: "
             f"kafka-topics.sh --bootstrap-server {at.bootstrap_servers} --create --topic {letters.topic}"
         )
-    watch_letters()
-    if not is_connect(spark):
-        LETTERS.use(spark)
 
 
 def _map_records(
@@ -358,13 +391,14 @@ def _over_jvm(
     filtered, name = (new_name(read_id(plan, cluster)) if reporting else "" for _ in range(2))
     raw, ids = records(spark, plan, cluster, streaming=streaming, cores=available_cores(spark), name=filtered)
     if plan.latency == "realtime":
-        return _add_computed(decode_columns(raw, plan), plan, computed)
+        return _add_computed(decode_columns(raw, plan), plan, computed, streaming=streaming)
     registry = registry_of(cluster, plan)
     run, row = (_Decode, record_row(plan)) if plan.upserts is None else (_Pack, CHUNK_COLUMNS)
     topics = None if streaming else PlannedTopics.of(cluster, ids)
     letters = _letters(spark, plan, cluster)
     rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, letters, topics)
-    return _add_computed(_compute_changes(rows, plan, cluster), plan, computed)
+    changes = _compute_changes(rows, plan, cluster, streaming=streaming)
+    return _add_computed(changes, plan, computed, streaming=streaming)
 
 
 @attrs.frozen
@@ -395,21 +429,27 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters 
     return _Letters(at, read_id(plan, cluster), None if is_connect(spark) else letter_reports(spark))
 
 
-def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster) -> DataFrame:
+def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
     """Return the source's rows unchanged; if they are chunks of upserts, the changes that these cause.
 
     For a stream with before-images the session's state store is set to RocksDB. The accumulator for reports is created
     if needed.
     """
-    if plan.upserts is None or plan.upserts.by_partition:
+    if plan.upserts is None or plan.upserts.by_partition or plan.upserts.by_record:
         return df
     from kdsl.run.upsert.read import compute_changelog
 
     name, accumulator = new_name(read_id(plan, cluster)), _reporting_options(df.sparkSession).get(accumulated.OPTION)
     tell = partial(accumulated.report_dropped, None if accumulator is None else int(accumulator))
+    observes = _reports_metrics(df.sparkSession) and not in_pipeline()
     return compute_changelog(
-        df, plan, partial(observe_sizes, name=name) if _reports_metrics(df.sparkSession) else None, tell
+        df, plan, partial(observe_sizes, name=name) if observes else None, tell, streaming=streaming
     )
+
+
+def _names_sources(spark: SparkSession) -> bool:
+    """Whether a session finds the sources of a checkpoint by their names, which each source then needs."""
+    return SOURCE_NAMES.is_in(session_version(spark)) and get_setting(spark, _SOURCE_NAMES) == "true"
 
 
 def _reports_metrics(spark: SparkSession) -> bool:
@@ -428,9 +468,11 @@ def _reporting_options(spark: SparkSession) -> dict[str, str]:
 
 
 def _register_source(spark: SparkSession) -> str:
-    """Register kdsl's data source in the session, and return its name."""
-    from kdsl.run.librdkafka.datasource import FORMAT, register
+    """Register kdsl's data source in the session, and return its name; in a pipeline, Spark has found one by itself."""
+    from kdsl.run.librdkafka.datasource import FORMAT, FOUND, register
 
+    if in_pipeline():  # which allows no registration
+        return FOUND
     register(spark)
     return FORMAT
 
@@ -456,11 +498,11 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> di
     }
 
 
-def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
+def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker], *, streaming: bool) -> DataFrame:
     """Add the computed columns and a stream's watermark, and select the columns of the plan's output in its order.
 
     Values are cast to the types of their columns. A stream of upserts whose rows are in Spark's state has its watermark
-    already.
+    already. Spark is not asked for the columns, which the plan knows: in a pipeline it refuses such questions.
 
     Raises:
         KdslError: A computed column has neither SQL nor a function.
@@ -479,11 +521,14 @@ def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMa
                 f"{plan.table}: the computed column {column.column!r} has neither SQL nor a function in computed="
             )
         df = df.withColumn(column.column, value.cast(spark_type(column.type)))
+    present = list(dict.fromkeys([*plan.columns.names, *(column.column for column in plan.computed)]))
     has_watermark = plan.upserts is not None and plan.upserts.images and not plan.upserts.by_partition
-    if plan.watermark is not None and df.isStreaming and not has_watermark:
-        df = with_watermark(df, plan.watermark)
+    if plan.watermark is not None and streaming and not has_watermark:
+        types = {f.name: f.type for f in plan.columns.fields} | {c.column: c.type for c in plan.computed}
+        wall_clock = isinstance(types[plan.watermark.column], t.Timestamp)
+        df = with_watermark(df, plan.watermark, present, wall_clock=wall_clock)
     names = list(plan.output.names)
-    return df if df.columns == names else df.select(*(sf.col(quote_name(name)) for name in names))
+    return df if present == names else df.select(*(sf.col(quote_name(name)) for name in names))
 
 
 @attrs.frozen

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kdsl.errors import KdslError
 from kdsl.spark_internals.errors import GatewayError
+from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_versions import INSTALL, TIME_TYPE, SparkVersionError, pyspark_version, refusal, require
 from kdsl.types import model as t
@@ -180,7 +181,8 @@ def check_spark(spark: SparkSession) -> None:
     """
     if reason := refusal("PySpark is", pyspark_version()):
         raise SparkVersionError(f"{reason}; {INSTALL}")
-    if reason := refusal("the Spark Connect server is" if is_connect(spark) else "the session's JVM is", spark.version):
+    subject = "the Spark Connect server is" if is_connect(spark) else "the session's JVM is"
+    if reason := refusal(subject, session_version(spark)):
         way = "use a server of a supported version" if is_connect(spark) else "see the variable SPARK_HOME"
         raise SparkVersionError(f"{reason}; {way}")
 
@@ -207,9 +209,14 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
     """
     check_runtime(spark, table)
     if has_time(row):
-        require(TIME_TYPE, spark.version, table)
+        require(TIME_TYPE, session_version(spark), table)
     if problem := time_type_problem(row, get_setting(spark, TIME_TYPE_SETTING, "false")):
         raise SessionError(f"{table}: {problem}")
+
+
+def session_version(spark: SparkSession) -> str:
+    """Return the version of a session's Spark; in a pipeline, which refuses the question, that of PySpark."""
+    return pyspark_version() if in_pipeline() else spark.version
 
 
 def get_setting(spark: SparkSession, name: str, default: str | None = None) -> str | None:

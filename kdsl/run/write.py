@@ -127,7 +127,7 @@ def write(
     rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
-        _check_before_write(plan, cluster)
+        check_before_write(plan, cluster)
         register(df.sparkSession)
     with _errors_of_tasks(), _batches_by_rows(df.sparkSession):
         if jvm:
@@ -162,7 +162,7 @@ def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Pr
     from kdsl.run.task_functions import write_function
 
     check_runtime(df.sparkSession, plan.table)
-    _check_before_write(plan, cluster)
+    check_before_write(plan, cluster)
     register(df.sparkSession)
     with _errors_of_tasks():
         _append(df, plan, cluster, {PREPARE: write_function(prepare)})
@@ -254,7 +254,7 @@ def write_stream(
     rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
-        _check_before_write(plan, cluster)
+        check_before_write(plan, cluster)
         register(df.sparkSession)
     # A stream's sink in Python takes no updates, and on Spark 4.0 no Arrow batches; but its batches take both.
     in_batches = mode == "update" or not STREAM_WRITER.is_in(df.sparkSession.version)
@@ -405,7 +405,7 @@ def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None)
         yield
 
 
-def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:
+def check_before_write(plan: WritePlan, cluster: Cluster) -> None:
     """Check partitioner, settings, brokers and topics before a write.
 
     Brokers create missing topics if the cluster's settings allow it. Topics of a pattern, which rows name, are not

@@ -82,6 +82,20 @@ def session_id(spark: SparkSession) -> str:
     return str(session.session_id if is_connect(spark) else java_session(spark).sessionUUID())
 
 
+def know_schema(df: DataFrame, schema: StructType) -> DataFrame:
+    """Tell a DataFrame of Spark Connect its schema, so that it does not ask the server for it; return the DataFrame.
+
+    The server refuses such a question in a pipeline. A classic DataFrame knows its schema.
+
+    Args:
+        df: The DataFrame.
+        schema: Exactly its schema.
+    """
+    if is_connect(df.sparkSession):
+        setattr(df, "_cached_schema", schema)  # noqa: B010
+    return df
+
+
 def register_data_source(spark: SparkSession, name: str, source: type[DataSource]) -> None:
     """Register a Python data source, unless a classic session has it: Spark warns about a second registration.
 

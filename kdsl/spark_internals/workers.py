@@ -55,6 +55,11 @@ def current_execution_id(context: _Context) -> int | None:
     return None if execution is None else int(execution)
 
 
+def session_zone(context: _Context) -> str | None:
+    """The time zone of the session that a task belongs to; None if it is not set there, or outside of SQL."""
+    return context.getLocalProperty("spark.sql.session.timeZone")
+
+
 def local_property(context: _Context, name: str) -> str | None:
     """A local property that kdsl has set for tasks; None if it is not set."""
     return context.getLocalProperty(name)

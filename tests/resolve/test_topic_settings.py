@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import kdsl
-from kdsl.cli.load import tables
 from kdsl.codegen import to_ddl, to_python, to_yaml
+from kdsl.load import tables
 from kdsl.resolve import problems
 
 

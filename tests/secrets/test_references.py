@@ -15,10 +15,10 @@ from hypothesis import given, strategies as st
 
 from kdsl import AvroConfluent, Cluster, Col, Json, KafkaTable, Registry
 from kdsl.changelog import jdbc
-from kdsl.cli.load import tables
 from kdsl.client_settings.properties import Value
 from kdsl.client_settings.to_librdkafka import consumer_settings
 from kdsl.errors import KdslError, SecretError
+from kdsl.load import tables
 from kdsl.plan.text import plan_text
 from kdsl.registry import RegistryClient
 from kdsl.registry.settings import read_settings

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable, Virtual, sql, virtual
+from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable, Virtual, pipelines as kp, sql, virtual
 from kdsl.changelog import Changelog, ChangelogError, Target, delta, iceberg
+from kdsl.diagnostics.lag import checkpoint_positions
+from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.run.session import SessionError
 from kdsl.spark_versions import (
+    AUTO_CDC,
     BOUNDED_STREAMS,
     CONNECT_STATE,
+    PIPELINES,
     READ_LIMITS,
+    SOURCE_NAMES,
+    STREAM_WRITER,
     TIME_TYPE,
     SparkVersionError,
     pyspark_version,
@@ -29,6 +35,7 @@ from kdsl.testing import LocalRegistry, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.changelog.tables import Applied, iceberg_settings
 from tests.connect import ConnectServer
+from tests.pipelines.project import Project
 from tests.transactions import settle
 
 if TYPE_CHECKING:
@@ -198,6 +205,22 @@ class TestStream:
         query = strings(sink).write_stream(rows, cluster, checkpoint=str(tmp_path / "checkpoint"))
         assert query.awaitTermination(300)
         assert values(kdsl_kafka, sink) == Counter("ab")
+
+    def test_sources_have_names_where_spark_names_them(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        session, source, sink = spark.newSession(), kdsl_topic("in"), kdsl_topic("out")
+        session.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+        session.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
+        kdsl_kafka.produce(source, *"ab")
+        copy = Copy(strings(source), strings(sink), cluster, tmp_path)
+
+        copy.run(session)
+
+        assert values(kdsl_kafka, sink) == Counter("ab")
+        names = (copy.checkpoint / "offsets" / "0").read_text(encoding="utf-8")
+        assert ("\nStrings:{" in names) is SOURCE_NAMES.is_in(VERSION)
+        assert checkpoint_positions(str(copy.checkpoint))[1] == {(source, 0): 2}
 
     def test_limits_apply_or_a_warning_says_when_not(
         self,
@@ -574,6 +597,117 @@ class TestManagedSession:
         query = query.option("checkpointLocation", str(tmp_path / "words")).trigger(**AVAILABLE_NOW).start()
         assert query.awaitTermination(300)
         assert [row.word for row in session.table("managed").collect()] == ["good"]
+
+
+class TestDataSource:
+    """``format("kdsl")``: a batch and a stream."""
+
+    def test_it_needs_no_registration(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        session, source, sink = spark.newSession(), kdsl_topic("in"), kdsl_topic("out")
+        options = {
+            "ddl": "CREATE TABLE t (text STRING) WITH ('connector' = 'kafka', 'format' = 'raw')",
+            "bootstrap.servers": kdsl_kafka.bootstrap_servers,
+            "scan.startup.mode": "earliest-offset",
+        }
+        rows = session.createDataFrame([(c,) for c in "abc"], "text string")
+        rows.write.format("kdsl").options(**options, topic=source).mode("append").save()
+
+        batch = session.read.format("kdsl").options(**options, topic=source).load()
+        stream = session.readStream.format("kdsl").options(**options, topic=source).load()
+        writer = stream.writeStream.format("kdsl").options(**options, topic=sink).trigger(availableNow=True)
+
+        def run() -> None:
+            query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+            assert query.awaitTermination(300)
+
+        assert sorted(row.text for row in batch.collect()) == ["a", "b", "c"]
+        if STREAM_WRITER.is_in(VERSION):
+            run()
+            assert values(kdsl_kafka, sink) == Counter("abc")
+        else:
+            with pytest.raises(Exception, match=r"the writer of Arrow batches for streams needs Spark 4\.1 or newer"):
+                run()
+
+    def test_a_declared_end_of_a_stream_is_kept_or_refused_by_name(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        source = kdsl_topic("in")
+        kdsl_kafka.produce(source, *"ab")
+        options = {
+            "ddl": "CREATE TABLE t (text STRING) WITH ('connector' = 'kafka', 'format' = 'raw')",
+            "bootstrap.servers": kdsl_kafka.bootstrap_servers,
+            "scan.startup.mode": "earliest-offset",
+            "scan.bounded.mode": "latest-offset",
+            "topic": source,
+        }
+
+        def run() -> None:
+            stream = spark.readStream.format("kdsl").options(**options).load().writeStream.format("json")
+            writer = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+            query = writer.start(str(tmp_path / "rows"))
+            assert query.awaitTermination(300)
+
+        if BOUNDED_STREAMS.is_in(VERSION):
+            run()
+            assert spark.read.json(str(tmp_path / "rows")).count() == 2
+        else:
+            with pytest.raises(Exception, match=r"a stream with a declared end .* needs Spark 4\.2 or newer"):
+                run()
+
+
+PIPELINE = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+from kdsl import Cluster, Col, KafkaTable, pipelines as kp
+
+
+class Strings(KafkaTable, topic={source!r}, value="raw", startup="earliest"):
+    text: Col[str]
+
+
+class Copies(KafkaTable, topic={sink!r}, value="raw"):
+    text: Col[str]
+
+
+shop = Cluster.from_env()
+kp.table(Strings, shop, name="strings")
+kp.sink(Copies, shop, name="copies")
+
+
+@dp.append_flow(target="copies")
+def copy():
+    return SparkSession.active().readStream.table("strings")
+"""
+
+
+class TestPipeline:
+    """Declarative pipelines: a table and a sink, or refused by name."""
+
+    def test_a_table_and_a_sink(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out")
+        kdsl_kafka.produce(source, *"abc")
+        if not PIPELINES.is_in(VERSION):
+            with pytest.raises(SparkVersionError, match=r"a pipeline \(`kdsl.pipelines`\) needs Spark 4\.1 or newer"):
+                kp.table(strings(source), cluster)
+            return
+        project = Project.write(tmp_path / "project", kdsl_kafka, PIPELINE.format(source=source, sink=sink))
+
+        assert project.run("run") == 0, project.log()
+
+        assert values(kdsl_kafka, sink) == Counter("abc")
+
+    def test_auto_cdc_is_refused_by_name_where_spark_has_none(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+        class Words(UpsertTable, topic=kdsl_topic(), key=Json(), value=Json()):
+            word: PrimaryKey[str]
+
+        expected = "no pipeline loads this file" if AUTO_CDC.is_in(VERSION) else r"an AUTO CDC flow .* needs Spark 4\.2"
+        with pytest.raises(KdslError, match=expected):
+            kp.auto_cdc(Words, cluster)
 
 
 class TestJvm:

@@ -34,6 +34,7 @@ from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
 from kdsl.run.listeners.watch import error_of
 from kdsl.run.session import available_cores, change_settings, check_spark
+from kdsl.types import model as t
 from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
 
@@ -321,13 +322,17 @@ class _ScriptRun:
         else:
             numbers = self.spark.range(0, rows.rows or 0, 1, tasks).toDF(NUMBER)
         df = numbers.selectExpr(*rows.columns.values())
-        for column in table.declared.columns:
+        columns = table.declared.columns
+        for column in columns:
             if column.role == "computed" and column.expression is not None:
                 text = f"CAST({column.expression.text} AS {spark_type_name(column.type)}) AS {quote_name(column.name)}"
                 df = df.selectExpr("*", text)
         for mark in table.declared.watermarks if streaming else ():
-            df = with_watermark(df, Watermark(mark.column, mark.delay))
-        return df.select(*(quote_name(c.name) for c in table.declared.columns))
+            wall_clock = isinstance(next(c.type for c in columns if c.name == mark.column), t.Timestamp)
+            df = with_watermark(
+                df, Watermark(mark.column, mark.delay), [c.name for c in columns], wall_clock=wall_clock
+            )
+        return df.select(*(quote_name(c.name) for c in columns))
 
     def job_rows(self, job: Job) -> DataFrame:
         """Create the rows of a job, whose views exist, with the columns of its sink, matched by position and cast.

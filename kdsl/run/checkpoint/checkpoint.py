@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 FOLDER = "kdsl"
 """The folder in a checkpoint that is kdsl's own."""
 MANIFEST = f"{FOLDER}/write.json"
+_SOURCE_NAME = re.compile(r"^\w+:(?={)")
 
 
 class Checkpoint:
@@ -152,12 +154,14 @@ class Checkpoint:
 def source_offsets(entry: str) -> Iterator[dict[str, Any]]:
     """Parse the offsets of the sources in an entry of the offset log: a version, metadata, then a line for each source.
 
+    The line begins with the name of the source where Spark names sources: ``orders:{…}``.
+
     Args:
         entry: The text of the entry. Lines that are not JSON, or not objects, are left out; documents of sources other
             than Kafka are not.
     """
     for line in entry.splitlines()[2:]:
-        document = offset_document(line)
+        document = offset_document(_SOURCE_NAME.sub("", line))
         if document is not None:
             yield document
 

@@ -49,7 +49,7 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
         ResolveError: Columns are missing, superfluous, ambiguous or of other types; names all problems.
     """
     ignore_case = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") != "true"
-    chosen, problems = _choose_columns(df.schema, plan, ignore_case=ignore_case)
+    chosen, problems = choose_columns(df.schema, plan, ignore_case=ignore_case)
     columns: list[Column] = []
     for field in plan.columns.fields:
         wanted = spark_type(field.type)
@@ -58,9 +58,9 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
             continue
         source = chosen[field.name]
         here = Where(table=plan.table, column=field.name)
-        type_problems = [p.at(here) for p in _type_problems(source, field, ignore_case=ignore_case)]
-        problems += type_problems
-        if not type_problems:
+        mistakes = [p.at(here) for p in type_problems(source, field, ignore_case=ignore_case)]
+        problems += mistakes
+        if not mistakes:
             column = _convert(F.col(quote_name(source.name)), source.dataType, wanted, ignore_case=ignore_case)
             columns.append(column.alias(field.name))
     fail_on(problems, f"the DataFrame for {plan.table}")
@@ -73,7 +73,7 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
     return _with_instants(df.select(*columns), plan)
 
 
-def _choose_columns(
+def choose_columns(
     schema: s.StructType, plan: WritePlan, *, ignore_case: bool
 ) -> tuple[dict[str, s.StructField], list[Problem]]:
     """Choose the DataFrame's field for each column of the plan.
@@ -129,7 +129,7 @@ def _problem(code: str, message: str, fix: str, plan: WritePlan, column: str | N
     return Problem(code, message, fix, Where(table=plan.table, column=column))
 
 
-def _type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -> Iterator[Problem]:
+def type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -> Iterator[Problem]:
     """Yield a problem if a type cannot be cast safely to that of a column, or is VOID although the column is NOT NULL.
 
     Args:

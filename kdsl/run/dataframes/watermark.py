@@ -7,7 +7,7 @@ the watermark. The column itself is marked as event time: operators compare that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -29,18 +29,24 @@ def instant(name: str) -> str:
     return f"timestamp_micros({microseconds_between(name)})"
 
 
-def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
-    """Return a stream with a watermark on its column of time; the rows are unchanged."""
+def with_watermark(df: DataFrame, watermark: Watermark, names: Sequence[str], *, wall_clock: bool) -> DataFrame:
+    """Return a stream with a watermark on its column of time; the rows are unchanged. Spark is not asked for columns.
+
+    Args:
+        df: The stream.
+        watermark: The watermark.
+        names: The columns of the stream.
+        wall_clock: Whether the column of time is a wall-clock time (TIMESTAMP), not an instant (TIMESTAMP_LTZ).
+    """
     from pyspark.sql import functions as sf
-    from pyspark.sql.types import TimestampNTZType
 
     text = delay_text(watermark)
-    if not isinstance(df.schema[watermark.column].dataType, TimestampNTZType):
+    if not wall_clock:
         return df.withWatermark(watermark.column, text)
     beside = df.withColumn(EVENT_TIME_INSTANT, sf.expr(instant(quote_name(watermark.column)))).withWatermark(
         EVENT_TIME_INSTANT, text
     )
-    return mark_event_time(beside, watermark).drop(EVENT_TIME_INSTANT)
+    return mark_event_time(beside, watermark, names)
 
 
 def with_instants(df: DataFrame, column: str) -> DataFrame:
@@ -58,18 +64,19 @@ def with_instants(df: DataFrame, column: str) -> DataFrame:
     return df.select(*(plain if n == column else sf.col(quote_name(n)) for n in df.columns), beside)
 
 
-def mark_instants(df: DataFrame, delays: Mapping[str, int]) -> DataFrame:
+def mark_instants(df: DataFrame, delays: Mapping[str, int], names: Sequence[str] | None = None) -> DataFrame:
     """Return a stream whose columns of event time have the mark that an instant beside them had, see `with_instants`.
 
     Args:
         df: The stream.
         delays: How late a row may be in milliseconds, by the column of event time; other names are ignored.
+        names: The columns of the result; None means all.
     """
     from pyspark.sql import functions as sf
 
     columns = (
         sf.col(quote_name(n)).alias(n, metadata={EVENT_TIME_MARK: delays[n]}) if n in delays else sf.col(quote_name(n))
-        for n in df.columns
+        for n in (df.columns if names is None else names)
     )
     return df.select(*columns)
 
@@ -84,6 +91,12 @@ def delay_text(watermark: Watermark) -> str:
     return f"{parse_duration(watermark.delay) // timedelta(microseconds=1)} microseconds"
 
 
-def mark_event_time(df: DataFrame, watermark: Watermark) -> DataFrame:
-    """Return a stream whose column of event time has the mark of a watermark that was set on another column."""
-    return mark_instants(df, {watermark.column: parse_duration(watermark.delay) // timedelta(milliseconds=1)})
+def mark_event_time(df: DataFrame, watermark: Watermark, names: Sequence[str]) -> DataFrame:
+    """Return a stream whose column of event time has the mark of a watermark that was set on another column.
+
+    Args:
+        df: The stream.
+        watermark: The watermark.
+        names: The columns of the result.
+    """
+    return mark_instants(df, {watermark.column: parse_duration(watermark.delay) // timedelta(milliseconds=1)}, names)

@@ -1,4 +1,4 @@
-"""The data source ``kdsl``, through which Spark calls the transport ``librdkafka``.
+"""The data source through which Spark calls the transport ``librdkafka``.
 
 Its two halves (`kdsl.run.librdkafka.source`, `kdsl.run.librdkafka.sink`) are imported when Spark asks for them: Spark
 pickles this class, and a process that only reads need not import what writes.
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-FORMAT = "kdsl"
+FORMAT = "kdsl-table"
+"""The data source that the operations of tables register with a session.
+
+It is not the one that Spark finds by itself, because Spark gives accumulators, by which tasks report metrics and dead
+letters, only to the tasks of data sources that were registered.
+"""
+FOUND = "kdsl"
+"""The data source that Spark finds by itself (`kdsl.data_source.source`)."""
 
 
 class KdslDataSource(DataSource):
-    """The data source ``kdsl``. Users reach it through tables; its options are private."""
+    """The data source of tables. Users reach it through their operations; its options are private."""
 
     options: dict[str, str]
 

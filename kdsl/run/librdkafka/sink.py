@@ -24,8 +24,9 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
 from kdsl.run import ffi as native
+from kdsl.run.dataframes.match_batches import BatchMatch
 from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
-from kdsl.run.librdkafka.options import PREPARE, read_options
+from kdsl.run.librdkafka.options import MATCH, PREPARE, read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer, explain_failure
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
 from kdsl.run.librdkafka.transactions.task import write_transactionally
@@ -173,6 +174,9 @@ def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatc
     """
     exchange_packets_at_once()
     plan, cluster = _read_cached(options)
+    if MATCH in options:
+        match = BatchMatch.from_text(options[MATCH])
+        batches = (match.apply(batch, plan) for batch in batches)
     if PREPARE in options:
         batches = read_function(options[PREPARE])(batches)
     if TRANSACTION in options:

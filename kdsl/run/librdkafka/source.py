@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -61,7 +62,7 @@ from kdsl.spark_internals.sources import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from kdsl.spark_internals.workers import exchange_packets_at_once
+from kdsl.spark_internals.workers import exchange_packets_at_once, session_zone
 from kdsl.spark_versions import READ_LIMITS, pyspark_version
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
@@ -137,16 +138,27 @@ def _read_plan_and_cluster(options: OptionItems) -> tuple[ReadPlan, Cluster]:
     return read_options(dict(options), ReadPlan)
 
 
-@lru_cache(maxsize=16)
 def _decoder(options: OptionItems) -> RecordDecoder:
-    """Return the decoder of the options' records, cached in each process; errors are those of its formats' decoders.
+    """Return the decoder of the options' records, cached in each process; errors are those of its formats' decoders."""
+    return _decoder_in(options, dict(options).get(ZONE) or _task_zone())
+
+
+@lru_cache(maxsize=16)
+def _decoder_in(options: OptionItems, zone: str) -> RecordDecoder:
+    """Return the decoder of the options' records for a time zone, cached in each process.
 
     What is loaded then is excluded from garbage collection.
     """
     plan, cluster = _read_plan_and_cluster(options)
-    decoder = RecordDecoder(plan, dict(options).get(ZONE, "UTC"), registry_of(cluster, plan))
+    decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
     exclude_loaded_objects()
     return decoder
+
+
+def _task_zone() -> str:
+    """Return the time zone of the session that runs this task, if it is set there; otherwise UTC."""
+    task = TaskContext.get()
+    return (None if task is None else session_zone(task)) or "UTC"
 
 
 def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -301,8 +313,13 @@ def _reports_on_rows(options: Mapping[str, str]) -> bool:
 
 
 def _row_schema(options: OptionItems) -> pa.Schema:
-    """Return the schema of the rows that a task returns, as `source_schema` does, also with its errors."""
-    schema = arrow_schema(source_row(_read_plan_and_cluster(options)[0]))
+    """Return the schema of the rows that a task returns: that of the decoder, or of chunks.
+
+    Its errors are those of `source_schema`, which differs for deletes by record: they lack NOT NULL columns.
+    """
+    plan = _read_plan_and_cluster(options)[0]
+    by_record = plan.upserts is not None and plan.upserts.by_record
+    schema = arrow_schema(plan.columns if by_record else source_row(plan))
     return add_report_field(schema) if _reports_on_rows(dict(options)) else schema
 
 

@@ -157,7 +157,9 @@ class RecordDecoder:
             ),
         }
         self._events = events
-        self._state_has_values = plan.upserts is not None and plan.upserts.may_lack_values
+        self._state_has_values = (
+            plan.upserts is not None and plan.upserts.may_lack_values and not plan.upserts.by_record
+        )
         self._keys = plan.keyed if plan.upserts is None else plan.upserts.keys
         self._value_keys = _value_keys(plan)
         self._tombstones = events and message_key_has_primary_key(plan)

@@ -18,9 +18,9 @@ import pyarrow as pa
 from kdsl.plan.model import ReadPlan, Upserts
 from kdsl.run.dataframes.watermark import delay_text, mark_event_time
 from kdsl.run.records.drops import log_drops
-from kdsl.run.session import get_setting, require_setting
+from kdsl.run.session import get_setting, require_setting, session_version
 from kdsl.run.upsert.changes import AFTER, DELETE, KeyedRows, compute_changes, take_last_changes
-from kdsl.run.upsert.chunks import Chunk, read_chunks
+from kdsl.run.upsert.chunks import CHUNK_COLUMNS, Chunk, read_chunks
 from kdsl.run.upsert.state import (
     CHANGED_BUCKETS,
     UnavailableRule,
@@ -33,7 +33,7 @@ from kdsl.run.upsert.state import (
     unavailable_rule,
 )
 from kdsl.run.upsert.task_output import change_row
-from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.session import is_connect, know_schema
 from kdsl.spark_versions import CONNECT_STATE, require
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
+_WITHOUT_TIME = t.Row(tuple(f for f in CHUNK_COLUMNS.fields if f.name != "time"), nullable=False)
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -52,6 +53,8 @@ def compute_changelog(
     plan: ReadPlan,
     observe: Callable[[DataFrame], DataFrame] | None = None,
     report: Callable[[str, Mapping[str, int]], None] = log_drops,
+    *,
+    streaming: bool,
 ) -> DataFrame:
     """Compute the changes that chunks cause; for a stream with state, set the session's state store to RocksDB.
 
@@ -64,6 +67,7 @@ def compute_changelog(
         observe: Observes the buckets that a stream's batch has changed (`kdsl.run.upsert.state.CHANGED_BUCKETS`)
             and returns them unchanged.
         report: Called with the table's name and what tasks have left out, by `kdsl.run.records.drops.Reason`.
+        streaming: Whether the chunks are a stream.
 
     Returns:
         The columns of `change_row`.
@@ -79,23 +83,23 @@ def compute_changelog(
     result = spark_schema(change_row(plan))
     serialized = schema.serialize().to_pybytes()
     compute = _Changes(plan.table, serialized, upserts, unavailable_rule(plan, report))
-    if not chunks.isStreaming:
+    if not streaming:
         return chunks.groupBy("bucket").applyInArrow(compute.of_bucket(), result)
     if not upserts.images:
-        together = chunks.repartition("bucket")
+        together = know_schema(chunks.repartition("bucket"), spark_schema(CHUNK_COLUMNS))
         return together.mapInArrow(compute.last, result)
     if is_connect(chunks.sparkSession):
-        require(CONNECT_STATE, chunks.sparkSession.version, plan.table)
+        require(CONNECT_STATE, session_version(chunks.sparkSession), plan.table)
     _use_rocksdb(chunks.sparkSession)
-    chunks = _with_watermark(chunks, plan).drop("time")
+    chunks = know_schema(_with_watermark(chunks, plan).drop("time"), spark_schema(_WITHOUT_TIME))
     rule = compute.unavailable
     if observe is not None and rule is not None:
         rule = attrs.evolve(rule, report=None)
     processor = UpsertProcessor(plan.table, serialized, upserts.keys, upserts.buckets, rule, net=upserts.net)
     buckets = chunks.groupBy("bucket").transformWithStateInPandas(processor, CHANGED_BUCKETS, "append", "none")
-    buckets = buckets if observe is None else observe(buckets)
+    buckets = know_schema(buckets if observe is None else observe(buckets), CHANGED_BUCKETS)
     changes = buckets.mapInArrow(partial(_read_changed_rows, serialized), result)
-    return changes if plan.watermark is None else mark_event_time(changes, plan.watermark)
+    return changes if plan.watermark is None else mark_event_time(changes, plan.watermark, result.names)
 
 
 def _with_watermark(chunks: DataFrame, plan: ReadPlan) -> DataFrame:

@@ -90,6 +90,8 @@ def create_task_output(
     """
     if plan.upserts is None:
         return _PacketOutput(decoder, plan.table) if plan.packed else _RowOutput(decoder, plan.table, report)
+    if plan.upserts.by_record:
+        return _RowOutput(decoder, plan.table, report)
     if steps is not None:
         return PartitionChanges(decoder, plan, steps, folder)
     return ChunkOutput(decoder, plan.upserts, event_time_column(plan))
@@ -104,15 +106,20 @@ def event_time_column(plan: ReadPlan) -> str | None:
 
 
 def source_row(plan: ReadPlan) -> t.Row:
-    """Return the columns that a source returns: those of the plan, of packets, or of chunks of upserts."""
+    """Return the columns that a source returns: those of the plan, of packets, of records, or of chunks of upserts."""
     if plan.packed:
         return PACKET_COLUMNS
-    return plan.columns if plan.upserts is None or plan.upserts.by_partition else CHUNK_COLUMNS
+    if plan.upserts is None or plan.upserts.by_partition:
+        return plan.columns
+    return record_row(plan) if plan.upserts.by_record else CHUNK_COLUMNS
 
 
 def record_row(plan: ReadPlan) -> t.Row:
     """Return the columns of single records: for upserts, a delete has only its key and its metadata."""
-    return plan.columns if plan.upserts is None else _relax_nullability(plan.columns, plan.upserts.keys)
+    if plan.upserts is None:
+        return plan.columns
+    of_record = [m.column for m in plan.metadata if not m.key.startswith("value.")]
+    return _relax_nullability(plan.columns, (*plan.upserts.keys, *of_record))
 
 
 def change_row(plan: ReadPlan) -> t.Row:
@@ -121,8 +128,8 @@ def change_row(plan: ReadPlan) -> t.Row:
     return plan.columns if upserts is None or upserts.images else _relax_nullability(plan.columns, upserts.keys)
 
 
-def _relax_nullability(row: t.Row, keys: tuple[str, ...]) -> t.Row:
-    """Return the row with all columns nullable, except the row kind and the keys."""
+def _relax_nullability(row: t.Row, names: tuple[str, ...]) -> t.Row:
+    """Return the row with all columns nullable, except the row kind and some others, which each record has."""
     kind, *fields = row.fields
-    free = (f if f.name in keys else t.Field(f.name, f.type.as_nullable(), f.comment) for f in fields)
+    free = (f if f.name in names else t.Field(f.name, f.type.as_nullable(), f.comment) for f in fields)
     return t.Row((kind, *free), nullable=False)

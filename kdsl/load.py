@@ -1,4 +1,4 @@
-"""Finds the tables of a command's target: a Python file or module, a YAML document, or a SQL script."""
+"""Finds tables and clusters by name: in a Python file or module, YAML, or a SQL script; and ingestions in YAML."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class TargetError(KdslError):
-    """There is no such file, module or table as the target of a command names."""
+    """There is no such file, module or table as a target names."""
 
 
 def tables(target: str) -> list[Table]:
@@ -245,6 +245,24 @@ def table(target: str) -> Table:
     return of_target[0]
 
 
+def cluster(target: str) -> Cluster:
+    """Load a cluster: ``package.module:name`` of a variable in Python, or ``clusters.yaml:name`` of a YAML document.
+
+    Raises:
+        TargetError: There is no such file, module or cluster.
+        ResolveError: The document has errors, or the Python file cannot be imported.
+    """
+    from kdsl.cluster import Cluster
+
+    source, name = _split(target)
+    if source.lower().endswith(YAML):
+        return _read(source, lambda path: Cluster.from_yaml(path, name or None))
+    clusters = {key: value for key, value in vars(_import_module(source)).items() if isinstance(value, Cluster)}
+    if name not in clusters:
+        raise TargetError(f"{source!r} has no cluster {name!r}{nearest(name, clusters)}; it has {listing(clusters)}")
+    return clusters[name]
+
+
 def _import_module(source: str) -> ModuleType:
     """Import a module by its file or its name; its folder, or the current one, is put at the front of ``sys.path``.
 
@@ -288,7 +306,7 @@ def _free_name(stem: str) -> str:
     return stem if stem not in sys.modules and stem not in sys.stdlib_module_names else _free_name(f"{stem}_")
 
 
-_NOT_THE_USERS = (*sysconfig.get_paths().values(), str(Path(__file__).parents[1]))
+_NOT_THE_USERS = (*sysconfig.get_paths().values(), str(Path(__file__).parent))
 
 
 def _import_error(source: str, error: BaseException) -> ResolveError:

@@ -1,0 +1,116 @@
+"""Projects of Spark Declarative Pipelines, run by ``spark-pipelines`` in processes that can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyspark
+import yaml
+
+from kdsl.testing import RunningKafka
+
+ROOT = Path(__file__).parents[2]
+HOME = Path(pyspark.__file__).parent
+LONG = 900.0
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+@attrs.frozen
+class Project:
+    """A pipeline whose files are below one folder.
+
+    Attributes:
+        folder: The folder.
+        servers: The brokers that its definitions find in the environment.
+    """
+
+    folder: Path
+    servers: str
+
+    @classmethod
+    def write(cls, folder: Path, kafka: RunningKafka, text: str) -> Project:
+        """Write a project with one definition file, for Spark's built-in catalog in the folder."""
+        (folder / "transformations").mkdir(parents=True)
+        (folder / "transformations" / "definitions.py").write_text(text, encoding="utf-8")
+        project = cls(folder, kafka.bootstrap_servers)
+        project.configure({"spark.sql.warehouse.dir": str(folder / "warehouse")})
+        return project
+
+    def configure(self, settings: Mapping[str, str], **spec: Any) -> None:
+        """Write what a session starts with, and change ``spark-pipeline.yml``, whose storage is in the folder."""
+        lines = (f"{name} {value}" for name, value in {**QUIET, **settings}.items())
+        (self.folder / "spark.conf").write_text("\n".join(lines), encoding="utf-8")
+        file = self.folder / "spark-pipeline.yml"
+        document = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {"name": "test"}
+        document |= {"storage": (self.folder / "storage").as_uri(), **spec}
+        document.setdefault("libraries", [{"glob": {"include": "transformations/**"}}])
+        file.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+    def start(self, command: str) -> subprocess.Popen[bytes]:
+        """Start ``spark-pipelines`` as a session of its own, whose output is in the file ``log``."""
+        path = [str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")]
+        environment = {
+            **os.environ,
+            "KDSL_BOOTSTRAP_SERVERS": self.servers,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": "--properties-file spark.conf pyspark-shell",
+            "PYTHONPATH": os.pathsep.join(path),
+            "SPARK_HOME": str(HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [str(HOME / "bin" / "spark-pipelines"), command],
+                cwd=self.folder,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def run(self, command: str) -> int:
+        """Run ``spark-pipelines`` to its end, and return its exit code."""
+        process = self.start(command)
+        try:
+            return process.wait(LONG)
+        finally:
+            kill(process)
+
+    def log(self) -> str:
+        """The end of what all runs printed."""
+        return (self.folder / "log").read_text(encoding="utf-8")[-8000:]
+
+    def batches(self, flow: str) -> int:
+        """How many micro-batches of a flow are committed."""
+        return len([p for p in (self.folder / "storage").rglob(f"{flow}/**/commits/*") if p.name.isdigit()])
+
+    def wait_until(self, done: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+        """Wait for a condition while a process runs."""
+        end = time.monotonic() + LONG
+        while not done():
+            assert process.poll() is None, self.log()
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.05)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a session: the driver, the JVM and all Python workers."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
