@@ -212,6 +212,8 @@ class Cluster:
     def check_references(self) -> tuple[Problem, ...]:
         """Check that this process can resolve all references in the properties of the cluster and of its registry.
 
+        It resolves them, which may read files and ask providers.
+
         Returns:
             A problem for each property that it cannot resolve; none contains a value.
         """
@@ -264,7 +266,8 @@ class Cluster:
 
         Args:
             sizes: The transport's preferences, by librdkafka's names (``queued.min.messages``).
-            machine: Finds key files, reads Java's stores, serves tokens; None means this machine.
+            machine: Finds key files, reads Java's stores, writes chains of certificates, serves tokens; None means this
+                machine. It is used only where the settings need it.
 
         Raises:
             ResolveError: The settings have errors, or a reference cannot be resolved here.
@@ -314,6 +317,7 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
     """
 
     def wrong_document(path: str, message: str, fix: str) -> ResolveError:
+        """Create the error about a place in the document."""
         problem = Problem("cluster-document", message, fix, document.where(path))
         return ResolveError(f"{document.file} describes no such cluster", [ProblemError(problem)])
 
@@ -350,6 +354,7 @@ def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[
     properties: dict[Any, Any] = {}
 
     def report(path: str, message: str, fix: str) -> None:
+        """Add a mistake to ``problems``."""
         problems.append(Problem("cluster-document", message, fix, Where(path=path)))
 
     def read_settings(values: object, path: str) -> dict[Any, Any]:

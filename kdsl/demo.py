@@ -64,13 +64,14 @@ class BigOrders(
 def run(console: Console | None = None) -> None:
     """Run the demonstration: start Kafka and Spark, run the job, show what it did, stop both.
 
-    Kafka is downloaded if this machine does not have it yet.
+    Kafka is downloaded if this machine does not have it yet. An active Spark session is used, and stopped.
 
     Args:
         console: Where to show it; the output of this process if None.
 
     Raises:
-        KdslError: Kafka cannot be downloaded or started, or the job fails.
+        KdslError: Kafka cannot be downloaded or started, or the job fails with an error of kdsl. Errors of Spark, also
+            as it starts, are passed on.
     """
     console = console or Console()
     console.print(Panel(Syntax(inspect.getsource(Orders), "python", background_color="default"), title="a table"))
@@ -93,14 +94,15 @@ def run(console: Console | None = None) -> None:
 
 
 def session() -> SparkSession:
-    """Return the active Spark session, or start one on this machine, in UTC, that listens on loopback only."""
+    """Return the active Spark session, or start one on this machine that listens on loopback only; set it to UTC."""
     return start_local_session("kdsl demo", {"spark.sql.session.timeZone": "UTC"})
 
 
 def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
     """Write the orders of 100 and more to the other topic with a stream until it has caught up.
 
-    Then read both topics, and show some columns of their rows on the console.
+    Then read both topics, and show some columns of their rows on the console. The checkpoint is a temporary folder.
+    Errors are those of `Table.read_stream`, `Table.write_stream` and `Table.read`, and Spark's.
     """
     from pyspark.sql import functions as F
 

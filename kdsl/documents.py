@@ -116,6 +116,7 @@ class YamlDocument:
 
         Raises:
             yaml.YAMLError: As in `_scalar`.
+            RecursionError: It is nested too deeply.
         """
         self.lines[path] = line = node.start_mark.line + 1
         if any(node is outer for outer in self._inside):
@@ -141,6 +142,7 @@ class YamlDocument:
 
         Raises:
             yaml.YAMLError: As in `_scalar`.
+            RecursionError: It is nested too deeply.
         """
         mapping: dict[str, Any] = {}
         for key_node, child in self._pairs(node):
@@ -162,7 +164,8 @@ class YamlDocument:
     def _pairs(self, node: yaml.Node) -> list[tuple[yaml.Node, yaml.Node]]:
         """Return the keys and values of a mapping, its own before those that ``<<`` merges, which do not replace them.
 
-        A merge of something other than a mapping, or of the mapping itself, is recorded as a problem and left out.
+        Of several that are merged, the first one that has a key counts. A merge of something other than a mapping, or
+        of the mapping itself, is recorded as a problem and left out.
         """
         own = [(k, v) for k, v in node.value if k.tag != _MERGE]
         known = {k.value for k, _ in own if isinstance(k, yaml.ScalarNode)}
@@ -186,12 +189,12 @@ class YamlDocument:
         """Return a value in the type that YAML gives it; an invalid one is recorded as a problem, and becomes None.
 
         Raises:
-            yaml.YAMLError: It has a tag without a type.
+            yaml.YAMLError: Its tag is unknown, or its bytes (``!!binary``) are not Base64.
         """
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)
-        except ValueError:
+        except (ValueError, LookupError, AttributeError):
             kind = node.tag.rpartition(":")[2]
             self._add_problem(f"a value looks like the type {kind!r}, but is not valid", node.start_mark.line + 1)
             return None

@@ -117,7 +117,7 @@ class Problem:
         return f"{sentence}\n{indent(excerpt, '    ')}" if excerpt else sentence
 
     def at(self, where: Where) -> Problem:
-        """Return the same problem, with the missing parts of its location taken from ``where``."""
+        """Return a copy of the problem, with the missing parts of its location taken from ``where``."""
         parts = {a.name: getattr(self.where, a.name) or getattr(where, a.name) for a in attrs.fields(Where)}
         return attrs.evolve(self, where=Where(**parts))
 
@@ -141,7 +141,7 @@ class ResolveError(ExceptionGroup[ProblemError], KdslError):
     """
 
     def __new__(cls, message: str, problems: Sequence[Problem | ProblemError]) -> Self:
-        """Make the group from problems (or from errors that already carry one)."""
+        """Make the group from problems (or from errors that already carry one); ValueError if there are none."""
         errors = [p if isinstance(p, ProblemError) else ProblemError(p) for p in problems]
         return super().__new__(cls, message, errors)
 
@@ -201,6 +201,7 @@ class RecordError(KdslError):
         return (_record_error, (self.action, self.table, self.reason, self._details()))
 
     def _details(self) -> dict[str, object]:
+        """Return the keyword arguments of the error by name."""
         return {k: getattr(self, k) for k in ("topic", "partition", "offset", "data", "more", "fix")}
 
     def __str__(self) -> str:
@@ -220,6 +221,7 @@ class RecordError(KdslError):
 
 
 def _record_error(action: str, table: str, reason: str, named: dict[str, object]) -> RecordError:
+    """Create a RecordError, when it is unpickled, from its arguments and its keyword arguments (``named``)."""
     return RecordError(action, table, reason, **named)  # type: ignore[arg-type]
 
 

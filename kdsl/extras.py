@@ -44,7 +44,7 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError | N
 
 @contextmanager
 def explain_missing_package(purpose: str) -> Iterator[None]:
-    """Explain an import that fails in the body, if one of kdsl's extras installs the package.
+    """Explain an import that fails in the body, if one of kdsl's extras installs the package; other errors pass.
 
     Args:
         purpose: What needs the package, such as ``the command line``.

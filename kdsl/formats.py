@@ -262,6 +262,7 @@ class Format(Options):
     connection: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
+        """Make the subclass a group of options, whose title in messages has the identifier."""
         super().__init_subclass__()
         cls.title = f"the format {getattr(cls, 'identifier', cls.__name__)!r}"
 

@@ -112,6 +112,7 @@ def fetch_jars(
     Raises:
         IvyError: A repository cannot be reached, an artifact is missing there, pyspark's Ivy was not found, or the
             environment names a proxy that is not an address.
+        OSError: The ``java`` program cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="kdsl-ivy-") as folder:
         settings, module = Path(folder, "settings.xml"), Path(folder, "ivy.xml")
@@ -206,7 +207,7 @@ def _coordinate(name: str) -> str:
 def _run(command: list[str], on_progress: Callable[[str], None]) -> tuple[int, list[str]]:
     """Run a command, and return its exit code and the lines of its output and errors; each fetched jar is reported.
 
-    The process is killed on an exception.
+    The process is killed on an exception. OSError if it cannot be started.
     """
     lines: list[str] = []
     count = 0

@@ -63,6 +63,7 @@ def operation(method: Callable[Concatenate[Table, P], R]) -> classmethod[KafkaTa
 
     @wraps(method)
     def call(cls: type[KafkaTable], /, *args: P.args, **named: P.kwargs) -> R:
+        """Call the method on the table of the class."""
         return method(cls.as_table(), *args, **named)
 
     return classmethod(call)
@@ -73,6 +74,7 @@ def read_operation(method: Callable[Concatenate[Table, P], DataFrame]) -> classm
 
     @wraps(method)
     def call(cls: type[KafkaTable], /, *args: P.args, **named: P.kwargs) -> DataFrame:
+        """Call the method on the table of the class, and give the DataFrame the alias of the class."""
         return method(cls.as_table(), *args, **named).alias(relation_of(cls).alias)
 
     return classmethod(call)
@@ -118,6 +120,7 @@ class KafkaTable(metaclass=_TableClass):
             setattr(cls, row_classes.FIELDS, row_classes.LazyFields())
 
         def __init__(self, **values: Any) -> None:
+            """Create a row; its values are not checked. TypeError if columns are unknown or missing."""
             row_classes.fill(self, values)
 
     def evolve(self, **changes: Any) -> Self:
@@ -136,6 +139,7 @@ class KafkaTable(metaclass=_TableClass):
 
         Raises:
             TypeError: The class is `KafkaTable` or `UpsertTable` itself, which declares no table.
+            KdslError: Two packages register the format that the class names.
         """
         definition: TableDef | None = vars(cls).get(_DEFINITION)
         if definition is None:
@@ -148,8 +152,7 @@ class KafkaTable(metaclass=_TableClass):
     def as_table(cls) -> Table:
         """Return the table that the class declares as a `Table`, which also has its plans and its cluster.
 
-        Raises:
-            TypeError: As for `definition`.
+        Errors are those of `definition`.
         """
         return Table(cls.definition())
 
@@ -170,7 +173,8 @@ class KafkaTable(metaclass=_TableClass):
     def rows(cls, rows: Iterable[Self], *, spark: SparkSession | None = None) -> DataFrame:
         """Create a DataFrame of typed rows, for tests and small data.
 
-        It has the columns that can be written and, if the rows are changes, first their row kinds.
+        It has the columns that can be written and, if the rows are changes, first their row kinds; its alias is that of
+        the class.
 
         Args:
             rows: The rows, all in the driver's memory.

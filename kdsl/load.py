@@ -35,12 +35,14 @@ class TargetError(KdslError):
 def tables(target: str) -> list[Table]:
     """Load the tables of a target; a Python file or module is imported, and its folder stays in ``sys.path``.
 
+    For a module that is the current folder.
+
     Args:
         target: ``orders.py``, ``package.module``, ``tables.yaml``, ``tables.sql``, each optionally with ``:Name`` for
             one table: the table's name, or in Python the name of its class or variable.
 
     Raises:
-        TargetError: There is no such file, module or table, or the file declares none.
+        TargetError: There is no such file, module or table, the file declares none, or it cannot be read.
         ResolveError: The file has errors; all of them are reported with their locations. Or a Python file cannot be
             imported.
     """
@@ -85,6 +87,9 @@ def declarations(
 ) -> list[Declaration]:
     """Load everything that a target declares: tables, and ingestions, in SQL also the copies of a script.
 
+    A Python file or module is imported, as for `tables`. For a script whose tables leave out columns the cluster is
+    asked for them.
+
     Args:
         target: As for `tables`; or an ingestion in YAML. Of a whole SQL file its statements say which tables are read
             and which are written, and which checkpoints they have.
@@ -95,6 +100,7 @@ def declarations(
     Raises:
         TargetError: As for `tables`.
         ResolveError: As for `tables`; or an ingestion or a script has errors.
+        CheckpointError: A checkpoint folder of a script cannot be read, or is that of another statement.
     """
     from kdsl.deployment.compare import title_of
     from kdsl.deployment.desired import Declaration
@@ -126,8 +132,11 @@ def _script_declarations(
 ) -> list[Declaration]:
     """The tables of a script, with what its statements do with them, and its copies.
 
+    Columns that tables leave out are inferred from the cluster. Tables that are not topics are left out.
+
     Raises:
         ResolveError: The script has errors.
+        CheckpointError: As for `declarations`.
     """
     from kdsl.catalog.stored import Inference
     from kdsl.deployment.desired import Declaration
@@ -176,7 +185,7 @@ def script(path: str | Path) -> Script:
 def is_ingestion(target: str) -> bool:
     """Whether a target is the YAML document of an ingestion; False for a file that does not exist.
 
-    The file is read; errors are those of `_read`.
+    The file is read; errors are those of `_document`.
     """
     if not target.lower().endswith(YAML) or not Path(target).is_file():
         return False
@@ -202,12 +211,12 @@ def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | No
 
 
 def _document(target: str) -> str:
-    """The text of a YAML file; errors are those of `_read`."""
+    """The text of a YAML file; errors are those of `_read`, and ResolveError if it is not UTF-8."""
     return _read(target, lambda path: read_text(path, "document", "yaml"))
 
 
 def _read(source: str, read: Callable[[str], T]) -> T:
-    """Read a file with a function, after checking that it exists.
+    """Read a file with a function, after checking that it exists; other errors of the function are passed on.
 
     Raises:
         TargetError: The file does not exist, or cannot be read.
@@ -248,9 +257,11 @@ def table(target: str) -> Table:
 def cluster(target: str) -> Cluster:
     """Load a cluster: ``package.module:name`` of a variable in Python, or ``clusters.yaml:name`` of a YAML document.
 
+    A Python file or module is imported, as for `tables`. The name may be left out for a document with one cluster.
+
     Raises:
-        TargetError: There is no such file, module or cluster.
-        ResolveError: The document has errors, or the Python file cannot be imported.
+        TargetError: There is no such file or module, the file cannot be read, or Python has no such cluster.
+        ResolveError: The document has errors or no such cluster, or the Python file cannot be imported.
     """
     from kdsl.cluster import Cluster
 

@@ -148,8 +148,8 @@ def option(
 class Options:
     """A group of options; a format is one.
 
-    The constructor takes the options by their Python names and never fails: unknown names and values of the wrong type
-    become problems, which the resolver reports together with all others.
+    The constructor takes the options by their Python names; unknown names and values of the wrong type raise nothing,
+    and become problems, which the resolver reports together with all others.
     """
 
     __attrs_attrs__: ClassVar[Any]
@@ -166,13 +166,18 @@ class Options:
         return tuple(a for a in attrs.fields(cls) if a.name not in cls.without)
 
     def __init_subclass__(cls) -> None:
+        """Make the subclass a frozen attrs class, and resolve its annotations; NameError for one that is unknown."""
         attrs.define(cls, slots=False, frozen=True, kw_only=True, init=False, repr=False)
         attrs.resolve_types(cls)
 
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
         def __init__(self, *positional: Any, **values: Any) -> None:
-            """Normalize and store the values; unknown names and missing required options (None) become mistakes."""
+            """Normalize and store the values; unknown names and missing required options (None) become mistakes.
+
+            Raises:
+                TypeError: There are too many positional values, or an option is also passed by name.
+            """
             known = {a.name: a for a in self.declarations()}
             names = [a.name for a in known.values() if not a.metadata["kw_only"]]
             if len(positional) > len(names) or any(name in values for name in names[: len(positional)]):
@@ -197,7 +202,7 @@ class Options:
 
     @classmethod
     def _unknown_option(cls, name: str, valid: Mapping[str, Any], form: str) -> _Mistake:
-        """Create the mistake of an option that does not exist; it names the closest valid one, and lists all of them.
+        """Create the mistake of an option that does not exist; it names a close valid one, if any, and lists all.
 
         Args:
             name: The name or key that the user wrote.
@@ -214,7 +219,8 @@ class Options:
         """Create the group from the strings of a ``WITH`` clause or a YAML document.
 
         An unknown key, a string that cannot be read, and an option with different values under its keys become
-        problems of the group.
+        problems of the group. An option that cannot be read has its default, None if it is required; of different
+        values the last one counts.
 
         Args:
             strings: The values by Flink's keys.
@@ -263,6 +269,8 @@ class Options:
 
     def spell_changes(self, other: Options, prefix: str = "") -> tuple[str, str]:
         """Write the options that differ in another group, with their values there, as Python and as SQL.
+
+        Secrets are hidden.
 
         Args:
             other: The other group, of the same class.
@@ -321,7 +329,9 @@ class Options:
         return type(self)(**values)
 
     def problems(self, name: Callable[[str, str], str] = lambda name, _key: f"{name}=") -> Iterator[Problem]:
-        """Yield the problems of the values, each checked by itself; `Problem.option` is the Python name of the option.
+        """Yield the problems of the values, each checked by itself, without locations.
+
+        `Problem.option` is the Python name of the option; of an unknown one it is the name or key that the user wrote.
 
         Args:
             name: Returns an option's name in the user's spelling, from its Python name and its Flink key.
@@ -486,6 +496,7 @@ def _nearest(value: Any, kind: Any) -> str:
 
 
 def _is_mapping(kind: Any) -> bool:
+    """Whether a type is that of a mapping with its keys and values, such as ``Mapping[int, int]``."""
     return isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping)
 
 
@@ -531,7 +542,7 @@ def _sql_string(text: str) -> str:
 
 
 def _may_hide_password(address: str) -> bool:
-    """Whether an address without a scheme has an ``@``, so that a password cannot be found in it."""
+    """Whether one of several addresses (with commas) has an ``@`` but no scheme, so its password cannot be found."""
     return any("@" in part and "://" not in part for part in address.split(","))
 
 

@@ -67,7 +67,8 @@ def table(
     Raises:
         ResolveError: The table cannot be read, or its cluster is unknown or invalid.
         SparkVersionError: PySpark has no pipelines.
-        KdslError: No pipeline loads this code; or as for `Table.read_stream`.
+        KdslError: No pipeline loads this code, or PySpark lacks its packages for pipelines; or as for
+            `Table.read_stream`.
     """
     of = _table_of(source)
     pipelines = _pipelines("table", of)
@@ -105,7 +106,8 @@ def view(
     Raises:
         ResolveError: The table cannot be read, or its cluster is unknown or invalid.
         SparkVersionError: PySpark has no pipelines.
-        KdslError: No pipeline loads this code; or as for `Table.read_stream`.
+        KdslError: No pipeline loads this code, or PySpark lacks its packages for pipelines; or as for
+            `Table.read_stream`.
     """
     of = _table_of(source)
     pipelines = _pipelines("view", of)
@@ -134,7 +136,7 @@ def sink(target: AnyTable, cluster: Cluster | None = None, *, name: str | None =
         ResolveError: The table cannot be written, or not by a pipeline (exactly-once needs the path of the
             checkpoint), or its cluster is unknown or invalid.
         SparkVersionError: PySpark has no pipelines.
-        KdslError: No pipeline loads this code.
+        KdslError: No pipeline loads this code, or PySpark lacks its packages for pipelines.
     """
     of = _table_of(target)
     pipelines = _pipelines("sink", of)
@@ -158,11 +160,10 @@ def auto_cdc(
     """Keep a streaming table that has the current row of each key of a changelog: an AUTO CDC flow (Spark 4.2).
 
     This defines the table, a view with one row for each change (``users_changes`` of the target ``shop.users``), and
-    the flow between them. Keys are
-    the primary key; deletes and tombstones delete the row. The changes of a key are ordered by their offset
-    (``_commit_version``), because all records of a key are in one partition if they were written by key, as in each
-    compacted topic and by each CDC connector. An older change that comes later, for example after offsets were reset,
-    changes nothing.
+    the flow between them. Keys are the primary key; deletes and tombstones delete the row. The changes of a key are
+    ordered by their offset (``_commit_version``), because all records of a key are in one partition if they were
+    written by key, as in each compacted topic and by each CDC connector. An older change that comes later, for example
+    after offsets were reset, changes nothing.
 
     Args:
         source: An upsert table, or a table of change data (``debezium-json`` and so on) with a primary key.
@@ -179,7 +180,8 @@ def auto_cdc(
         ResolveError: The table has no changes or no primary key, it cannot be read, or its cluster is unknown or
             invalid.
         SparkVersionError: PySpark has no AUTO CDC flows.
-        KdslError: No pipeline loads this code; or as for `Table.read_stream`.
+        KdslError: No pipeline loads this code, or PySpark lacks its packages for pipelines; or as for
+            `Table.read_stream`.
     """
     of = _table_of(source)
     require(AUTO_CDC, pyspark_version(), of.name)
@@ -207,8 +209,11 @@ def auto_cdc(
 def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, start_at: Startup | None) -> ReadPlan:
     """Return the plan of a table's changes: each record an upsert or a delete, with its offset and its timestamp.
 
+    Warnings about the table are logged, each once in a process.
+
     Raises:
         ResolveError: As for `auto_cdc`.
+        KdslError: A wanted column does not exist.
     """
     definition = of.definition
     if not definition.is_changelog or (definition.upserts is None and not definition.primary_key):
@@ -226,10 +231,12 @@ def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, 
 
 
 def _table_of(source: AnyTable) -> Table:
+    """Return a table itself, or that of a table class; TypeError for `KafkaTable` and `UpsertTable`."""
     return source if isinstance(source, Table) else source.as_table()
 
 
 def _session() -> Any:
+    """Return the active session; Spark's error if there is none."""
     from pyspark.sql import SparkSession
 
     return SparkSession.active()

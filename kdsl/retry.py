@@ -53,7 +53,7 @@ class Backoff:
     jitter: tuple[float, float] = (1.0, 1.0)
 
     def pauses(self) -> Iterator[float]:
-        """The pauses in seconds, without end, each with its own random factor."""
+        """The pauses in seconds, without end: doubled up to `longest`, each times its own random factor."""
         pause = self.first
         while True:
             yield min(pause, self.longest) * random.uniform(*self.jitter)  # noqa: S311  # no secret depends on it

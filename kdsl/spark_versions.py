@@ -62,6 +62,7 @@ class SparkVersion:
 
 
 def _minor(version: str) -> str:
+    """The first two numbers of a version, as ``4.2``."""
     return ".".join(version.split(".")[:2])
 
 
@@ -201,7 +202,9 @@ def spark_version(version: str) -> SparkVersion | None:
 
 
 def list_working(package: Callable[[SparkVersion], Package | None]) -> str:
-    """The minor versions that a library works with, in a sentence, each with the library's coordinate.
+    """The minor versions that a library works with, in a sentence, each with the library's newest coordinate.
+
+    Empty if there are none.
 
     Args:
         package: Returns the library's package for a tested version; None if it does not work there.

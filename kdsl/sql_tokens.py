@@ -84,7 +84,7 @@ def _code_point(escape: re.Match[str]) -> int:
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    """Return the character that a Unicode escape names."""
+    """Return the character that a Unicode escape names; ValueError for a code above 10FFFF."""
     return chr(_code_point(escape))
 
 
@@ -131,6 +131,7 @@ def _broken_token(text: str, position: int) -> Token:
     """
 
     def rest(reason: str, fix: str) -> Token:
+        """Return a broken token of the rest of the text."""
         return Token("broken", text[position:], position, reason, fix)
 
     bytes_ = re.compile(r"[Xx]'[^'\n]*'").match(text, position)
@@ -183,7 +184,7 @@ class Cursor:
         return self.tokens[max(self.index - 1, 0)]
 
     def peek(self, count: int = 1) -> Token:
-        """Return a token after the next one, without taking it; after the end, the last token."""
+        """Return the token that is ``count`` places after the next one, without taking it; at most the last one."""
         return self.tokens[min(self.index + count, len(self.tokens) - 1)]
 
     def take(self) -> Token:
@@ -205,7 +206,7 @@ class Cursor:
         return True
 
     def split_sign(self) -> None:
-        """Replace the sign at the cursor by a token for each of its characters: ``<>`` is two brackets in a type."""
+        """Replace the sign at the cursor, in a copy of the tokens, by a token for each character: ``<>`` in a type."""
         token = self.token
         signs = (Token("sign", sign, token.start + i) for i, sign in enumerate(token.text))
         self.tokens = [*self.tokens[: self.index], *signs, *self.tokens[self.index + 1 :]]

@@ -198,6 +198,7 @@ class Table:
             KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
                 written. At the latest when the query starts: the brokers refuse or cannot be reached, a topic is
                 missing, a start offset does not exist, or the consumer group is in use although the table checks that.
+                A record that cannot be read fails the query as in `read`.
         """
         plan = self.stream_plan(cluster, columns, start_at)
         if not change_columns:
@@ -268,8 +269,9 @@ class Table:
     ) -> None:
         """Append the rows of a DataFrame to the topic, at least once or as the table declares; columns match by name.
 
-        Warnings about the table are logged, each once in a process. The session gets kdsl's data source, or with the
-        transport ``jvm`` Spark's Kafka connector.
+        A missing topic is created if the brokers and the client property ``allow.auto.create.topics`` (true by default)
+        allow it. Warnings about the table are logged, each once in a process. The session gets kdsl's data source, or
+        with the transport ``jvm`` Spark's Kafka connector.
 
         Args:
             df: A batch DataFrame with the table's physical and writable metadata columns.
@@ -282,10 +284,12 @@ class Table:
         Raises:
             ResolveError: The table cannot be written, its cluster is unknown or invalid, or columns are missing,
                 unknown or of other types (all are listed).
-            KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the brokers refuse or
-                cannot be reached, or the topic does not exist.
+            KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, kdsl does not support the
+                session, the partitioner cannot be imported, the brokers refuse or cannot be reached, or the topic does
+                not exist and is not created.
             ExactlyOnceError: The write cannot be exactly once.
-            WriteError: A task failed, for example because a row cannot be written; some rows may be in the topic.
+            WriteError: A task failed with an error of kdsl, for example because a row cannot be written; some rows may
+                be in the topic. Other failures of tasks are raised as Spark's exceptions.
         """
         from kdsl.run.write import write
 
@@ -307,9 +311,9 @@ class Table:
     ) -> StreamingQuery:
         """Start a query that appends a streaming DataFrame to the topic, at least once or as the table declares.
 
-        The plan of the write is stored in the checkpoint. Warnings about the table are logged, each once in a process.
-        The session gets kdsl's data source, or with the transport ``jvm`` Spark's Kafka connector, and a listener that
-        reports metrics.
+        The plan of the write is stored in the checkpoint; a change of it since the last run is logged. A missing topic
+        is created as by `write`. Warnings about the table are logged, each once in a process. The session gets kdsl's
+        data source, or with the transport ``jvm`` Spark's Kafka connector, and a listener that reports metrics.
 
         Args:
             df: A streaming DataFrame with the table's physical and writable metadata columns.
@@ -325,8 +329,8 @@ class Table:
 
         Raises:
             ResolveError: As for `write`.
-            KdslError: The DataFrame is not a stream, the table does not accept the output mode or the trigger, the
-                brokers refuse or cannot be reached, or the topic does not exist.
+            KdslError: The DataFrame is not a stream, the table does not accept the output mode or the trigger; or as
+                for `write`.
             CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
             ExactlyOnceError: The write cannot be exactly once.
         """
@@ -400,7 +404,8 @@ class Table:
 
         Raises:
             ResolveError: The table cannot be read, or its cluster is unknown or invalid.
-            KdslError: The table declares no dead letters, or their topic does not exist.
+            KdslError: The table declares no dead letters, or kdsl does not support the session. At the latest when
+                Spark plans the read: their topic does not exist, or the brokers refuse or cannot be reached.
         """
         from kdsl.run.read_letters import read_letters
 
@@ -422,7 +427,8 @@ class Table:
         Raises:
             ResolveError: The table cannot be read, or a format needs a registry that neither it nor the argument names,
                 or one of its secrets is not a reference.
-            KdslError: A column that the table needs is missing, or does not have the type of Kafka's records.
+            KdslError: A column that the table needs is missing, or does not have the type of Kafka's records; or kdsl
+                does not support the session.
 
         A record that cannot be read fails the Spark job, also if the table declares dead letters.
         """
@@ -446,6 +452,9 @@ class Table:
         Raises:
             ResolveError: The table cannot be written, columns are missing, unknown or of other types (all are listed),
                 or the registry is missing or has a literal secret, as in `decode`.
+            KdslError: kdsl does not support the session.
+
+        A row that cannot be encoded fails the Spark job.
         """
         from kdsl.run.write import encode
 
@@ -544,8 +553,8 @@ def load_tables(path: str | Path) -> list[Table]:
         path: The file.
 
     Raises:
-        ResolveError: The document is not YAML, or has another structure; every error with its path and line. Mistakes
-            in a table itself are reported when it is resolved.
+        ResolveError: The document is not UTF-8 or not YAML, or has another structure; every error with its path and
+            line. Mistakes in a table itself are reported when it is resolved.
         OSError: The file cannot be read.
     """
     return [Table(definition) for definition in load_definitions(path)]

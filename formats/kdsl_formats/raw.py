@@ -64,7 +64,7 @@ class Raw(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report several columns, types that the format does not support (rules F-8, F-9), and an impossible delimiter.
+        """Report more or less than one column, unsupported types (rules F-8, F-9), and an impossible delimiter.
 
         `problems` checks the values of the options (F-10).
         """
@@ -178,7 +178,7 @@ class RawDecoder:
         return array, wrong if wrong.any() else None
 
     def _convert_strings(self, messages: pa.Array) -> pa.StringArray:
-        """Decode bytes with the charset; an array of strings is returned as it is."""
+        """Decode bytes with the charset, invalid ones as U+FFFD; an array of strings is returned as it is."""
         if pa.types.is_string(messages.type):
             return messages
         if self.wire.holds_text(content(messages)):

@@ -69,11 +69,11 @@ def infer_columns(
         adopt: Infer the columns anew, and replace those that the checkpoint has.
 
     Raises:
-        InferenceError: The topic has no records to infer columns from, more than half of them cannot be read, or
-            columns cannot be inferred from the format.
+        InferenceError: The topic has no records to infer columns from, more than half of them cannot be read, or the
+            table has no value format or one that columns cannot be inferred from.
         CheckpointError: The checkpoint has columns that were inferred for another declaration, or cannot be read or
             written.
-        ResolveError: The brokers are not known.
+        ResolveError: The brokers are not known, or the client settings have errors.
         KafkaReadError: The brokers refuse, cannot be reached, do not answer in time, or the topic does not exist.
         TypeError: A checkpoint is given without a session.
     """
@@ -110,6 +110,7 @@ def _infer(table: TableDef, cluster: Cluster, chosen: Format) -> TopicSchema:
     Raises:
         InferenceError: They show none, or more than half of them cannot be read.
         KafkaReadError: As for `sample_topics`.
+        ResolveError: As for `sample_topics`.
     """
     sample = sample_topics(table, cluster, RECORDS, TIMEOUT)
     value, notes = infer_value(sample, chosen, table.name)

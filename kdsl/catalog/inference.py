@@ -81,6 +81,7 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
+        ResolveError: The client settings have errors.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
@@ -185,9 +186,13 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
 def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema, str] | None:
     """The columns of a topic's subject, and its name and version; None where the registry has no such subject.
 
+    The version is the latest one at the first request of this process; it is requested once.
+
     Raises:
         InferenceError: The subject's schema does not describe columns.
         RegistryError: The registry does not answer, or denies access.
+        ResolveError: The settings of the registry have errors.
+        SecretError: A reference to a secret in them cannot be resolved.
     """
     from kdsl.registry import registry_client
 
@@ -220,5 +225,8 @@ def is_compacted(topic: str, cluster: Cluster) -> bool:
 
 
 def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
-    """Ask for the settings of a topic; NotAnsweredError if the brokers do not report them."""
+    """Ask for the settings of a topic; NotAnsweredError if the brokers do not report them.
+
+    ResolveError if the client settings have errors.
+    """
     return topic_settings(open_inspector(cluster, "catalog"), topic)

@@ -63,6 +63,11 @@ class KafkaCatalog:
     """
 
     def __init__(self, name: str, cluster: Cluster, **options: Unpack[CatalogKeywords]) -> None:
+        """Check the options; nothing is read yet.
+
+        Raises:
+            ResolveError: An option is unknown, or has a wrong value.
+        """
         of_cluster = [key for key in options if key in OF_CLUSTER]
         problems = [
             Problem("option-unknown", f"a catalog has no argument {key!r}", "set it in the Cluster")
@@ -101,6 +106,7 @@ class KafkaCatalog:
 
         Raises:
             KafkaReadError: The brokers refuse, or cannot be reached.
+            ResolveError: The client settings of the cluster have errors.
         """
         return sorted(open_admin(self.cluster, f"the catalog {self.name}").names())
 
@@ -122,10 +128,13 @@ class KafkaCatalog:
         Raises:
             TopicMissingError: There is no such topic.
             InferenceError: The topic has no records to infer columns from, or they cannot be read.
-            CheckpointError: The checkpoint has columns that were inferred for other options of the catalog.
+            CheckpointError: The checkpoint has columns that were inferred for other options of the catalog, or cannot
+                be read or written.
             KafkaReadError: The brokers refuse, or cannot be reached.
             RegistryError: The schema registry does not answer, or denies access.
-            ResolveError: A column of the message has the name of another column.
+            SecretError: A reference to a secret in the settings of the registry cannot be resolved.
+            ResolveError: A column of the message has the name of another column, or the client settings of the cluster
+                or its registry have errors.
             TypeError: A checkpoint is given without a session.
         """
         if checkpoint is None:
@@ -229,6 +238,8 @@ class KafkaCatalog:
             InferenceError: The chosen format needs a registry or subject that is missing, or is not the schema's
                 format; or the schema does not describe columns.
             RegistryError: The registry does not answer, or denies access.
+            ResolveError: The settings of the registry have errors.
+            SecretError: A reference to a secret in them cannot be resolved.
         """
         chosen, registry = self.options.valid().format, self.cluster.registry
         if chosen is not None and chosen not in REGISTRY_FORMATS:
@@ -263,6 +274,8 @@ class KafkaCatalog:
 
         Raises:
             RegistryError: The registry does not answer, or denies access.
+            ResolveError: The settings of the registry have errors.
+            SecretError: A reference to a secret in them cannot be resolved.
         """
         if self.cluster.registry is None:
             return None

@@ -39,7 +39,7 @@ class StoredSchema:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Create it from what `document` returned."""
+        """Create it from what `document` returned; other documents raise errors of any type, such as KeyError."""
         return cls(dict(document["declared"]), TopicSchema.from_document(document))
 
 
@@ -136,7 +136,7 @@ def store(folder: Folder, inferred: Mapping[str, StoredSchema]) -> None:
     If nothing differs from what is stored, nothing is written.
 
     Raises:
-        CheckpointError: The file cannot be read or written.
+        CheckpointError: The file cannot be read or written, or was written by a kdsl with another version of it.
     """
     before = read_stored(folder)
     tables = {**before, **inferred}

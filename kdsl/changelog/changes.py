@@ -72,6 +72,8 @@ class Changelog:
     def dedupe(self) -> DataFrame:
         """Compute the last change of each key: ``+U`` with the current row of the key, or ``-D``.
 
+        The job fails for a NULL in a key column, and for an unknown row kind.
+
         Raises:
             ChangelogError: The DataFrame is a stream, whose last changes are known only within a batch.
         """
@@ -125,9 +127,10 @@ class Changelog:
             The query of a stream, else None.
 
         Raises:
-            ChangelogError: An argument is only for streams, or not for them, or is missing; the target does not support
-                the changes; the checkpoint and the table do not belong together; or the table has another batch with
-                the number.
+            ChangelogError: An argument is only for streams, or not for them, or is missing; the output mode is
+                ``complete``; the target does not support the changes; the checkpoint and the table do not belong
+                together; the table has another batch with the number; or the changes cannot be applied. Other errors of
+                the target and of Spark are passed on; those of a stream end the query.
             CheckpointError: The checkpoint cannot be read.
             DeadLetterError: The batch has more dead letters than its tables allow.
             SparkVersionError: kdsl does not support the session's Spark.
@@ -161,7 +164,10 @@ class Changelog:
         writer: list[str] = []
 
         def apply(rows: DataFrame, number: int) -> None:
-            """Apply a batch of the query, under the id that its checkpoint has by then."""
+            """Apply a batch of the query, under the id that its checkpoint has by then; errors are those of `_apply`.
+
+            CheckpointError if the checkpoint cannot be read.
+            """
             if not writer:
                 writer.append(_query_id(opened) or "")
             self._apply(rows, target, Batch(writer[0], number, _content(writer[0], opened, number)))
@@ -178,7 +184,7 @@ class Changelog:
             target: The table.
 
         Raises:
-            ChangelogError: They do not belong together; or as for `Target.last_batch`.
+            ChangelogError: They do not belong together, or the table cannot be read (`Target.last_batch`).
             CheckpointError: The checkpoint cannot be read.
         """
         id_ = _query_id(checkpoint)
@@ -205,7 +211,8 @@ class Changelog:
     def _apply(self, rows: DataFrame, target: Target, batch: Batch | None) -> None:
         """Compute the last change of each key once, and apply the changes to the target.
 
-        DeadLetterError if the rows have more dead letters than their table allows; nothing is applied then.
+        The changes are cached meanwhile. DeadLetterError if the rows have more dead letters than their table allows;
+        nothing is applied then. Errors of Spark and of `Target.apply` are passed on.
         """
         last = last_changes(rows, self.keys, self.order_by).persist()
         try:
@@ -233,7 +240,11 @@ def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
 
 
 def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
-    """Return what identifies the content of a batch: the query, and a digest of the batch's offsets."""
+    """Return what identifies the content of a batch: the query, and a digest of the batch's offsets.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be read.
+    """
     return f"{query_id}/{checkpoint.batch_digest(number)}"
 
 

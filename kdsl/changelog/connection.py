@@ -99,7 +99,10 @@ class Connection:
             prepared.close()
 
     def query_number(self, query: str, *values: str | int) -> int | None:
-        """Run a query, and return the single number that it returns, 0 for NULL; None if it returns no row."""
+        """Run a query, and return the single number that it returns, 0 for NULL; None if it returns no row.
+
+        JavaError if the database rejects it.
+        """
         prepared = self._prepare(query, values)
         try:
             rows = prepared.executeQuery()
@@ -108,7 +111,10 @@ class Connection:
             prepared.close()
 
     def query(self, query: str, *values: str | int) -> list[tuple[str | None, ...]]:
-        """Run a query, and return the rows that it returns, each value as a string."""
+        """Run a query, and return the rows that it returns, each value as a string, NULL as None.
+
+        JavaError if the database rejects it.
+        """
         prepared = self._prepare(query, values)
         try:
             result = prepared.executeQuery()
@@ -142,7 +148,10 @@ class Connection:
             prepared.close()
 
     def tables_and_views(self) -> list[DatabaseTable]:
-        """List the tables and views that the login may see, without those of the system and partitions of Postgres."""
+        """List the tables and views that the login may see, without those of the system and partitions of Postgres.
+
+        JavaError if the database does not list them.
+        """
         rows = self._java.getMetaData().getTables(None, None, "%", None)
         tables = []
         while rows.next():
@@ -162,7 +171,10 @@ class Connection:
         return [table for table in tables if (table.schema, table.name) not in partitions]
 
     def default_schema(self) -> str | None:
-        """The schema of tables that are named without one; None if there is none."""
+        """The schema of tables that are named without one; None if there is none.
+
+        JavaError if the driver does not report it.
+        """
         schema = self._java.getCatalog() if self._has_catalogs() else self._java.getSchema()
         return None if schema is None else str(schema)
 
@@ -175,11 +187,14 @@ class Connection:
         return product(str(self._java.getMetaData().getURL()))
 
     def primary_key(self, schema: str | None, table: str) -> tuple[str, ...]:
-        """Ask the database for the columns of a table's primary key, in order.
+        """Ask the database for the columns of a table's primary key, in order; empty if there is none.
 
         Args:
             schema: The schema that the table is in (in MySQL the database); None for any.
             table: The table.
+
+        Raises:
+            JavaError: The database does not report it.
         """
         catalog = schema if self._has_catalogs() else None
         rows = self._java.getMetaData().getPrimaryKeys(catalog, None if catalog else schema, table)
@@ -190,10 +205,14 @@ class Connection:
         return tuple(name for _, name in sorted(keys))
 
     def unique_columns(self, table: str) -> dict[str, tuple[str, bool]]:
-        """Ask Postgres for the columns of unique constraints that are checked row by row, except the primary key.
+        """Ask Postgres for the columns of unique constraints and indexes, except the primary key, checked by row.
 
         Returns:
-            By name, the types in Postgres' spelling, and whether the columns are nullable.
+            By name, the types in Postgres' spelling, and whether the columns are nullable; empty if there is no such
+            table.
+
+        Raises:
+            JavaError: Postgres rejects the query.
         """
         prepared = self._prepare(
             "SELECT DISTINCT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull FROM pg_index i "
@@ -233,7 +252,7 @@ class Connection:
         return True
 
     def drop(self, table: str) -> None:
-        """Drop a table if it can be queried; otherwise nothing happens."""
+        """Drop a table if it can be queried; otherwise nothing happens. JavaError if that is refused."""
         if self.exists(table):
             self.run(f"DROP TABLE {table}")
 
@@ -283,7 +302,7 @@ class Connection:
     def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
         """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
 
-        The arguments are those of `last_number`.
+        The arguments and errors are those of `last_number`.
         """
         number = self.last_number(batches, writer, target)
         if number is None:
@@ -302,7 +321,8 @@ class Connection:
     ) -> None:
         """Store a batch's identity and run statements in one transaction; run none if the target has the batch.
 
-        After an error, also one of Java, the transaction is rolled back.
+        After an error, also one of Java, the transaction is rolled back. At the end each statement commits again by
+        itself.
 
         Args:
             statements: The statements.
@@ -313,6 +333,7 @@ class Connection:
         Raises:
             ChangelogError: A statement changed another number of rows than it must change, or the target has another
                 batch with this number or a later one.
+            JavaError: The database rejects a statement, as if another process has just stored the writer's first batch.
         """
         self._java.setAutoCommit(False)
         try:
@@ -334,6 +355,7 @@ class Connection:
 
         Raises:
             ChangelogError: It changes another number of rows than the statement expects.
+            JavaError: The database rejects it.
         """
         if isinstance(statement, str):
             self.run(statement)
@@ -348,6 +370,7 @@ class Connection:
 
         Raises:
             ChangelogError: The target has another batch with its number, or a later one.
+            JavaError: The database rejects it, as if another process has just stored the writer's first batch.
         """
         own = "writer = ? AND target = ?"
         locked = self.run(f"UPDATE {batches} SET batch_id = batch_id WHERE {own}", batch.writer, target)

@@ -184,7 +184,10 @@ class Statements:
                 ]
 
     def updates(self, stage: str) -> str:
-        """Write the statement that updates the rows whose keys are in a staging table, and inserts none."""
+        """Write the statement that updates the rows whose keys are in a staging table, and inserts none.
+
+        Without columns besides the key, the first of the key is set to itself, so that the row counts.
+        """
         stage = self._cast_stage(stage, self.columns)
         columns = self.non_key_columns or self.keys[:1]  # an update that changes nothing still counts the row
         match self.dialect:

@@ -39,6 +39,9 @@ def read_postgres_schema(connection: Connection, table: str) -> TableSchema | No
     Args:
         connection: A connection to Postgres.
         table: The table, as in SQL.
+
+    Raises:
+        JavaError: Postgres rejects the query.
     """
     rows = connection.query(_COLUMNS, table)
     columns = tuple(
@@ -109,7 +112,7 @@ def postgres_type(kind: t.DataType) -> str | None:
 
 
 def quote_identifier(name: str) -> str:
-    """Put a name in double quotes."""
+    """Put a name in double quotes, and double those in it."""
     return '"{}"'.format(name.replace('"', '""'))
 
 
@@ -139,7 +142,7 @@ def add_column(table: str, field: t.Field) -> str:
 
 
 def change_type(table: str, field: t.Field, before: t.DataType) -> str:
-    """Write the statement that gives a column a wider type; bytes become base64.
+    """Write the statement that gives a column a wider type; bytes that become strings are written in base64.
 
     Args:
         table: The table.

@@ -102,7 +102,11 @@ class Target(Protocol):
         ...
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
-        """Read the number of the last batch of a writer that was applied to the table; None if there is none."""
+        """Read the number of the last batch of a writer that was applied to the table; None if there is none.
+
+        Raises:
+            ChangelogError: The table cannot be read; some targets pass on Java's error instead.
+        """
         ...
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
@@ -117,6 +121,7 @@ class Target(Protocol):
             batch: The identity of the batch; None applies it in any case.
 
         Raises:
-            ChangelogError: The table has another batch with this number, or a later one.
+            ChangelogError: The table has another batch with this number, or a later one; or the changes cannot be
+                applied. Some targets pass on Spark's or Java's error instead.
         """
         ...

@@ -72,7 +72,8 @@ def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> De
     changelog does not have keeps its values, and is NULL in new rows.
 
     Args:
-        table: A path (``/lake/users``, ``s3a://lake/users``), or the name of a table in the catalog (``lake.users``).
+        table: A path (``/lake/users``, ``s3a://lake/users``), or the name of a table in the catalog (``lake.users``): a
+            string without a slash is a name.
         schema_evolution: Whether new columns of the changelog, also fields of structs, are added to the table;
             otherwise they are an error.
     """
@@ -106,8 +107,11 @@ class DeltaTarget:
     def read_columns(self, spark: SparkSession, version: int | None = None) -> tuple[t.Field, ...] | None:
         """Read the columns of the table, or of an earlier version of one at a path; None if there is no such table.
 
+        Spark's errors are raised unchanged, as for a version that does not exist.
+
         Raises:
-            ChangelogError: A column has a type that the tables of kdsl do not have.
+            ChangelogError: A column has a type that the tables of kdsl do not have, or Delta cannot be added to the
+                session.
         """
         from pyspark.sql.types import StructType
 
@@ -126,14 +130,22 @@ class DeltaTarget:
             raise ChangelogError(f"{self!r} cannot be read or changed: {e}") from e
 
     def read_version(self, spark: SparkSession) -> int | None:
-        """Read the number of the last version of the table; None if there is no such table."""
+        """Read the number of the last version of the table; None if there is no such table.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
         session = _Delta(spark)
         with session.active():
             table = session.open(self)
             return None if table is None else session.version(table)
 
     def read_property(self, spark: SparkSession, name: str) -> str | None:
-        """Read a property of the table, which exists; None if it is not set."""
+        """Read a property of the table, which exists; None if it is not set.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
         session = _Delta(spark)
         with session.active():
             value = session.detail(self)["properties"].get(name)
@@ -143,7 +155,7 @@ class DeltaTarget:
         """Read the rows of a version of the table, which is at a path. The session of the result has Delta's rules.
 
         Raises:
-            ChangelogError: Delta refuses it.
+            ChangelogError: Delta refuses it, as if the version does not exist, or cannot be added to the session.
         """
         return self._read(spark, {"versionAsOf": str(version)})
 
@@ -169,12 +181,13 @@ class DeltaTarget:
     def _read(
         self, spark: SparkSession, options: Mapping[str, str], settings: Mapping[str, str] | None = None
     ) -> DataFrame:
-        """Read a table at a path with options of Delta's reader, and settings of its session.
+        """Read a table at a path with options of Delta's reader, and settings of a clone of its session.
 
-        The read is planned, because Delta checks only then whether it has the changes.
+        The read is planned, because Delta checks only then whether it has the changes. Errors of Java that PySpark does
+        not convert are raised unchanged.
 
         Raises:
-            ChangelogError: Delta refuses it.
+            ChangelogError: Delta refuses it, or cannot be added to the session.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql import DataFrame
@@ -195,13 +208,18 @@ class DeltaTarget:
         partition_keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Create the table, and the schema in the catalog that it is in; nothing changes if it exists.
+        """Create the table, and for a name in back-ticks the schema that it is in; nothing changes if it exists.
+
+        Spark's errors are raised unchanged.
 
         Args:
             spark: A classic session.
             columns: The columns.
             partition_keys: The columns by which it is partitioned.
             properties: The properties of the table.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
         """
         session = _Delta(spark)
         schema = java_schema(spark, spark_schema(t.Row(tuple(columns))))
@@ -218,9 +236,13 @@ class DeltaTarget:
             builder.execute()
 
     def add_columns(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
-        """Add nullable columns at the end; those that the table has already stay as they are.
+        """Add nullable columns at the end; those that the table has already, in any letter case, stay as they are.
 
-        A column with a TIMESTAMP without a time zone enables the table feature that it needs.
+        A column with a TIMESTAMP without a time zone enables the table feature that it needs. Spark's errors are raised
+        unchanged.
+
+        Raises:
+            ChangelogError: As for `read_columns`.
         """
         existing = {f.name.lower() for f in self.read_columns(spark) or ()}
         new = [f for f in columns if f.name.lower() not in existing]
@@ -234,11 +256,14 @@ class DeltaTarget:
             session.sql(f"ALTER TABLE {self._sql_name} ADD COLUMNS ({names})")
 
     def bytes_to_rewrite(self, spark: SparkSession, columns: Sequence[t.Field]) -> int:
-        """How many bytes of files `change_types` rewrites; 0 if it can change the types in place.
+        """How many bytes of files `change_types` rewrites, all of the table; 0 if it can change the types in place.
 
         Args:
             spark: A classic session.
-            columns: The columns with their new types.
+            columns: The columns with their new types; the table must have one of them with another type.
+
+        Raises:
+            ChangelogError: As for `read_columns`.
         """
         new = self._types_to_change(spark, columns)
         session = _Delta(spark)
@@ -249,11 +274,15 @@ class DeltaTarget:
     def change_types(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
         """Give columns wider types: in place if the table has type widening and Delta supports it, else by rewriting.
 
-        A rewriting commit replaces all files. Columns that have their type already stay as they are.
+        A rewriting commit replaces all files. Columns that have their type already stay as they are, and those that the
+        table lacks are left out. Spark's errors are raised unchanged.
 
         Args:
             spark: A classic session.
             columns: The columns with their new types.
+
+        Raises:
+            ChangelogError: As for `read_columns`.
         """
         new = self._types_to_change(spark, columns)
         if not new:
@@ -284,6 +313,9 @@ class DeltaTarget:
         """The old and the new types of the columns whose type changes, by the names that the table has.
 
         Columns that the table lacks are left out.
+
+        Raises:
+            ChangelogError: As for `read_columns`.
         """
         existing = {f.name.lower(): f for f in self.read_columns(spark) or ()}
         pairs = [(existing[f.name.lower()], f.type) for f in columns if f.name.lower() in existing]
@@ -293,12 +325,12 @@ class DeltaTarget:
         """Append rows in one commit; a batch that the table already has is skipped, and a missing table is created.
 
         Args:
-            rows: The rows, with columns that the table has; a column of the row kind is left out.
+            rows: The rows; a column of the row kind is left out.
             batch: The identity of the batch.
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or lacks a column and
-                ``schema_evolution`` is not set.
+                ``schema_evolution`` is not set; or Delta cannot be added to the session.
         """
         self.apply(rows, (), batch)
 
@@ -419,7 +451,11 @@ class _Delta:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        """Use a session that has Delta's rules and catalog; for another one attach what is missing, and use a clone."""
+        """Use a session that has Delta's rules and catalog; for another one attach what is missing, and use a clone.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
         self._spark, self._jvm = spark, jvm_of(spark)
         session = java_session(spark)
         extended = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
@@ -478,7 +514,7 @@ class _Delta:
         self.builder(target).addColumns(columns.schema().asNullable()).execute()
 
     def builder(self, target: DeltaTarget) -> Any:
-        """Return Delta's builder of a table, which creates it if it does not exist."""
+        """Return Delta's builder of a table, whose ``execute`` creates it if it does not exist."""
         builder = self._api.createIfNotExists(self._session)
         return builder.location(target.table) if target.is_path else builder.tableName(target.table)
 
@@ -493,7 +529,10 @@ class _Delta:
         return self._session.sql(statement)
 
     def detail(self, target: DeltaTarget) -> dict[str, Any]:
-        """Read what Delta says of a table: its size in bytes, its properties, the columns that partition it."""
+        """Read what Delta says of a table: its size in bytes, its properties, the columns that partition it.
+
+        The table must exist.
+        """
         row = (
             self.open(target)
             .detail()
@@ -572,7 +611,7 @@ def _start_of_metadata(writer: str, number: int) -> str:
 
 
 def _attach_jars(spark: SparkSession) -> None:
-    """Fetch Delta's jars, and add them to a session without them.
+    """Fetch Delta's jars, and add them to a session without them; one that has them stays as it is.
 
     Raises:
         ChangelogError: No Delta works with this version of Spark, or its jars cannot be fetched or loaded.

@@ -77,8 +77,8 @@ class IcebergTarget:
         A session without Iceberg's runtime gets it, if one is published for its Spark.
 
         Raises:
-            ChangelogError: The session is one of Spark Connect, has no Iceberg or no catalog of it, or a column is a
-                ``TIME``.
+            ChangelogError: The session is one of Spark Connect, Iceberg cannot be added to it, it has no catalog of
+                Iceberg for the table, or a column is a ``TIME``.
         """
         check_jvm_target(changes, self._call, "Iceberg")
         self._attach(changes.sparkSession)
@@ -86,10 +86,10 @@ class IcebergTarget:
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         """Read the number of a writer's last batch from the table's snapshots; None if there is none, or no table.
 
-        Java's errors are raised unchanged.
+        A session without Iceberg's runtime gets it. Java's errors are raised unchanged.
 
         Raises:
-            ChangelogError: The session has no Iceberg, or no catalog of it.
+            ChangelogError: Iceberg cannot be added to the session, or it has no catalog of Iceberg.
         """
         self._attach(spark)
         last = self._find_last(clone_session(spark), writer)
@@ -109,7 +109,8 @@ class IcebergTarget:
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or lacks a column of the
-                changelog or a field of its structs, which is not added; or Iceberg cannot be added to the session.
+                changelog or a field of its structs, which is not added; or Iceberg cannot be added to the session, or
+                that has no catalog of Iceberg.
         """
         spark = changes.sparkSession
         self._attach(spark)
@@ -178,7 +179,7 @@ class IcebergTarget:
         """Add the columns that the table does not have, and return the columns that it had before.
 
         Raises:
-            ChangelogError: A column is not to be added, or is a field of a struct.
+            ChangelogError: The table lacks a column and ``schema_evolution`` is not set, or its structs lack a field.
         """
         schema = session.table(self.table).schema
         names = match_columns(self._call, changes, schema.names, add=self.schema_evolution)
@@ -221,7 +222,7 @@ class IcebergTarget:
 
 
 def _write_identity(batch: Batch | None) -> Mapping[str, str]:
-    """The properties of the snapshot that identify a batch."""
+    """The properties of the snapshot that identify a batch; none for None, and no content if the batch has none."""
     if batch is None:
         return {}
     content = {_CONTENT: batch.content} if batch.content else {}
@@ -234,7 +235,10 @@ def _write_columns(session: SparkSession, schema: s.StructType) -> str:
 
 
 def _find_new_fields(path: str, new: s.DataType, existing: s.DataType) -> Iterator[str]:
-    """Find the fields of structs in a column's type that its existing type does not have, as ``address.city``."""
+    """Find the fields of structs in a column's type that its existing type does not have, as ``address.city``.
+
+    Structs in arrays and in the values of maps are searched, too.
+    """
     from pyspark.sql import types as s
 
     match new, existing:

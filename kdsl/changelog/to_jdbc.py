@@ -95,11 +95,17 @@ def _wrap_url(url: str | Secret) -> str | Secret:
 
 
 def _translate_java_errors(method: Callable[Concatenate[JdbcTarget, P], T]) -> Callable[Concatenate[JdbcTarget, P], T]:
-    """Decorate a method to raise `ChangelogError` for errors of Java and PySpark, which may contain a login."""
+    """Decorate a method to raise `ChangelogError` for errors of Java and PySpark, which may contain a login.
+
+    The message contains no secret (`JdbcTarget.describe_error`).
+    """
 
     @wraps(method)
     def wrapper(self: JdbcTarget, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the method, and return its result; raise a `ChangelogError` in place of an error of Java or PySpark."""
+        """Call the method, and return its result; raise a `ChangelogError` in place of an error of Java or PySpark.
+
+        SecretError if a reference to a secret, which the message must not contain, cannot be resolved.
+        """
         from pyspark.errors import PySparkException
 
         try:
@@ -170,6 +176,8 @@ class JdbcTarget:
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         """Read the number of the last batch of a writer, None if there is none; drop the staging tables it has left.
 
+        None also if the table `BATCHES` cannot be queried. The driver is not attached here; see `check`.
+
         Raises:
             ChangelogError: The database cannot be reached, or reports an error.
             SecretError: As for `check`.
@@ -187,8 +195,8 @@ class JdbcTarget:
         """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
 
         The batch's number is stored in the table `BATCHES` of the same schema, which is created if it does not exist.
-        If the transaction violates a unique constraint in Postgres, it is repeated so that rows can swap their unique
-        values. Without keys all rows are inserted.
+        Staging tables are created, and dropped at the end. If the transaction violates a unique constraint in Postgres,
+        it is repeated so that rows can swap their unique values. Without keys all rows are inserted.
 
         Args:
             changes: See `Target.apply`.
@@ -197,8 +205,9 @@ class JdbcTarget:
             table_change: A change of the table's columns in the same transaction; a batch that is skipped has made it.
 
         Raises:
-            ChangelogError: The database reports an error, the table has another batch with this number or a later one,
-                or it does not have a column of the changelog.
+            ChangelogError: The database or Spark reports an error, or Spark writes a wrong number of rows; the table
+                has another batch with this number or a later one, does not have a column of the changelog, or does not
+                have the row of a change without all values.
             SecretError: As for `check`.
         """
         spark, batches = changes.sparkSession, self._in_schema(BATCHES)
@@ -234,7 +243,7 @@ class JdbcTarget:
         A type that kdsl has no type for is a STRING, in which its values are written. The driver is attached if needed.
 
         Raises:
-            ChangelogError: The database cannot be reached, or reports an error.
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
             SecretError: As for `check`.
         """
         self._attach_driver(spark)
@@ -255,7 +264,8 @@ class JdbcTarget:
             options: More options of Spark's JDBC source and properties of the driver; those of the target win.
 
         Raises:
-            ChangelogError: The database cannot be reached, or the table or query cannot be read.
+            ChangelogError: The driver cannot be attached, the database cannot be reached, or the table or query cannot
+                be read.
             SecretError: As for `check`.
         """
         self._attach_driver(spark)
@@ -267,10 +277,12 @@ class JdbcTarget:
 
     @_translate_java_errors
     def read_key(self, spark: SparkSession, schema: str | None, table: str) -> tuple[str, ...]:
-        """Read the columns of the primary key of a table, in order; see `Connection.primary_key`.
+        """Read the columns of the primary key of a table, in order; empty if there is none.
+
+        Of ``schema`` None means any. The driver is attached if needed.
 
         Raises:
-            ChangelogError: The database cannot be reached, or reports an error.
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
             SecretError: As for `check`.
         """
         self._attach_driver(spark)
@@ -279,10 +291,12 @@ class JdbcTarget:
 
     @_translate_java_errors
     def list_tables(self, spark: SparkSession) -> tuple[list[DatabaseTable], str | None]:
-        """List the tables and views of the database, and return the default schema; see `Connection`.
+        """List the tables and views of the database, and return the default schema; None if there is none.
+
+        The driver is attached if needed.
 
         Raises:
-            ChangelogError: The database cannot be reached, or reports an error.
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
             SecretError: As for `check`.
         """
         self._attach_driver(spark)
@@ -293,8 +307,10 @@ class JdbcTarget:
     def query(self, spark: SparkSession, statement: str, *values: str | int) -> list[tuple[str | None, ...]]:
         """Run a query in the database of the table, and return its rows, each value as a string, NULL as None.
 
+        The driver is attached if needed.
+
         Raises:
-            ChangelogError: The database cannot be reached, or reports an error.
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
             SecretError: As for `check`.
         """
         self._attach_driver(spark)
@@ -305,8 +321,10 @@ class JdbcTarget:
     def run(self, spark: SparkSession, statement: str) -> None:
         """Run a statement in the database of the table, which commits it at once.
 
+        The driver is attached if needed.
+
         Raises:
-            ChangelogError: The database cannot be reached, or reports an error.
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
             SecretError: As for `check`.
         """
         self._attach_driver(spark)
@@ -317,6 +335,7 @@ class JdbcTarget:
         """Create a staging table and fill it, up to three times until it has as many rows as the DataFrame.
 
         A task that Spark retries or runs twice may write its rows twice; the table is then dropped and filled again.
+        Other errors of Java and PySpark are raised unchanged.
 
         Args:
             connection: The connection.
@@ -329,6 +348,7 @@ class JdbcTarget:
 
         Raises:
             ChangelogError: The number of rows in the table was wrong each time, or Postgres cannot store a character.
+            SecretError: As for `check`.
         """
         from pyspark.errors import PySparkException
 
@@ -391,7 +411,7 @@ class JdbcTarget:
         return {name: name if name in existing else by_lower[name.lower()] for name in names}
 
     def _in_schema(self, name: str) -> str:
-        """The name of a table with the target's schema, if that has one, before it; it is not quoted."""
+        """The name of a table with the schema in the target's name, if there is one, before it; it is not quoted."""
         schema, dot, _ = self.table.rpartition(".")
         return f"{schema}{dot}{name}"
 
@@ -504,6 +524,7 @@ class _Staging:
 
         Raises:
             ChangelogError: The table does not have a column of the changelog.
+            JavaError: The database cannot read the table, or rejects the change.
         """
         url = _unwrap(target.url)
         self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
@@ -521,7 +542,10 @@ class _Staging:
         self._upserted: list[tuple[Statements, str]] = []
 
     def _create_template(self, change: TableChange) -> str:
-        """Create an empty table with the columns that the target has after a change, and return its name."""
+        """Create an empty table with the columns that the target has after a change, and return its name.
+
+        JavaError if the database rejects a statement.
+        """
         name = self._name_stage()
         if not change.creates:
             self._connection.run(f"CREATE TABLE {name} (LIKE {self._target.table})")
@@ -538,11 +562,14 @@ class _Staging:
     def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
         """Create and fill the staging tables: for deletes, complete rows, and each set of columns without values.
 
+        Only rows of the kinds ``-D`` and ``+U`` count. Spark runs a job for each table.
+
         Returns:
             The statements that begin the transaction and delete, and those that update and insert.
 
         Raises:
-            ChangelogError: Spark wrote a wrong number of rows to a staging table (`JdbcTarget._fill_table`).
+            ChangelogError: Spark wrote a wrong number of rows to a staging table, or Postgres cannot store a character
+                (`JdbcTarget._fill_table`, whose other errors are raised, too).
         """
         from pyspark.sql import functions as F
 
@@ -567,7 +594,11 @@ class _Staging:
         return first, upserts
 
     def fill_inserts(self) -> tuple[list[str], list[str | CountedStatement]]:
-        """Create and fill a staging table with all rows; the statements are as those of `fill`."""
+        """Create and fill a staging table with all rows; errors are those of `fill`.
+
+        Returns:
+            The statements that begin the transaction, and the one that inserts the rows.
+        """
         statements = self._statements(list(self._names))
         stage, _ = self._load(statements.columns, list(self._names), self._changes, statements)
         return statements.begin, [statements.inserts(stage)]
@@ -633,6 +664,9 @@ class _Staging:
 
         Returns:
             The name of the staging table, and its number of rows.
+
+        Raises:
+            ChangelogError: As for `JdbcTarget._fill_table`, whose other errors are raised, too.
         """
         from pyspark.sql import functions as F
 
@@ -643,7 +677,7 @@ class _Staging:
 
 
 def _find_null_characters(rows: DataFrame) -> dict[str, int]:
-    """Count the rows whose strings have the character U+0000, by column; columns without it are left out."""
+    """Count the rows with the character U+0000, by column of strings, in a Spark job; other columns are left out."""
     from pyspark.sql import functions as F, types as s
 
     names = [f.name for f in rows.schema.fields if isinstance(f.dataType, s.StringType)]

@@ -95,7 +95,7 @@ def json_schema(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for a JSON Schema; exit with 1 if the file is not a JSON object."""
+    """Generate the table for a JSON Schema, by default named like the file; exit with 1 if it is not a JSON object."""
     import json
 
     from kdsl.codegen.inputs.json_schema import json_schema_draft
@@ -232,6 +232,12 @@ def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, che
 
     Then print the notes on the standard error, or with ``as_json`` one document of source and notes on the standard
     output, in place of the source there; without a file, ``check`` is then ignored.
+
+    Raises:
+        ResolveError: A table has problems.
+        CodegenError: A class cannot express a table; or as for `_write_output`.
+        BadParameter: As for `_write_output`.
+        Exit: As for `_write_output`; the notes are not printed then.
     """
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."
@@ -256,7 +262,7 @@ def _write_output(text: str, out_file: Path | None, check: bool) -> None:
     """Write text to a file, unless it has that text, or to the standard output; with ``--check`` only print the diff.
 
     Raises:
-        BadParameter: There is no file to compare with.
+        BadParameter: No file is named to compare with.
         CodegenError: The file cannot be read or written.
         Exit: The file differs from the text (exit code 1).
     """

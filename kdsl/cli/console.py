@@ -37,6 +37,7 @@ def print_status(line: str) -> None:
 
 class _LogLines(logging.Handler):
     def __init__(self, printed: Iterable[Problem]) -> None:
+        """Remember the problems that are printed already."""
         super().__init__()
         self._printed = {(p.code, p.message) for p in printed}
 

@@ -54,7 +54,8 @@ def diff(
     """Compare declarations with the cluster, the schema registry, groups, checkpoints and tables of sinks.
 
     Nothing is changed. Exits with 0, with --exit-code with 1 if anything differs. Exits with 2 if something cannot be
-    looked at, because a right is missing or something does not answer; the rest is compared all the same.
+    looked at, because a right is missing or something does not answer; the rest is compared all the same. Exits with 2,
+    too, if declarations have errors.
     """
     steps = _compare(files, cluster, direction, checkpoint, read_variables(variable, variable_files))
     result = Diff(tuple(step.difference for step in steps))
@@ -85,7 +86,8 @@ def apply(
     """Create what is declared and missing, and change what only becomes wider; nothing is deleted or narrowed.
 
     It prints the differences, asks, and makes the changes marked + and ~. To repeat it is safe. Exits with 0 if all of
-    them were made, with 1 if one failed or needs --allow, and with 2 if something cannot be looked at.
+    them were made, with 1 if one failed or needs --allow, or the answer is no, and with 2 if something cannot be looked
+    at, declarations have errors, or without --yes there is no terminal to ask on.
     """
     if wrong := [name for name in allow or () if name != "partitions"]:
         raise typer.BadParameter(f"{wrong[0]!r} is not partitions", param_hint="--allow")
@@ -116,7 +118,7 @@ _COUNTS: dict[Mark, str] = {"+": "create", "~": "change", "!": "refused", "?": "
 
 
 def difference_json(d: Difference) -> dict[str, Any]:
-    """A difference as a JSON object."""
+    """A difference as a JSON object, with file, line and table instead of ``where``."""
     document = attrs.asdict(d, filter=lambda a, _: a.name != "where")
     return {**document, "file": d.where.file, "line": d.where.line, "table": d.where.table}
 
@@ -128,11 +130,12 @@ def _compare(
     checkpoints: list[str] | None,
     variables: dict[str, str],
 ) -> list[Step]:
-    """Load the declarations of files, and compare them with what is live.
+    """Load the declarations of files, and compare them with what is live; progress and the log go to standard error.
 
     Raises:
-        Exit: A declaration has errors, which are printed.
-        BadParameter: There is no such file, or a checkpoint is named for something that is not declared.
+        Exit: A declaration has errors, which are printed (exit code 2).
+        BadParameter: There is no such file, or a checkpoint is not NAME=FOLDER or named for something that is not
+            declared.
     """
     try:
         declared = [d for file in files for d in load.declarations(file, direction.directions, variables, cluster)]

@@ -57,7 +57,10 @@ def list_letters(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many letters, the first ones.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Print the letters of a topic: which record, which table, why."""
+    """Print the first letters of a topic: which record, which table, why.
+
+    Exits with 2 if no brokers are named.
+    """
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
         matching = (letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter))
@@ -84,7 +87,10 @@ def count(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the rejected records by table, side and reason; several letters of one record count once."""
+    """Count the rejected records by table, side and reason; several letters of one record count once.
+
+    Exits with 2 if no brokers are named.
+    """
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
         counts = count_letters(
@@ -110,9 +116,9 @@ def show(
     cluster: Cluster | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print one letter with its key, value and headers, which are data of the record.
+    """Print the newest letter of a record with its key, value and headers, which are data of the record.
 
-    Long ones are shortened, except with --json.
+    Long ones are shortened, except with --json. Exits with 1 if there is no letter, and with 2 if no brokers are named.
     """
     with progress(f"reading {topic}"):
         letter = find_letter(_require_cluster(cluster), topic, record)
@@ -165,7 +171,7 @@ def replay(
 
     The module of a function is imported, also from the current folder. Unless --dry-run is given, the consumer group
     stores the position at which the next replay goes on. Exits with 1 if records are left that were rejected too often,
-    are incomplete, or are outdated.
+    are incomplete, or are outdated, and with 2 if no brokers are named.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     target = cluster_from_options(to_bootstrap, properties=to_properties)

@@ -82,7 +82,8 @@ def ingest(
 ) -> None:
     """Run an ingestion until it ends or Ctrl-C stops it, or show what it does and has learned.
 
-    Exits with 0 if it has ended or was stopped, with 1 if it has errors or fails.
+    Exits with 0 if it has ended or was stopped, with 1 if it has errors or fails, and with 2 if the file cannot be read
+    or options are wrong or do not fit together.
     """
     chosen: dict[Form, bool] = {"ddl": ddl, "python": python, "history": history}
     forms: list[Form] = [form for form, on in chosen.items() if on]
@@ -150,7 +151,13 @@ def _parse_allowed(text: str | None) -> list[AllowedChange]:
 
 
 def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
-    """Print the plan; with a sample, also of the tables that the newest records show."""
+    """Print the plan; with a sample, also of the tables that the newest records show, for which brokers are asked.
+
+    Raises:
+        BadParameter: There should be a sample, and the source is not Kafka.
+        ResolveError: The ingestion has errors.
+        KdslError: The newest records cannot be read, or are refused (`sample_tables`).
+    """
     plan = ingestion.plan()
     source = ingestion.source
     if sample:
@@ -201,7 +208,11 @@ def _run(
 
 
 def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
-    """Print the progress, what was counted, the last schema change, and the tables."""
+    """Print the progress, what was counted, the last schema change, and the tables.
+
+    Raises:
+        KdslError: The checkpoint has nothing of an ingestion, or cannot be read; or as for `_progress_lines`.
+    """
     state, plan = load_state(checkpoint), ingestion.plan()
     lines = [f"checkpoint {checkpoint}", *_progress_lines(ingestion.source, checkpoint, state)]
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
@@ -220,7 +231,14 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
 
 
 def _progress_lines(source: Source, checkpoint: str, state: IngestState) -> list[str]:
-    """How far a source is read, as lines; the brokers of Kafka are asked, and if that fails the error is the line."""
+    """How far a source is read, as lines; for Kafka the brokers are asked.
+
+    If a topic does not exist any more, or the checkpoint has no batch that can be read, the error is the line.
+
+    Raises:
+        KdslError: The brokers refuse or do not answer, the client settings have errors, or the offsets were written by
+            another version of kdsl.
+    """
     from kdsl.diagnostics.lag import LagError, LagReader, checkpoint_positions
 
     if not isinstance(source, KafkaFeed):
@@ -244,8 +262,8 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
     """Print the tables that were learned, or how they changed.
 
     Raises:
-        BadParameter: There is no such table.
-        KdslError: The checkpoint has nothing of an ingestion; others as in `_tables_text`.
+        BadParameter: ``name`` is not that of a known table.
+        KdslError: The checkpoint has nothing of an ingestion, or cannot be read; others as in `_tables_text`.
     """
     state = load_state(checkpoint)
     try:

@@ -30,7 +30,10 @@ def plan(
     variable: Variables = None,
     variable_files: VariableFiles = None,
 ) -> None:
-    """Print what a read (or a write) of a table does, or what an ingestion in YAML or the copies in a script do."""
+    """Print what a read (or a write) of a table does, or what an ingestion in YAML or the copies in a script do.
+
+    Exits with 1 if they have errors, and with 2 for --write or --json with an ingestion or copies.
+    """
     text = _show_copies(target)
     if load.is_ingestion(target):
         text = Ingestion.from_yaml(target, read_variables(variable, variable_files)).explain()

@@ -43,7 +43,8 @@ def verify(
     """Compare two topics: which records are lost, duplicated or reordered.
 
     Exits with 0 if OUT contains each record of IN exactly once and in order, otherwise with 1. Exits with 2 if
-    --by contains an empty name, or names columns although a side is a topic and not a table.
+    --by contains an empty name, or names columns although a side is a topic and not a table; or if a side is a topic,
+    and no brokers are named.
     """
     level = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
     sides = [_side(name, cluster, level) for name in (source, target)]

@@ -49,7 +49,8 @@ def token_callback(options: Mapping[str, str]) -> TokenCallback:
         options: The options of the login module, and ``servers``.
 
     Raises:
-        TokenError: The library is not installed, confluent-kafka is too old, there are no credentials, or no region.
+        TokenError: The library is not installed, confluent-kafka is too old, there are no credentials, or no region,
+            or the library fails for another reason. A failure of the first token is also logged.
     """
     client = version("confluent-kafka")
     if tuple(int(part) for part in re.findall(r"\d+", client)[:2]) < _BACKGROUND:
@@ -67,10 +68,11 @@ def token_callback(options: Mapping[str, str]) -> TokenCallback:
 
 
 def _create_callback(options: dict[str, str]) -> TokenCallback:
-    """Return a callback with its own credentials; it raises `TokenError`, and logs the reason of a failure."""
+    """Return a callback with its own credentials; when called, it raises `TokenError`, and logs why."""
     credentials: Any = None
 
     def create_token(_: str | None) -> tuple[str, float, str, dict[str, str]]:
+        """Create a token, used for `LIFE` seconds at most; credentials that do not renew themselves are found again."""
         nonlocal credentials
         session, botocore_credentials, signer = _open_session(options)
         try:
@@ -103,11 +105,11 @@ def _open_session(options: Mapping[str, str]) -> tuple[Any, Any, Any]:
 
 
 def _find_credentials(session: Any, botocore_credentials: Any, options: Mapping[str, str]) -> Any:
-    """Find the credentials that the options describe; those of a role are renewed by themselves.
+    """Find the credentials that the options describe; those of a role are fetched at their first use, and renewed.
 
     Raises:
-        TokenError: The region is not known.
-        botocore.exceptions.BotoCoreError: There are none.
+        TokenError: The region of a role is not known.
+        botocore.exceptions.BotoCoreError: There are none, or botocore cannot read them.
     """
     own = [options.get(f"awsRole{name}") for name in ("AccessKeyId", "SecretAccessKey", "SessionToken")]
     source = botocore_credentials.Credentials(*own) if own[0] and own[1] else session.get_credentials()
@@ -123,6 +125,7 @@ def _find_credentials(session: Any, botocore_credentials: Any, options: Mapping[
         more["ExternalId"] = external
 
     def create_client(service: str, **settings: Any) -> Any:
+        """Create a client of botocore for a service in the region."""
         return session.create_client(service, region_name=region, **settings)
 
     fetcher = botocore_credentials.AssumeRoleCredentialFetcher(create_client, source, role, more)
@@ -153,10 +156,14 @@ def _find_region(session: Any, options: Mapping[str, str]) -> str:
 
 
 def _sign(signer: Any, botocore_credentials: Any, credentials: Any, region: str) -> tuple[str, float]:
-    """Sign a token with the current credentials; return it and when it expires, in seconds since 1970."""
+    """Sign a token with the current credentials; return it and when it expires, in seconds since 1970.
+
+    Credentials of a role are fetched or renewed first, if that is due; errors of botocore are passed on.
+    """
 
     class Current(botocore_credentials.CredentialProvider):  # type: ignore[misc]  # a module imported at run time
         def load(self) -> Any:
+            """Return the credentials as they are now, renewed if that is due."""
             return credentials.get_frozen_credentials()
 
     token, expires = signer.generate_auth_token_from_credentials_provider(region, Current())

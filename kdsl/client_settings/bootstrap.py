@@ -56,9 +56,9 @@ def normalize_servers(text: str) -> str:
 
 
 def check_servers(text: str) -> Iterator[Problem]:
-    """Report a missing entry, and entries that are not ``host:port``; those with references are skipped.
+    """Yield a problem for a list without entries, and for each entry that is not ``host:port`` or has no such port.
 
-    If an entry contains ``@``, as of a login, only that is reported.
+    Entries with references are skipped. If an entry contains ``@``, as of a login, only that is reported.
     """
     entries = _entries(text)
     if not entries:

@@ -144,6 +144,8 @@ def import_library(login: str, *modules: str) -> list[Any]:
 def explain_failure(login: str, error: Exception, options: Mapping[str, str]) -> TokenError:
     """Return the error that a cloud's library created no token, with its first line and without the secrets of options.
 
+    Of the line, 300 characters at most.
+
     Args:
         login: The name of the login.
         error: What the library raised.

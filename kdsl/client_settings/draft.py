@@ -150,8 +150,8 @@ def draft_settings(properties: Mapping[str, str], client: Client, resolve: Resol
         resolve: Replaces references; without it they are checked but stay unchanged.
 
     Returns:
-        The values by kind of name, and the problems of wrong, refused and unknown ones, and of references that cannot
-        be resolved; nothing is translated yet.
+        The values by kind of name, and the problems of wrong and unknown ones, of refused ones that only librdkafka has
+        (the translations report Java's), and of references that cannot be resolved; nothing is translated yet.
     """
     draft = SettingsDraft(client)
     for key, value in properties.items():

@@ -25,7 +25,8 @@ def provide_token(**options: str) -> str:
             identity; and ``servers``.
 
     Raises:
-        TokenError: The library is not installed, there are no credentials, or no scope.
+        TokenError: The library is not installed, there are no credentials, or no scope, or the library fails for
+            another reason.
     """
     scope = options.get("scope") or _namespace_scope(options.get(SERVERS, ""))
     try:
@@ -40,7 +41,7 @@ def _namespace_scope(servers: str) -> str:
     """Return the scope of the namespace that the first of ``bootstrap.servers`` names.
 
     Raises:
-        TokenError: It has not the form host:port.
+        TokenError: It is not of the form host:port.
     """
     try:
         return f"https://{parse_address(servers.split(',')[0]).host}/.default"

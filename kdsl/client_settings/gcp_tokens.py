@@ -34,7 +34,8 @@ def provide_token(**options: str) -> str:
         options: ``principal``, the account, if the credentials do not name it; other options are ignored.
 
     Raises:
-        TokenError: The library is not installed, there are no credentials, or the account is not known.
+        TokenError: The library is not installed, there are no credentials, they cannot be renewed, or the account is
+            not known.
     """
     try:
         with _lock:  # google-auth's credentials may be refreshed by one thread at a time

@@ -34,6 +34,7 @@ def add_java_login(draft: SettingsDraft, own: dict[str, str], machine: Machine |
     """Set the JAAS configuration of a draft for Java, and what else its login needs.
 
     It is the user's, or made from librdkafka's user and password, or for tokens or Kerberos from their settings.
+    Problems are recorded in the draft.
 
     Args:
         draft: The translation in progress.

@@ -48,7 +48,7 @@ class KeyFileError(KdslError):
 
 @cache
 def fetchers() -> Mapping[str, EntryPoint]:
-    """The entry points of the installed fetchers by scheme; they are not loaded."""
+    """The entry points of the installed fetchers by scheme; found once, and not loaded."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
@@ -74,7 +74,8 @@ def find_file(location: str) -> str:
     """Find a key file on this machine, or fetch it into a file that only this user may read, and return its path.
 
     Args:
-        location: A path or a URL; each URL is fetched once per process.
+        location: A path, which is also looked for by its name among the files that Spark ships and in the working
+            directory; or a URL, fetched once per process.
 
     Raises:
         KeyFileError: There is no such file here, no fetcher can fetch it, or the fetcher failed.

@@ -16,7 +16,7 @@ from kdsl.client_settings.token_service import Endpoint, serve_tokens
 
 
 class Machine(Protocol):
-    """What a translation may ask for. Each method raises KdslError if it fails, with no secret in the message."""
+    """What a translation may ask for. Each method raises KdslError or OSError if it fails, without a secret in it."""
 
     def read_store(self, store: Store) -> Pem:
         """Read a Java key store."""
@@ -63,7 +63,7 @@ class ThisMachine:
         return read_file(location)
 
     def write_file(self, name: str, text: str) -> str:
-        """Write a file that only this user may read, and return its path; see `write_private_file`."""
+        """Write a file that only this user may read, and return its path; OSError if that fails."""
         return str(write_private_file(name, text.encode()))
 
     def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:

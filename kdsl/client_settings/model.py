@@ -141,7 +141,10 @@ def rows(
     java: Java = (None, None),
     instead: str = "",
 ) -> list[Setting]:
-    """Create several settings with the same row; names and values are separated by blanks."""
+    """Create several settings with the same row; names and values are separated by blanks.
+
+    Those in `SECRET_SETTINGS` are secret.
+    """
     return [
         Setting(n, clients, kind, act, (), tuple(values.split()), *java, {}, note, instead, n in SECRET_SETTINGS)
         for n in named.split()

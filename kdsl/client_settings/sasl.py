@@ -142,7 +142,10 @@ def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
 
 
 def _refuse_handler(draft: SettingsDraft, cloud: CloudLogin | None = None, *names: str) -> None:
-    """Record an error if a callback handler is set, because it names a Java class, unless it is that of the cloud."""
+    """Record an error for each callback handler that is set, because it names a Java class, unless it is the cloud's.
+
+    ``names`` are the settings to check; by default those of both handlers.
+    """
     for name in names or (LOGIN_HANDLER, CLIENT_HANDLER):
         if name in draft.java and not (cloud and is_handler(cloud, draft.java[name])):
             draft.add_error(
@@ -291,9 +294,9 @@ def _use_endpoint(draft: SettingsDraft, endpoint: Endpoint | None) -> None:
 def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, machine: Machine | None) -> None:
     """Translate the login of a cloud: OAUTHBEARER, with tokens that this process creates.
 
-    Handlers and a login module of another login are recorded as errors, and options that the login does not have as
-    warnings. Nothing is created without a machine (while planning), or if the JAAS configuration is an unresolved
-    reference.
+    Handlers and a login module of another login, a profile beside a role, and a second provider of tokens are recorded
+    as errors, and options that the login does not have as warnings. Nothing is created without a machine (while
+    planning), or if the JAAS configuration is an unresolved reference.
     """
     draft.set("sasl.mechanism", "OAUTHBEARER", "sasl.mechanism")
     _refuse_handler(draft, cloud)

@@ -56,10 +56,11 @@ class Pem:
 
 
 def read_store(store: Store) -> Pem:
-    """Read a store.
+    """Read a store; its parsed content, also its key, stays in memory (`_read`).
 
     Raises:
         StoreError: It does not exist, cannot be read, has another password, or lacks the expected certificates or key.
+        MissingPackageError: It is a PKCS12 store, and the package cryptography is not installed.
     """
     name = f"'ssl.{store.which}.location' {store.location}"
     try:
@@ -76,6 +77,7 @@ def _read(store: Store, data: bytes) -> Pem:
 
     Raises:
         JksError: It is not a JKS or PKCS12 store, cannot be opened, or lacks what is expected.
+        MissingPackageError: As for `read_store`.
     """
     trusted = store.which == "truststore"
     if is_jks(data):
@@ -122,6 +124,7 @@ def _read_pkcs12(data: bytes, store: Store, *, trusted: bool) -> Pem:
     Raises:
         JksError: The password is wrong, it is not a PKCS12 store, or it lacks a key that is wanted. Missing
             certificates are not an error here.
+        MissingPackageError: The package cryptography is not installed.
     """
     with explain_missing_package("a PKCS12 store"):
         from cryptography.hazmat.primitives import serialization as form

@@ -193,6 +193,8 @@ def _open_key(draft: SettingsDraft, machine: Machine | None) -> None:
 def _read_pem(machine: Machine, location: str) -> str | None:
     """Read a PEM file as text; None if it is not on this machine (with Spark Connect, the server may have it).
 
+    A file that no fetcher can fetch counts as such.
+
     Raises:
         StoreError: It cannot be read, or is not text.
     """
@@ -212,6 +214,7 @@ def _decrypt_key(keys: str, password: str | None, name: str) -> str:
 
     Raises:
         StoreError: The password is missing or wrong, or it is not a key; ``name`` is the setting in the message.
+        MissingPackageError: The package cryptography is not installed.
     """
     with explain_missing_package("a private key in PEM for a Java client"):
         from cryptography.exceptions import UnsupportedAlgorithm

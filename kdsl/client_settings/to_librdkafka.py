@@ -103,7 +103,7 @@ def consumer_settings(
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
         resolve: Replaces references to secrets, in the process that creates the client. Without it references stay
             unchanged, and settings that depend on them are not checked.
-        machine: Finds key files, reads Java's stores, serves tokens; without it no file is read.
+        machine: Finds key files, reads Java's stores, serves tokens; without it no file is read, and nothing is served.
     """
     return _translate(properties, "consumer", resolve, machine)
 
@@ -148,7 +148,8 @@ def _translate_rows(draft: SettingsDraft) -> None:
     """Set librdkafka's properties for the settings of the client; report settings that it drops or refuses.
 
     For a setting that the user did not set, the default is Java's if librdkafka has another. Settings that are derived
-    from several, and those that kdsl reads itself, are skipped; so are Kerberos settings of a login with Kerberos.
+    from several, and those that kdsl reads itself, are skipped; so are Kerberos settings of a login with Kerberos. Of a
+    setting that becomes several properties, those that the user has set directly stay.
     """
     letter = draft.client[0]
     for row in settings_of(draft.client):
@@ -301,5 +302,5 @@ def _translate_partitioner(draft: SettingsDraft) -> None:
 
 
 def list_settings() -> tuple[str, ...]:
-    """Every name that a user may write, Java's names first."""
+    """The names of all settings that kdsl knows, Java's first, also those that it refuses."""
     return (*TABLE, *sorted(librdkafka.all_properties()))

@@ -55,7 +55,7 @@ class Granted:
 
 
 def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) -> ThreadingHTTPServer:
-    """Start an HTTP server on 127.0.0.1 that answers requests for tokens, in daemon threads of this process.
+    """Start an HTTP server on 127.0.0.1 that answers requests for tokens, in daemon threads, and return it.
 
     Args:
         answer: Decides about a request.
@@ -86,7 +86,7 @@ def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) ->
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True

@@ -106,6 +106,7 @@ def _file_provider(location: str) -> Provider:
     path = unquote(urlsplit(location).path)
 
     def token(**_: str) -> str:
+        """Read the token; KeyFileError if there is no such file, OSError or ValueError if it cannot be read."""
         return Path(find_file(path)).read_text(encoding="utf-8").strip()
 
     return token

@@ -57,9 +57,12 @@ R = TypeVar("R")
 def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of kdsl's source for a read. Those that contain a plan are returned as they are.
 
+    Otherwise the table and the cluster are loaded, which may import modules, and the topic of dead letters is looked
+    up.
+
     Raises:
         KdslError: Options are wrong, or the table cannot be read so; the message has all problems. Or the topic of the
-            dead letters does not exist.
+            dead letters does not exist, or its cluster cannot be reached.
     """
     if PLAN in options:
         return dict(options)
@@ -80,8 +83,10 @@ def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
 def check_stream_options(options: Mapping[str, str]) -> None:
     """Check that this version of Spark can end a stream where the options of `read_source_options` say.
 
+    Limits of a batch that this version ignores are logged as a warning.
+
     Raises:
-        SparkVersionError: As for `kdsl.run.read.check_stream`.
+        SparkVersionError: The plan has an end, and Spark is too old for that.
     """
     from kdsl.run.read import check_stream
 
@@ -91,11 +96,13 @@ def check_stream_options(options: Mapping[str, str]) -> None:
 def write_source_options(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
     """Return the options of kdsl's source for a write of rows with a schema.
 
-    Those that contain a plan are returned as they are, unless they say that the columns are matched by name.
+    Those that contain a plan are returned as they are, unless they say that the columns are matched by name. Otherwise
+    brokers and topics are looked up, and brokers may create a topic that is missing.
 
     Raises:
         KdslError: Options are wrong, the table cannot be written so, or its columns are not those of the schema; the
-            message has all problems. Or as for `kdsl.run.write.check_before_write`.
+            message has all problems. Or the partitioner cannot be imported, no broker answers, or a topic does not
+            exist.
     """
     from kdsl.run.dataframes.match_batches import match_schema
     from kdsl.run.write import check_before_write
@@ -167,6 +174,7 @@ def write_problems(plan: WritePlan) -> list[Problem]:
 
 
 def _transport_problems(plan: ReadPlan | WritePlan) -> list[Problem]:
+    """Return why a plan's transport cannot be used; none for librdkafka."""
     if plan.transport == "librdkafka":
         return []
     message = "the transport 'jvm' is Spark's own Kafka connector, not this data source"
@@ -174,7 +182,10 @@ def _transport_problems(plan: ReadPlan | WritePlan) -> list[Problem]:
 
 
 def _raise_all(problems: list[Problem], subject: str) -> None:
-    """Raise a KdslError with all errors among problems; a group would be hard to read at the end of a traceback."""
+    """Raise a KdslError with all errors among problems, if there are any.
+
+    A group of exceptions would be hard to read at the end of a traceback.
+    """
     try:
         fail_on(problems, subject)
     except ResolveError as e:
@@ -193,6 +204,7 @@ class _Request:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        """Load the table and the cluster, and divide the other options; what is wrong is added to `problems`."""
         self.problems: list[Problem] = []
         self._options = _without_catalog({name.lower(): text for name, text in options.items()})
         names = self._options.get("columns")
@@ -209,7 +221,10 @@ class _Request:
         self.problems.append(Problem("data-source-option", message, fix))
 
     def plan(self, make: Callable[[Table, Cluster | None], R]) -> R | None:
-        """Return the plan that a function makes of the table and the cluster; None if there are problems."""
+        """Return the plan that a function makes of the table and the cluster; None if it fails, or there is no table.
+
+        Its errors, and brokers that are not known, are added to `problems`.
+        """
         if self._definition is None:
             return None
         table = Table(self._definition)
@@ -224,7 +239,11 @@ class _Request:
         return None
 
     def check(self, plan: R | None) -> tuple[R, Cluster]:
-        """Return the plan, and the cluster with the table's own properties; a KdslError has all problems."""
+        """Return the plan, and the cluster with the table's own properties, unless there are problems.
+
+        Raises:
+            KdslError: There are; the message has all of them.
+        """
         table = None if self._definition is None else Table(self._definition)
         name = None if table is None else table.name
         located = [p.at(Where(table=name)) for p in self.problems]
@@ -245,6 +264,7 @@ class _Request:
         return None if servers is None else self._with_registry(Cluster(str(servers)))
 
     def _with_registry(self, cluster: Cluster) -> Cluster:
+        """Return the cluster, with the registry of the options in place of its own if they name one."""
         url = self._options.get(REGISTRY)
         return cluster if url is None else attrs.evolve(cluster, registry=Registry(url))
 
@@ -259,7 +279,11 @@ class _Request:
         return None
 
     def _load_table(self) -> TableDef | None:
-        """Return the definition of the one table that the options name; otherwise add a problem."""
+        """Return the definition of the one table that the options name; otherwise add a problem.
+
+        Raises:
+            KdslError: The table cannot be loaded.
+        """
         named = [name for name in TABLES if name in self._options]
         if len(named) != 1:
             what = f"the table by {listing(named)}" if named else "no table"
@@ -275,14 +299,18 @@ class _Request:
         return load.table(text).definition
 
     def _load_cluster(self) -> Cluster | None:
-        """Return the cluster that the option ``cluster`` names; None without it."""
+        """Return the cluster that the option ``cluster`` names; None without it.
+
+        Raises:
+            KdslError: It cannot be loaded.
+        """
         text = self._options.get("cluster")
         return None if text is None else load.cluster(text.replace("#", ":"))
 
     def _divide(self) -> dict[str, str]:
         """Set the options of the connector in the definition, and return the client settings.
 
-        Unknown options become problems.
+        Unknown options and wrong values become problems.
         """
         kind = KafkaOptions if self._definition is None else type(self._definition.options)
         of_connector = {a.metadata["key"]: a.name for a in kind.declarations() if not a.metadata["key"].endswith("*")}
@@ -315,8 +343,8 @@ class _Request:
 def _without_catalog(options: dict[str, str]) -> dict[str, str]:
     """Return options without what Spark's catalog adds for a table that SQL has created ``USING kdsl``.
 
-    That is the place of the table (a topic has none), the properties that Spark reserves, and each option once more
-    behind ``option.``.
+    That is the place of the table, ``path`` (a topic has none), and if the provider is kdsl also the properties that
+    Spark reserves, and each option once more behind ``option.``.
     """
     added = {"path"}
     if options.get("provider", "").lower() == FOUND:

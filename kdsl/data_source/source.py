@@ -34,17 +34,29 @@ class DefaultSource(KdslDataSource):
 
     @cached_property
     def _read_source(self) -> KdslDataSource:
-        """The source of a read, with a plan among its options."""
+        """The source of a read, with a plan among its options.
+
+        Raises:
+            KdslError: As for `kdsl.data_source.options.read_source_options`.
+        """
         from kdsl.data_source.options import read_source_options
 
         return KdslDataSource(read_source_options(self.options))
 
     def schema(self) -> StructType:
-        """Return the columns of a read."""
+        """Return the columns of a read.
+
+        Raises:
+            KdslError: As for `kdsl.data_source.options.read_source_options`.
+        """
         return self._read_source.schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a bounded read; its rows have the table's columns, whatever ``schema`` says."""
+        """Return the reader of a bounded read; its rows have the table's columns, whatever ``schema`` says.
+
+        Raises:
+            KdslError: As for `kdsl.data_source.options.read_source_options`.
+        """
         return self._read_source.reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -52,6 +64,7 @@ class DefaultSource(KdslDataSource):
 
         Raises:
             SparkVersionError: The stream has a declared end, and this Spark cannot end it.
+            KdslError: As for `kdsl.data_source.options.read_source_options`.
         """
         from kdsl.run.librdkafka.options import PLAN
 
@@ -63,7 +76,11 @@ class DefaultSource(KdslDataSource):
         return source.streamReader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch with the columns of ``schema``, which are matched with the table's by name."""
+        """Return the writer of a batch with the columns of ``schema``, which are matched with the table's by name.
+
+        Raises:
+            KdslError: As for `kdsl.data_source.options.write_source_options`.
+        """
         from kdsl.data_source.options import write_source_options
 
         return KdslDataSource(write_source_options(self.options, schema)).writer(schema, overwrite)
@@ -73,6 +90,7 @@ class DefaultSource(KdslDataSource):
 
         Raises:
             SparkVersionError: This Spark gives no Arrow batches to the writers of streams.
+            KdslError: As for `kdsl.data_source.options.write_source_options`.
         """
         from kdsl.data_source.options import write_source_options
         from kdsl.spark_versions import STREAM_WRITER, pyspark_version, require

@@ -152,7 +152,7 @@ class ColumnAppender:
         self._columns, self._visible = dict(columns), list(visible)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a task with the new columns.
+        """Yield the batches of a task with the new columns at their end.
 
         Raises:
             FunctionResultError: A function failed, or its result cannot become the column.
@@ -202,7 +202,12 @@ class _ByBatch:
         self._function, self._name = column.function, column.name
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        """Call the function with a batch, and return its result as an array of ``kind``; else FunctionResultError."""
+        """Call the function with a batch, and return its result as an array of ``kind``.
+
+        Raises:
+            FunctionResultError: The function fails, or its result is not an array, has another length than the batch,
+                or cannot be converted.
+        """
         answer = _Answer.from_call(self._function, batch)
         if not _is_array(answer):
             self._fail(f"{answer} for a batch of {batch.num_rows} rows", batch, answer)
@@ -254,9 +259,14 @@ class _ByRow(_ByBatch):
         self._takes_rows: bool | None = None
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        """As `_ByBatch`, with single rows if the function takes those, which the first batch with rows decides.
+        """Compute the column for a batch, with single rows if the function takes those; the first batch decides.
 
-        For a batch without rows an empty array is returned, and the function is not called.
+        For that the function is called once more. For a batch without rows an empty array is returned, and it is not
+        called.
+
+        Raises:
+            FunctionResultError: The function fails, or returns neither an array of the column's values for the batch
+                nor a string or None for each row; or both, and they contradict each other.
         """
         if not batch.num_rows:
             return pa.nulls(0, kind)
@@ -318,7 +328,7 @@ def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert an array to a type: integers become timestamps as milliseconds, maps become lists of structs.
 
     Raises:
-        pa.ArrowTypeError: The values are not strings, and the type is.
+        pa.ArrowTypeError: The values are not strings, and the type is; or the types have different shapes.
         pa.ArrowInvalid: A value does not fit the type.
         pa.ArrowNotImplementedError: Arrow has no cast between the types.
     """

@@ -173,7 +173,8 @@ class OffsetsInitializer:
         """Convert to the start of a plan; mistakes in the arguments are not reported here.
 
         Args:
-            reset: The value of ``auto.offset.reset``, which applies if the initializer has no reset strategy.
+            reset: The value of ``auto.offset.reset``, which applies if the initializer has no reset strategy; without
+                both it is ``none``.
         """
         return Start(self.mode, self.millis, self.specific, self.reset or reset or "none", self.function)
 

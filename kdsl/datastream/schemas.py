@@ -108,6 +108,9 @@ class FormatSchema(MessageSchema):
         Args:
             format: The format, or its name.
             columns: Its columns.
+
+        Raises:
+            KdslError: Two packages register the same format.
         """
         where = caller_location()
         problems: list[Problem] = []
@@ -168,6 +171,7 @@ def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.
     """
 
     def fail(message: str, fix: str) -> t.Row:
+        """Add a problem, and return the placeholder."""
         problems.append(Problem("columns", message, fix, where))
         return t.Row((t.Field("value", t.BYTES),), nullable=False)
 

@@ -190,8 +190,8 @@ class KafkaSink(Endpoint):
         Raises:
             ResolveError: Columns are missing or have other types, or an expression does not fit the DataFrame; all
                 problems are reported at once.
-            KdslError: The DataFrame is a stream or a changelog, ``write_id`` is given without exactly-once, no broker
-                answers, or a topic does not exist.
+            KdslError: As for `plan`; or the DataFrame is a stream or a changelog, ``write_id`` is given without
+                exactly-once, no broker answers, or a topic does not exist.
             ExactlyOnceError: The write cannot be exactly once.
             WriteError: A task failed, for example because a record cannot be written.
         """
@@ -223,13 +223,13 @@ class KafkaSink(Endpoint):
             name: The query's name.
             output_mode: Spark's output mode.
             adopt: Take over an exactly-once prefix that another job has used.
-            allow: What may differ from the plan that wrote the checkpoint: ``topic``, ``key``, ``format``,
-                ``prefix``, or True for all.
+            allow: What may differ from the plan that wrote the checkpoint: ``topic``, ``key``, ``format``, ``prefix``,
+                or True for all.
 
         Raises:
             ResolveError: As for `write`.
-            KdslError: The DataFrame is not a stream, the sink does not accept the output mode or the trigger, no broker
-                answers, or a topic does not exist.
+            KdslError: As for `plan`; or the DataFrame is not a stream, the sink does not accept the output mode or the
+                trigger, no broker answers, or a topic does not exist.
             CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
             ExactlyOnceError: The write cannot be exactly once.
         """
@@ -291,7 +291,7 @@ class KafkaSink(Endpoint):
 
         A function for whole records replaces the rows. Otherwise a hidden column is added for each expression, and
         columns that the sink does not use are dropped, except a row kind. ResolveError if an expression does not fit
-        the DataFrame.
+        the DataFrame; other errors are those of `plan`.
         """
         serializer = self.record_serializer
         assert serializer is not None
@@ -310,7 +310,7 @@ class KafkaSink(Endpoint):
         """Return the serializer, with the DataFrame's column of event time as the timestamp if it sets none.
 
         Unchanged if there is no such column or several, which is logged, or with the transport ``jvm``, which cannot
-        write timestamps.
+        write timestamps. Errors are those of `plan`.
         """
         if serializer.timestamp is not None or self.plan().transport == "jvm":  # which cannot write timestamps
             return serializer

@@ -221,9 +221,9 @@ class KafkaSource(Endpoint):
             spark: The session, classic or Connect.
 
         Raises:
-            KdslError: kdsl does not support the session. At the latest when Spark plans the read: the brokers refuse or
-                cannot be reached, a topic is missing, or an offset does not exist. A record that cannot be read, or a
-                function that fails, fails the Spark job.
+            KdslError: kdsl does not support the session, or as for `plan`. At the latest when Spark plans the read: the
+                brokers refuse or cannot be reached, a topic is missing, or an offset does not exist. A record that
+                cannot be read, or a function that fails, fails the Spark job.
         """
         from kdsl.run.read import read
 
@@ -232,15 +232,17 @@ class KafkaSource(Endpoint):
     def read_stream(self, spark: SparkSession) -> DataFrame:
         """Read a stream.
 
-        A query that restarts from a checkpoint continues at its offsets: the starting offsets do not matter then, and
-        a custom initializer is not called. The session changes as by `read`, and gets a listener that commits offsets
-        and reports metrics.
+        A query that restarts from a checkpoint continues at its offsets: the starting offsets do not matter then, and a
+        custom initializer is not called. The session changes as by `read`, and gets a listener that commits offsets and
+        reports metrics.
 
         Args:
             spark: The session, classic or Connect.
 
         Raises:
-            KdslError: kdsl does not support the session. What is wrong with the topics fails the query.
+            KdslError: kdsl does not support the session, or as for `plan`; with the transport ``jvm`` also if the
+                connector cannot be attached, or another application uses a consumer group that is checked. What is
+                wrong with the topics fails the query.
         """
         from kdsl.run.read import read_stream
 

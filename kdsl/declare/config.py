@@ -75,6 +75,9 @@ class TableConfig:
         Args:
             where: The location of the table; its path is the prefix of all others.
             lines: The line of each path of the document.
+
+        Raises:
+            KdslError: Two packages register the format that an option names.
         """
         return _Builder(self, where or Where(table=self.name), lines or {}).build()
 
@@ -93,7 +96,11 @@ class _Builder:
         return Where(self.config.name, column, self.where.file, self.lines.get(full), full if self.where.path else None)
 
     def build(self) -> TableDef:
-        """Build the definition of the table; mistakes are not raised, but listed in its ``problems``."""
+        """Build the definition of the table; mistakes are not raised, but listed in its ``problems``.
+
+        Raises:
+            KdslError: Two packages register the format that an option names.
+        """
         config = self.config
         texts = {key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in config.options.items()}
         locations = {key: self.locate(f".options[{key!r}]") for key in texts}

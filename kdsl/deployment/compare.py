@@ -87,8 +87,8 @@ def apply(
 ) -> Applied:
     """Create what is declared and missing, and change what only becomes wider; nothing is deleted or narrowed.
 
-    It makes the changes of `diff` with the marks ``+`` and ``~``, one after the other, and stops when one fails. To
-    repeat it is safe: a change that was made is not repeated.
+    It makes the changes of `diff` with the marks ``+`` and ``~``, one after the other, and stops when one fails, which
+    is not raised but returned. To repeat it is safe: a change that was made is not repeated.
 
     Args:
         tables: As for `diff`.
@@ -128,7 +128,7 @@ def declare(
 
 
 def title_of(item: Table | Ingestion) -> str:
-    """The name by which a user calls a table or an ingestion."""
+    """The name by which a user calls a table or an ingestion: of the latter its name, its file, or ``ingestion``."""
     return item.name if isinstance(item, Table) else item.pipeline.valid().name or item.locations.file or "ingestion"
 
 
@@ -162,6 +162,9 @@ def compare(
         targets: Targets of changelogs, by table.
         spark: As for `diff`.
 
+    Returns:
+        The differences, each once, in the order in which changes are made. What cannot be looked at is among them.
+
     Raises:
         ResolveError: Declarations have errors; all of them are reported.
     """
@@ -170,11 +173,13 @@ def compare(
 
     @cache
     def open_session() -> SparkSession:
+        """Return the given session, or the active one, or start one; always the same."""
         from pyspark.sql import SparkSession
 
         return spark or SparkSession.getActiveSession() or start_local_session("kdsl diff")
 
     def open_checkpoint(location: str) -> Folder:
+        """Open the folder of a checkpoint, in a session if it is not on this machine; CheckpointError if that fails."""
         remote = "://" in location and not location.startswith("file:")
         return open_folder(open_session(), location) if remote else open_local_folder(location)
 
@@ -237,7 +242,7 @@ def select_changes(steps: Iterable[Step], allow: Collection[str]) -> list[Step]:
 def make_changes(
     steps: Iterable[Step], allow: Collection[str] = (), report: Callable[[Difference], None] = lambda _: None
 ) -> Applied:
-    """Make the changes of steps, one after the other, until one fails.
+    """Make the changes of steps, one after the other, until one fails, whose error is returned and not raised.
 
     Args:
         steps: The steps.

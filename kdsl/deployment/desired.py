@@ -204,7 +204,7 @@ class Needs:
         fail_on(dict.fromkeys(problems), "the declarations")
 
     def _needs_of(self, cluster: Cluster) -> ClusterNeeds:
-        """What is needed of a cluster, for tables that log in to it in the same way."""
+        """What is needed of a cluster, for tables that log in to it in the same way; added if it is new."""
         login = {name: value for name, value in cluster.properties.items() if name.startswith(_LOGIN)}
         return self.clusters.setdefault((cluster.bootstrap_servers, Properties(login)), ClusterNeeds(cluster))
 
@@ -343,7 +343,7 @@ def _settings(table: TableDef) -> dict[str, Setting]:
 
 
 def _locate(table: TableDef, setting: str) -> Where:
-    """Where a table declares a setting of its topics."""
+    """Where a table declares a setting of its topics; the table's own location if that is not known."""
     keys = (_KEYS.get(setting, f"topic.config.{setting}"), "topic.config.*")
     location = next((table.option_locations[key] for key in keys if key in table.option_locations), Where())
     return Problem("", "", "", location).at(attrs.evolve(table.where, table=table.name)).where

@@ -34,6 +34,9 @@ def compare_progress(live: LiveCluster, open_folder: OpenFolder, open_spark: Ope
         live: The cluster.
         open_folder: Opens the folder of a checkpoint.
         open_spark: Opens a session, for the state of upsert tables.
+
+    Raises:
+        KdslError: The brokers do not answer.
     """
     positions: dict[str, list[Offsets]] = {}
     steps = [
@@ -46,7 +49,11 @@ def compare_progress(live: LiveCluster, open_folder: OpenFolder, open_spark: Ope
 
 
 def _compare_groups(live: LiveCluster, checkpoints: Mapping[str, list[Offsets]]) -> Iterator[Step]:
-    """Yield what differs about the groups of tables; ``checkpoints`` has the offsets of checkpoints by table."""
+    """Yield what differs about the groups of tables; ``checkpoints`` has the offsets of checkpoints by table.
+
+    Raises:
+        KdslError: The brokers do not answer.
+    """
     needs = live.needs.groups
     states = live.inspector.groups({need.group for need in needs})
     committed: dict[str, Positions] = {}
@@ -75,13 +82,17 @@ def _compare_groups(live: LiveCluster, checkpoints: Mapping[str, list[Offsets]])
 def _of_group(
     mark: Mark, need: GroupNeed, live: LiveCluster, what: str, has: str, declared: str | None, consequence: str
 ) -> Difference:
+    """Create the difference of a group; ``has`` is the live value."""
     return Difference(mark, "group", need.group, consequence, what, has, declared, need.where, live.place)
 
 
 def _compare_positions(
     live: LiveCluster, committed: Mapping[str, Positions], checkpoints: Mapping[str, list[Offsets]]
 ) -> Iterator[Step]:
-    """Yield the groups that are ahead of their topics or checkpoints, or behind the first records."""
+    """Yield the groups that are ahead of their topics or checkpoints, or behind the first records.
+
+    Of each, the first such partition is named. If the brokers do not report offsets, that is the only difference.
+    """
     relevant = [need for need in live.needs.groups if committed.get(need.group)]
     partitions = {p for need in relevant for p in committed[need.group] if _exists(live, p)}
     try:
@@ -137,6 +148,7 @@ def _compare_checkpoint(
     """Yield why the query of a table would not go on from a checkpoint; its offsets are added to ``positions``."""
 
     def make(mark: Mark, what: str, before: str | None, declared: str | None, consequence: str) -> Step:
+        """Create a difference of the checkpoint, without a change; ``before`` is the live value."""
         name, table = redact_value("", need.location), need.table
         return Step(Difference(mark, "checkpoint", name, consequence, what, before, declared, table.where, table.name))
 

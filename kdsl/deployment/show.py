@@ -12,7 +12,7 @@ _SUMMARY: Mapping[Mark, str] = {"+": "to create", "~": "to change", "!": "refuse
 
 
 def summarize(differences: Iterable[Difference]) -> str:
-    """One line with the number of differences."""
+    """One line with the number of differences of each mark; without any, that nothing differs."""
     marks = Counter(d.mark for d in differences)
     counts = [f"{marks[mark]} {words}" for mark, words in _SUMMARY.items() if marks[mark]]
     return f"{', '.join(counts)}." if counts else "nothing differs."
@@ -37,7 +37,12 @@ def show_differences(differences: Iterable[Difference]) -> Iterator[str]:
 
 
 def show_line(d: Difference, on: str = "") -> str:
-    """One difference on a line by itself."""
+    """One difference on a line by itself.
+
+    Args:
+        d: The difference.
+        on: What follows its name, such as the place.
+    """
     parts = [f"{d.mark} {d.kind} {_printable(d.name)}{on}", d.what, d.values, _one_line(d.consequence)]
     where = f"({d.location})" if d.location else ""
     return "  ".join(part for part in (*parts, where) if part)

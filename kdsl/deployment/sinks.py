@@ -55,6 +55,7 @@ class _SinkTable:
         self, mark: Mark, what: str, live: str | None, declared: str | None, consequence: str,
         run: Callable[[], None] | None = None,
     ) -> Step:  # fmt: skip
+        """Create a difference of the table; ``run`` makes the change, None if it is refused or cannot be looked at."""
         difference = Difference(mark, self.kind, self.name, consequence, what, live, declared, self.where, self.place)
         return Step(difference, run)
 
@@ -111,7 +112,12 @@ def compare_ingestion(
 ) -> Iterator[Step]:
     """Yield how an ingestion's checkpoint and sink tables differ from it; topics of its sink are added to the needs.
 
-    Known tables are those of the initial schemas, and those that its checkpoint has learned.
+    Known tables are those that its checkpoint has learned; without a checkpoint, those of the initial schemas. Errors
+    of Java and Spark are passed on.
+
+    Raises:
+        ResolveError: The ingestion has errors.
+        KdslError: kdsl cannot write the sink.
     """
     ingestion = declaration.item
     assert isinstance(ingestion, Ingestion)
@@ -159,7 +165,13 @@ def _compare_sink(
     where: Where,
     open_spark: OpenSpark,
 ) -> Iterator[Step]:
-    """Yield the differences of the sink tables, as the next batch of the ingestion would find them."""
+    """Yield the differences of the sink tables, as the next batch of the ingestion would find them.
+
+    None for a sink whose tables cannot be changed apart from a batch. Errors of Java and Spark are passed on.
+
+    Raises:
+        KdslError: kdsl cannot write the sink.
+    """
     writer = open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     if not isinstance(writer, TableChanger):
         return
@@ -173,6 +185,7 @@ def _compare_sink(
             known: TableSchema | None,
             schemas: dict[TableId, TableSchema | None] = schemas,
         ) -> TableSchema | None:
+            """Read the schema of a table in the sink, and keep it in ``schemas``."""
             schemas[table] = writer.read_schema(spark, table, known)
             return schemas[table]
 
@@ -191,6 +204,7 @@ def _compare_sink(
         def change(
             one: SchemaChange, target: TableId = target, transformed: TransformedTable = plans[0].transformed
         ) -> None:
+            """Make a change of the sink table."""
             writer.change_table(spark, target, [one], transformed)
 
         effect = "the next batch with such rows changes it"
@@ -210,6 +224,10 @@ def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Itera
         table: The table.
         target: The Delta table or database table that its changelog is applied to.
         open_spark: Opens a session.
+
+    Raises:
+        ResolveError: The table cannot be read.
+        Exception: That of Java or Spark, if the target cannot be looked at for another reason than a KdslError.
     """
     definition = table.definition
     columns = tuple(f for f in table.read_plan().output.fields if f.name not in (ROW_KIND, UNAVAILABLE))
@@ -228,6 +246,7 @@ def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Itera
     evolution = evolve_sink((target.table,), live, TableSchema(columns, key), Policy(rules=rules))
 
     def change(one: SchemaChange) -> None:
+        """Make a change of the target."""
         if isinstance(target, DeltaTarget):
             change_delta_table(target, spark, [one])
         else:

@@ -39,7 +39,10 @@ def compare_subjects(needs: Iterable[SubjectNeed]) -> Iterator[Step]:
 
 
 def _compare_registry(registry: Registry, needs: list[SubjectNeed]) -> Iterator[Step]:
-    """Yield the differences of a registry's subjects; one for all of them if it does not answer."""
+    """Yield the differences of a registry's subjects, each once, which are asked for at the same time, without retries.
+
+    If the registry does not answer, or its settings have errors, that is a difference.
+    """
     properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
     where = needs[0].where
     try:
@@ -94,6 +97,7 @@ def _step(
     declared: str | None,
     why: str,
 ) -> Step:
+    """Create a difference of a subject, without a change."""
     return Step(Difference(mark, "subject", subject, why, "", live, declared, need.where, client.address))
 
 
@@ -110,6 +114,7 @@ def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str
     except UnknownSubjectError:
 
         def register() -> None:
+            """Register the schema under the subject."""
             client.register(subject, schema, normalize=chosen.normalize)
 
         try:
@@ -138,7 +143,7 @@ def _explain_write(need: SubjectNeed) -> str:
 
 
 def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
-    """Compare the latest schema of a subject with the columns; None if they fit, or nothing was registered yet.
+    """Compare the latest schema of a subject with the columns; None if they fit, or if a read finds no schema yet.
 
     Raises:
         KdslError: The registry does not answer or refuses.

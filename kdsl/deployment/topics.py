@@ -71,7 +71,7 @@ class LiveCluster:
 
 
 def compare_topics(live: LiveCluster) -> Iterator[Step]:
-    """Yield how the topics of a cluster differ from what tables need."""
+    """Yield how the topics of a cluster differ from what tables need; NotAnsweredError if the brokers do not answer."""
     for need in live.needs.topics:
         if need.topics.pattern is not None and not live.expand(need):
             consequence = "no topic matches: a read waits for one; correct the pattern, or create a topic"
@@ -113,12 +113,13 @@ class _Topic:
         consequence: str,
         where: Where | None = None,
     ) -> Difference:
+        """Create a difference of the topic; without ``where``, at the first table that declares settings."""
         return Difference(
             mark, "topic", self.name, consequence, what, live, declared, where or self._where, self._live.place
         )
 
     def compare(self, configs: Mapping[str, Config] | NotAnsweredError) -> Iterator[Step]:
-        """Yield the differences."""
+        """Yield the differences of the topic's settings, and the rights that the user lacks."""
         chosen, contradictions = self._choose()
         if isinstance(self.state, NotAnsweredError):
             yield self._explain_missing(self.state, chosen, contradictions)
@@ -301,7 +302,7 @@ def _limit(name: str, value: str) -> float | None:
 
 
 def _comparable(name: str, value: str) -> object:
-    """The value of a setting as it can be compared: numbers as such, lists without order, no letter case."""
+    """The value of a setting as it can be compared: a number, or in lower case; a cleanup policy without order."""
     text = value.strip()
     try:
         return int(text)
@@ -310,5 +311,5 @@ def _comparable(name: str, value: str) -> object:
 
 
 def join_steps(steps: Iterable[Step]) -> list[Step]:
-    """Return steps, each difference once."""
+    """Return steps, each difference once, wherever it is declared: of equal ones the last, in place of the first."""
     return list({attrs.evolve(step.difference, where=Where()): step for step in steps}.values())

@@ -45,7 +45,7 @@ def needs_jvm(cluster: Cluster) -> bool:
 
 
 def jvm_session() -> SparkSession:
-    """Return the active session; if there is none, log that one is needed, and start it."""
+    """Return the active session; if there is none, log that one is needed, and start it (`start_local_session`)."""
     from pyspark.sql import SparkSession
 
     if (active := SparkSession.getActiveSession()) is not None:
@@ -56,6 +56,8 @@ def jvm_session() -> SparkSession:
 
 def open_admin(cluster: Cluster, who: str) -> ClusterAdmin:
     """Open an admin client; if only Java's can log in, in the active Spark session or one that is started.
+
+    librdkafka's asks no broker yet.
 
     Args:
         cluster: The cluster.
@@ -75,8 +77,11 @@ def open_admin(cluster: Cluster, who: str) -> ClusterAdmin:
 def subscribe(plan: ReadPlan, cluster: Cluster) -> Subscription:
     """Create the subscription of a read on a cluster; its methods ask the brokers for topics and offsets.
 
+    Its admin client is that of `open_admin`, which may start a Spark session.
+
     Raises:
         ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`.
     """
     return Subscription(plan, cluster, open_admin(cluster, plan.table) if needs_jvm(cluster) else None)
 
@@ -86,6 +91,8 @@ def record_reader(
     cluster: Cluster, plan: ReadPlan, needs: Collection[str], *, name: str, large: bool = False
 ) -> Iterator[RecordReader]:
     """Open a reader of a table's records, and close it at the end; errors as for `open_admin`.
+
+    What its ``read`` raises is passed on: a KafkaReadError, or with Java's client the error of a Spark job.
 
     Args:
         cluster: The cluster of the table.

@@ -133,8 +133,9 @@ def read_letters(cluster: Cluster, topic: str) -> Iterator[DeadLetter]:
         topic: The topic.
 
     Raises:
-        KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
         ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`, where only Java's client can log in.
     """
     for batch in _read(cluster, topic):
         yield from _parse_letters(batch)
@@ -231,8 +232,10 @@ def replay(
     Raises:
         DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to the
             target.
-        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or offsets cannot be committed,
+            for example because the group has members.
         ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`, where only Java's client can log in to the cluster of the letters.
     """
     chosen, sending = selection or Selection(), target or cluster
     if needs_jvm(sending):

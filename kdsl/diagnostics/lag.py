@@ -106,7 +106,10 @@ class LagReader:
     """
 
     def __init__(self, cluster: Cluster, timeout: float | None = None) -> None:
-        """Open an admin client with the shorter one of the timeouts; this may start a Spark session (`open_admin`)."""
+        """Open an admin client with the shorter one of the timeouts; this may start a Spark session.
+
+        Errors are those of `open_admin`.
+        """
         if timeout is not None:
             most = min(int(timeout * 1000), cluster.kdsl_settings.api_timeout_ms)
             cluster = cluster.with_properties({"default.api.timeout.ms": most})
@@ -163,6 +166,8 @@ class LagReader:
     def lag_of(self, of: str, positions: Mapping[TopicPartition, int], topics: Iterable[str] = ()) -> Lag:
         """Compute the current lag of some positions, and read the next record of each that lags, for its age.
 
+        It waits 5 s at most for these records; Java's client reads them with a Spark job.
+
         Args:
             of: The reader, for messages.
             positions: The offset of the next record, by partition.
@@ -171,6 +176,7 @@ class LagReader:
         Raises:
             LagError: A topic, or a partition with a position, no longer exists.
             KafkaReadError: The brokers do not answer, or refuse the request.
+            ResolveError: The settings of the consumer have errors.
         """
         names = {topic for topic, _ in positions} | set(topics)
         known = self._admin.topics(names)
@@ -221,9 +227,8 @@ class LagReader:
         """Read the first record at or after an offset of each partition, and return its age in seconds.
 
         Left out are partitions whose record does not arrive within 5 s, does not exist before the end in ``reach``, or
-        has no timestamp; an error that a partition delivers ends its search, too.
-        The consumer is created at the first use, and stays open; after an exception of its own, which is raised, it is
-        closed.
+        has no timestamp; an error that a partition delivers ends its search, too. The consumer is created at the first
+        use, and stays open; after an exception of its own, which is raised, it is closed.
         """
         if not nexts:
             return {}

@@ -34,8 +34,10 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
         A table of the plan's columns. A record may have no row, or several.
 
     Raises:
-        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
-        RecordError: A record cannot be read.
+        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
+        RecordError: A record cannot be read, also if the table declares dead letters.
+        ResolveError: The client settings have errors.
+        KdslError: A schema registry does not answer or refuses; or as for `open_admin`.
     """
     return pa.Table.from_batches([_last(plan, cluster, n, zone).rows])
 
@@ -55,9 +57,7 @@ def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     Returns:
         A table of the plan's columns; the row kind is the first where the table's rows are changes.
 
-    Raises:
-        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
-        RecordError: A record cannot be read.
+    Errors are those of `last_records`.
     """
     placed = _last(plan, cluster, n, zone)
     if plan.upserts is None:
@@ -98,7 +98,9 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
         timeout: How long it may take, in seconds.
 
     Raises:
-        KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes longer.
+        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
+        ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`.
     """
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())
@@ -111,7 +113,10 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
 
 
 def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
-    """Read the ends of all partitions, and decode the `n` records with the latest timestamps, oldest first."""
+    """Read the ends of all partitions, and decode the `n` records with the latest timestamps, oldest first.
+
+    Errors are those of `last_records`.
+    """
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)

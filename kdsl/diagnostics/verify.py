@@ -97,8 +97,11 @@ def compare(
 
     Raises:
         VerifyError: A column is missing in one of the tables, or records do not have one row each.
-        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
         RecordError: A record cannot be read (only where columns identify it).
+        ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`; or a schema registry does not answer or refuses (only where columns identify
+            records).
     """
     first, second = (_read_records(side, by, header) for side in (source, target))
     return _compare_records(first, second)
@@ -111,8 +114,8 @@ def _read_records(side: Side, by: Identity | Sequence[str], header: str | None) 
 
     Raises:
         VerifyError: The table does not have a column that identifies records, or records do not have one row each.
-        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
         RecordError: A record cannot be read; only where columns identify it.
+        KdslError: As for `compare`.
     """
     columns = [] if isinstance(by, str) else list(by)
     decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
@@ -143,7 +146,8 @@ def _read_batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
     """Read all records of a side, without those that its header filter leaves out.
 
     Raises:
-        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
+        KdslError: As for `open_admin`.
     """
     subscription = subscribe(side.plan, side.cluster)
     partitions = subscription.partitions(subscription.topics())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from kdsl.declare.definition import TableDef
@@ -36,7 +37,7 @@ def parse_source(source: str | Path) -> Script:
     """
     if isinstance(source, Path) or (source and not any(c.isspace() for c in source)):
         return parse_file(source)
-    named = "\n" not in source and source.lower().endswith(SQL_ENDINGS) and Path(source).is_file()
+    named = "\n" not in source and source.lower().endswith(SQL_ENDINGS) and os.path.isfile(source)  # noqa: PTH113  # of a name of any length
     return parse_file(source) if named else parse_script(source)
 
 

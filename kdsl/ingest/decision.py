@@ -101,7 +101,7 @@ def decide_batch(
     """Decide what a batch changes; nothing is written here.
 
     A table without known columns is left out, and its rows are counted. With a refusal, the decision has only the
-    refusals and an empty note.
+    refusals and an empty note. Errors of `read_schema` are passed on.
 
     Args:
         plan: The plan of the ingestion.
@@ -166,8 +166,9 @@ def _select_new_or_changed_tables(state: IngestState, learned: Learned) -> dict[
 def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> Iterable[Refusal]:
     """Refuse a batch whose unreadable records are not accepted, or are too many with those before.
 
-    If they are most of a first batch, and there is a hint of a wrong format, the batch is refused with that hint
-    instead, whatever the options accept. Only sources in Kafka have such records.
+    If they are at least ten and most of a batch, no table is known, and there is a hint of a wrong format, the batch is
+    refused with that hint instead, whatever the options accept. Otherwise the format's ``ignore-parse-errors`` accepts
+    all. Only sources in Kafka have such records.
     """
     feed = plan.source
     if not seen.dirty or not isinstance(feed, KafkaFeed):
@@ -203,9 +204,9 @@ def _evolve_sinks(
 ) -> dict[TableId, SinkEvolution]:
     """Decide how the sink tables of some upstream tables change, and add to ``refusals`` what cannot be written at all.
 
-    The latter are names that the sink cannot have, upstream tables of one sink table with different primary keys, and a
-    known sink table that is gone; for the last two there is no evolution. Only tables with rows count: what other
-    tables brought into a sink table before is in its schema.
+    The latter are those of `_refuse_names`, upstream tables of one sink table with different primary keys, and a known
+    sink table that is gone; for the last two there is no evolution. Only tables with rows count: what other tables
+    brought into a sink table before is in its schema. Errors of ``read_schema`` are passed on.
     """
     by_target: dict[TableId, list[TableSchema]] = {}
     for work in tables:

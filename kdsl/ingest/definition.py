@@ -82,7 +82,7 @@ class Transform(Options):
         """The table-options by their keys; empty entries are left out, and the last of two entries with one key counts.
 
         Raises:
-            ValueError: An entry has no ``=``, or no key before it.
+            ValueError: An entry has no ``=``, or no key before it, or the delimiter is empty.
         """
         properties = {}
         for entry in (self.table_options or "").split(self.table_options_delimiter):
@@ -235,7 +235,10 @@ class Locations:
     places: Mapping[str, Where] = attrs.field(factory=dict, repr=False)
 
     def where(self, path: str) -> Where:
-        """The location of a part, or of the nearest known part around it."""
+        """The location of a part: its file and path, and the line of the nearest known part around it, if there is one.
+
+        If that is one of ``places``, its location is returned unchanged.
+        """
         known = path
         while known not in self.lines and known not in self.places and known != "$":
             known = known[: max(known.rfind("."), known.rfind("["), 1)]

@@ -34,8 +34,7 @@ def read_document(
 
     Returns:
         The ingestion, or None if there are problems; and the problems of the document. With problems, they contain
-        those of
-        the parts that could be read, too; otherwise `kdsl.ingest.resolve` finds those.
+        those of the parts that could be read, too; otherwise `kdsl.ingest.resolve` finds those.
     """
     reader = _Reader(text, file, variables)
     return reader.read()
@@ -49,6 +48,7 @@ def is_ingestion_document(text: str) -> bool:
 
 class _Reader:
     def __init__(self, text: str, file: str | None, variables: Mapping[str, str]) -> None:
+        """Parse the document; what YAML does not allow is added to ``problems``."""
         self.document = YamlDocument(text, file, lambda _: True)
         self.variables = variables
         self.problems: list[Problem] = list(self.document.problems)
@@ -92,8 +92,8 @@ class _Reader:
     def read_end(self, value: Mapping[str, Any], kind: Kind) -> Any:
         """Read the source or the sink, and report what is wrong; None if it is missing, or its type is.
 
-        A type that does not exist counts as missing. A sink in Kafka gets the topic mapping that is declared under
-        ``source``, and the source does not.
+        A type that does not exist, or cannot be imported, counts as missing. A sink in Kafka gets the topic mapping
+        that is declared under ``source``, and the source does not.
         """
         path = f"$.{kind}"
         if kind not in value:
@@ -183,9 +183,10 @@ class _Reader:
         return strings
 
     def read_text(self, value: Any, path: str) -> str | None:
-        """Read the value of an option, and replace the variables in it; None, and a report, if that is not possible.
+        """Read the value of an option, and replace the variables in it; an unknown variable is reported, and stays.
 
-        A list of scalars is joined with commas, or with semicolons if the path ends with ``.topic`` or ``.ddls``.
+        A list of scalars is joined with commas, or with semicolons if the path ends with ``.topic`` or ``.ddls``. None,
+        and a report, for no value, a mapping, and a list of something else.
         """
         if isinstance(value, list) and all(isinstance(one, str) for one in value):
             value = ("; " if path.endswith((".topic", ".ddls")) else ", ").join(value)

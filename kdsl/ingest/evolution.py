@@ -273,13 +273,14 @@ def _sort_new_columns(table: UpstreamTable, known: UpstreamTable | None, first: 
 
 
 def merge_schemas(schemas: Iterable[TableSchema]) -> TableSchema:
-    """The schema of a sink table that several upstream tables go into: columns that one of them lacks are nullable.
+    """The schema of a sink table that upstream tables, at least one, go into: columns that one lacks are nullable.
 
     Raises:
         PrimaryKeyError: They have different primary keys.
     """
 
     def merge(a: TableSchema, b: TableSchema) -> TableSchema:
+        """Merge two schemas; PrimaryKeyError if their primary keys differ."""
         if a.primary_key != b.primary_key:
             keys = " and ".join(f"({', '.join(s.primary_key)})" for s in (a, b))
             raise PrimaryKeyError(f"the tables that go into it have the primary keys {keys}")

@@ -31,7 +31,7 @@ def parse_id(text: str) -> TableId:
 
 
 def quote_part(name: str) -> str:
-    """Write one name of a table id; one that could be read as several names is put in back-ticks."""
+    """Write one name of a table id; one with a dot or a back-tick is put in back-ticks, and each in it is doubled."""
     return "`{}`".format(name.replace("`", "``")) if "." in name or "`" in name else name
 
 

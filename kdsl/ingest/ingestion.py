@@ -68,8 +68,7 @@ class Ingestion(IngestionDef):
 
         Returns:
             The ingestion, or None if the document cannot be read; and all problems, in the order of their lines. An
-            ingestion
-            that could be read is returned although `problems` reports errors.
+            ingestion that could be read is returned although `problems` reports errors.
         """
         definition, problems = read_document(text, variables or {}, file=file)
         if definition is not None:
@@ -131,6 +130,9 @@ class Ingestion(IngestionDef):
     ) -> StreamingQuery:
         """Start the streaming query that reads the source and writes the sink.
 
+        At the first start, the newest records of a source in Kafka are read before, and what they show of tables is
+        kept with the checkpoint. The session gets kdsl's data source. Spark's errors are passed on.
+
         Args:
             spark: A classic session.
             checkpoint: The folder of the checkpoint; by default that of the pipeline.
@@ -145,9 +147,12 @@ class Ingestion(IngestionDef):
                 tables have. Counts and the history begin again.
 
         Raises:
-            ResolveError: The ingestion has mistakes; all of them are reported.
-            CheckpointError: The checkpoint does not belong to the ingestion, or cannot be read.
-            KdslError: There is no checkpoint, kdsl cannot run the ingestion, or the cluster cannot be reached.
+            ResolveError: The ingestion has mistakes; all of them are reported. Or a reference to a secret cannot be
+                resolved.
+            CheckpointError: The checkpoint does not belong to the ingestion, or cannot be read or written.
+            KdslError: There is no checkpoint, the session is one of Spark Connect, the source is copied once (use
+                `copy`), kdsl cannot run the ingestion, the newest records are refused, a topic does not exist, or the
+                cluster or the sink cannot be reached.
         """
         from kdsl.ingest.run.query import start_ingestion
 
@@ -175,7 +180,8 @@ class Ingestion(IngestionDef):
             CheckpointError: Another driver has taken the checkpoint over meanwhile, or it cannot be read or written.
             IngestError: A table is refused; nothing was written.
             KdslError: There is no checkpoint, the session is one of Spark Connect, the source is a stream of changes
-                (use `run`), or the source or the sink cannot be reached.
+                (use `run`), no table is selected, or the source or the sink cannot be reached.
+            Exception: That of Spark, if a job fails.
         """
         from kdsl.ingest.run.snapshot import copy_snapshot
 

@@ -54,8 +54,8 @@ def read_initial_schemas(statements: str | None) -> tuple[dict[TableId, InitialT
     Returns:
         The tables, and the problems, each with its position in the statements where it is known; warnings are left out.
         Whether expressions of computed columns can be translated is not checked: they may use columns that only
-        messages
-        show. Other statements, and those with LIKE or AS, give no table; of a table with another problem, there is one.
+        messages show. Other statements, and those with LIKE or AS, give no table; one with another problem does. Of a
+        table that is declared twice, which is a problem, the last declaration counts.
     """
     schemas: dict[TableId, InitialTable] = {}
     if statements is None:
@@ -64,6 +64,7 @@ def read_initial_schemas(statements: str | None) -> tuple[dict[TableId, InitialT
     problems = [p for p in script.problems if p.severity == "error"]
 
     def report(statement: Any, message: str, fix: str) -> None:
+        """Add a problem at the name of a statement's table."""
         problems.append(Problem("ingest-ddl", message, fix, statement.name.where))
 
     for statement in script.statements:
@@ -99,7 +100,7 @@ def read_initial_schemas(statements: str | None) -> tuple[dict[TableId, InitialT
 def write_initial_schema(table: str | type[KafkaTable] | Table | object) -> str:
     """Write the statement of a table, named as its topic, with its physical columns and primary key, without ``;``.
 
-    Of a statement, only the semicolons and spaces at its end are removed.
+    Of a statement, only spaces around it and the semicolons at its end are removed.
 
     Raises:
         TypeError: It is neither a statement nor a table of one topic.

@@ -107,7 +107,7 @@ class MessageEncoder:
         self._waiting: pa.RecordBatch | None = None
 
     def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows to the columns ``key`` and ``value``; None if there is no message yet.
+        """Encode rows to the columns ``key`` and ``value``; None if they give no message, or not yet.
 
         If the last row is the one before an update, it waits for the next call (`finish` for the last). Rows that
         `PASSES` excludes, or has NULL for, are left out.
@@ -116,7 +116,8 @@ class MessageEncoder:
             rows: The row kind, the columns, and maybe `PASSES`.
 
         Raises:
-            RecordError: A row cannot be encoded, or has NULL in its primary key.
+            RecordError: A row cannot be encoded, or has NULL in its primary key; or the format is JSON, and a row
+                without a primary key is deleted.
         """
         if self._waiting is not None:
             rows = pa.concat_batches([self._waiting, rows])
@@ -298,6 +299,9 @@ def encode_packets(
 
     Returns:
         The columns ``key``, ``value``, ``topic``, ``headers`` and ``partition``; rows without a message give no batch.
+
+    Raises:
+        RecordError: A record cannot be decoded; or as for `MessageEncoder.encode`.
     """
     decoders: dict[str, RecordDecoder] = {}
     encoders: dict[tuple[str, TableId], MessageEncoder] = {}
@@ -351,6 +355,9 @@ def encode_rows(
     """Encode the rows of a task to ``key`` and ``value``; see `MessageEncoder`.
 
     The row that still waits at the end is encoded, too.
+
+    Raises:
+        RecordError: As for `MessageEncoder.encode`.
     """
     encoder = MessageEncoder(sink, table, schema)
     for batch in batches:

@@ -213,8 +213,7 @@ def transform_table(
 
     Returns:
         The result, or None if there are problems; and the problems, whose paths begin at ``$.transform``, or are ``$``
-        or
-        below it if no transform fits.
+        or below it if no transform fits.
     """
     index = next((i for i, rule in enumerate(rules) if rule.pattern.fits(table)), None)
     rule = TransformRule(TablePattern("", ())) if index is None else rules[index]
@@ -301,7 +300,10 @@ class _Work:
         return list((columns | {name: one for name, one in upstream.items() if name not in columns}).values())
 
     def _add_columns(self, columns: list[SinkColumn], names: Mapping[str, TypedSql]) -> list[SinkColumn]:
-        """Insert the columns that the transform adds into ``columns``, and return it; those with a problem are not."""
+        """Insert the columns that the transform adds into ``columns``, and return it.
+
+        Of a column with a problem, only that is added.
+        """
         for i, (added, node) in enumerate(self.rule.added):
             name, option = added.column.name, f"add-columns[{i}]"
             column = self._compute(option, added.column.expression.text, node, name, names)
@@ -322,7 +324,7 @@ class _Work:
         """The columns of the projection, where ``*`` stands for ``every``, and in it the listed metadata columns.
 
         Without a projection, all of these. A later column replaces one of ``*`` with its name, in its place; another
-        two with one name are a problem. Expressions with a problem are left out.
+        two with one name are a problem. Expressions with a problem are left out. Problems are added.
         """
         shown = [SinkColumn(c.name, c.type, quote_name(c.name)) for c in self.listed]
         if self.rule.items is None:
@@ -377,7 +379,7 @@ class _Work:
     def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
         """The filter in Spark SQL; None if there is none, or it cannot be translated.
 
-        One that is not BOOLEAN is a problem.
+        One that is neither BOOLEAN nor NULL is a problem, and returned nevertheless.
         """
         if self.rule.condition is None:
             return None

@@ -56,15 +56,19 @@ class _SameForAll(Mapping[TableId, Value]):
         self._value = value
 
     def __getitem__(self, table: TableId) -> Value:
+        """Return the value, whatever the table."""
         return self._value
 
     def __iter__(self) -> Iterator[TableId]:
+        """Yield one id, that of the table of messages that name none."""
         yield _ONE_TABLE
 
     def __len__(self) -> int:
+        """Return 1."""
         return 1
 
     def __contains__(self, table: object) -> bool:
+        """Return True for every table."""
         return True
 
 
@@ -131,6 +135,10 @@ class RecordSplitter:
             raw: The records, with topic, partition, offset, key and value.
             known: What is known of the tables.
             rejected: Records that are rejected already, ascending; they show nothing, and are among the rejections.
+
+        Raises:
+            ResolveError: Records must be decoded to find out whether they can be read (see `_split_topic`), and a
+                column of their table has the name of a metadata column.
         """
         if rejected:
             return self._split_rest(raw, known, rejected)
@@ -159,6 +167,9 @@ class RecordSplitter:
 
         With a static schema, records that do not fit a known table are rejected; so are records with placeholders for
         values that did not change, if the format's ``unavailable`` is ``error``.
+
+        Raises:
+            ResolveError: As for `_find_unfitting`.
         """
         by_id, values = self._name_known(topic, known)
         of_topic = self._feed.table_id(topic)
@@ -239,6 +250,9 @@ class RecordSplitter:
             indices: Those that are tried.
             table: The table; its decoder is kept for as long as its columns stay the same.
             known: The columns with which they are read.
+
+        Raises:
+            ResolveError: A column has the name of a metadata column.
         """
         schema, decoder = self._decoders.get(table, (None, None))
         if decoder is None or schema != known:
@@ -248,6 +262,7 @@ class RecordSplitter:
         bad: list[Rejection] = []
 
         def reject(records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
+            """Add rejections to those that are returned."""
             del records
             bad.extend(rejections)
 
@@ -302,7 +317,7 @@ class RecordSplitter:
         """What the values of a new table show, with the fields of the first message key as primary key.
 
         Nothing changes if the messages say a primary key, if the option for it is off or the format is not Debezium's
-        JSON, or if a field of the message key is not a column.
+        JSON, or if the first key that is not null is not a JSON object or has a field that is not a column.
         """
         chosen = self._feed
         if value.schema.primary_key or not (chosen.key_is_primary_key and isinstance(chosen.value, DebeziumJson)):

@@ -146,14 +146,14 @@ class StateFiles:
         self._folder, self._place = folder, f"{SCHEMAS}/{quote(name, safe='')}" if name else SCHEMAS
 
     def load(self, before: int | None = None) -> IngestState:
-        """Read the state.
+        """Read the state; that of a checkpoint without files is empty.
 
         Args:
             before: The number of a batch that is about to run. What an earlier attempt of it counted and changed is
                 left out, because the batch counts and changes it again; what it learned is kept. None for everything.
 
         Raises:
-            CheckpointError: A file is missing, cannot be read, or was written by a newer kdsl.
+            CheckpointError: A file is missing, cannot be read, or has another version than this kdsl writes.
         """
         numbers = self._numbers()
         documents = {number: self._read(number) for number in numbers}

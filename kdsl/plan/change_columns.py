@@ -64,6 +64,7 @@ def add_commit_columns(plan: ReadPlan, option: str = "change_columns=True") -> R
 
 
 def _append(row: t.Row) -> t.Row:
+    """Return a row type with the offset and the timestamp as its last fields."""
     return attrs.evolve(row, fields=(*row.fields, _OFFSET, _TIMESTAMP))
 
 

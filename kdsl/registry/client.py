@@ -76,7 +76,7 @@ def registry_client(registry: Registry) -> RegistryClient:
     Raises:
         ResolveError: The settings have errors; all are reported.
         SecretError: A reference cannot be resolved in this process.
-        RegistryError: A store cannot be read.
+        RegistryError: The keys or certificates for TLS cannot be used.
     """
     key = (os.getpid(), registry)  # connections do not outlive a fork
     with _lock:
@@ -94,7 +94,7 @@ class RegistryClient:
     Raises:
         ResolveError: The settings have errors; all are reported.
         SecretError: A reference cannot be resolved in this process.
-        RegistryError: A store cannot be read.
+        RegistryError: The keys or certificates for TLS cannot be used.
 
     Attributes:
         unknown_for: For how many seconds an unknown id is not requested again.
@@ -339,7 +339,7 @@ class RegistryClient:
         return self._read(answer, what, lambda document: str(document["compatibilityLevel"]))
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; the client cannot send requests afterwards."""
         self._http.close()
 
     def _list(self, path: str, what: str, convert: Callable[[Any], T]) -> list[T]:
@@ -388,7 +388,8 @@ class RegistryClient:
             The answer, of any status that is not retried or refused: the caller checks for 404, 409 and 422.
 
         Raises:
-            RegistryUnreachableError: No address answers after all retries, or the certificates do not match.
+            RegistryUnreachableError: No address answers after all retries; or, without a retry, one has a wrong
+                certificate, or does not speak TLS.
             RegistryRefusedError: The login is missing or wrong, the user lacks a right, or the identity provider of the
                 tokens refuses.
             RegistryError: The server is not a schema registry, its answer is too large, or the identity provider

@@ -14,7 +14,8 @@ def make_context(tls: Tls) -> ssl.SSLContext:
     """Create the TLS context of a client; a key of its own is in a private file for a moment.
 
     Raises:
-        RegistryError: A store cannot be read, or contains no usable key.
+        RegistryError: A store or file cannot be read, the declared authorities have no certificate, or key,
+            certificates and password do not belong together.
     """
     try:
         return _make_context(tls)

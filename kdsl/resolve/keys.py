@@ -58,7 +58,10 @@ def has_raw_value_alone(table: TableDef) -> bool:
 
 
 def _make_part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> Part | None:
-    """Return the key or value as a part of the plan, with ``prefix`` removed from its names; None without a format."""
+    """Return the key or value as a part of the plan, with ``prefix`` removed from its names; None without a format.
+
+    Its format is that of `Format.portable`, for which the files that the format names may be read.
+    """
     if chosen is None:
         return None
     fields = tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns)

@@ -68,7 +68,10 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def topic_settings(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report configs that have no effect or contradict the table; the brokers know which configs there are."""
+    """Report settings of brokers among the configs, and configs without a value; names are not checked.
+
+    Warn of a cleanup policy without compaction in an upsert table.
+    """
     option = table.option_name("topic_configs", "topic.config.*")
     configs = Properties(table.options.topic_configs)
     instead = {"num.partitions": "topic_partitions", "default.replication.factor": "topic_replication_factor"}

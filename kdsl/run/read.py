@@ -129,7 +129,8 @@ def read_stream(
 
     This changes the session as `read` does, registers its listener, and observes its queries from now on. For upserts
     with before-images the session's state store becomes RocksDB. In a definition file of a pipeline, where Spark
-    refuses all of that, the session stays as it is: nobody commits offsets to the consumer group or counts metrics.
+    refuses all of that, the session stays as it is: nobody commits offsets to the consumer group or counts metrics. A
+    warning is logged if Spark ignores the limits of a batch.
 
     Args:
         spark: The session, classic or Connect.
@@ -140,13 +141,16 @@ def read_stream(
             other than ASCII letters and digits become ``_``.
 
     Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: The session cannot run kdsl's tasks, or its types lack one of the table.
+        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's end or, over Spark
+            Connect, for state.
+        SessionError: The session cannot run kdsl's tasks, its types lack one of the table, or it does not allow the
+            state store to be set.
         NotInstalledError: As for `read`.
         ResolveError: As for `read`.
         LeaseHeldError: The read checks its group, and the group is in use; only with the transport jvm, otherwise when
             the query starts.
-        KdslError: As for `read`.
+        KdslError: As for `read`; or the plan keeps its state by partition on Spark Connect, or uses the transport jvm
+            in a pipeline.
     """
     check_session(spark, plan.table, plan.output)
     check_dead_letters(spark, plan, cluster)
@@ -259,6 +263,7 @@ def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) ->
 
     Raises:
         TopicMissingError: The topic does not exist.
+        ResolveError: The client settings of its cluster have errors.
         KdslError: Its cluster cannot be reached; or tasks cannot report letters to the driver (Spark Connect), and the
             plan limits them.
     """
@@ -282,6 +287,7 @@ def check_letter_topic(plan: ReadPlan, cluster: Cluster) -> None:
 
     Raises:
         TopicMissingError: The topic does not exist.
+        ResolveError: The client settings of its cluster have errors.
         KdslError: Its cluster cannot be reached.
     """
     letters, at = plan.dead_letters, letter_cluster(plan, cluster)
@@ -382,6 +388,8 @@ def _over_jvm(
 
     Raises:
         ResolveError: Tasks need a registry that is not declared, or a literal secret.
+        SparkVersionError: As for `_compute_changes`.
+        SessionError: As for `_compute_changes`.
         KdslError: A computed column has neither SQL nor a function.
     """
     from kdsl.run.jvm.catalyst import decode_columns
@@ -434,6 +442,10 @@ def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streami
 
     For a stream with before-images the session's state store is set to RocksDB. The accumulator for reports is created
     if needed.
+
+    Raises:
+        SparkVersionError: Such a stream needs a state, and this Spark has none over Spark Connect.
+        SessionError: Such a stream needs a state, and the session does not allow its setting.
     """
     if plan.upserts is None or plan.upserts.by_partition or plan.upserts.by_record:
         return df
@@ -468,7 +480,10 @@ def _reporting_options(spark: SparkSession) -> dict[str, str]:
 
 
 def _register_source(spark: SparkSession) -> str:
-    """Register kdsl's data source in the session, and return its name; in a pipeline, Spark has found one by itself."""
+    """Register kdsl's data source in the session, and return its name; in a pipeline, Spark has found one by itself.
+
+    The session becomes the active one of the JVM's thread.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT, FOUND, register
 
     if in_pipeline():  # which allows no registration
@@ -594,7 +609,8 @@ class _Decode:
         Raises:
             RecordError: A record cannot be decoded, and is not a dead letter.
             DeadLetterError: A dead letter cannot be written, or there are too many.
-            KafkaReadError: A topic was created again or deleted since it was planned.
+            KafkaReadError: A topic was created again or deleted since it was planned, or the brokers cannot be asked.
+            KdslError: As for `RecordDecoder.decode`.
         """
         keep_freed_memory()
         decoder = _decoder(self._plan, self._zone, self._registry)
@@ -663,6 +679,7 @@ class _CheckedRows:
         Raises:
             RecordError: A record cannot be decoded, and there is no output for dead letters.
             DecodeError: The format returned arrays of another length or type than it should.
+            KdslError: As for `RecordDecoder.decode`.
         """
         yield from check_batches([self._decoder.decode(raw)], self._decoder.schema)
 

@@ -38,6 +38,8 @@ _COLUMNS = (
 def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataFrame:
     """Read the dead letters of a plan's table, up to the present end of their topic; those of other tables are skipped.
 
+    The session changes as by `read`.
+
     Args:
         spark: The session.
         plan: The read plan of the table.

@@ -42,7 +42,10 @@ def warn_of_repeated_events(df: DataFrame, target: str) -> None:
 
 
 def _reads(node: PlanNode) -> Iterator[ReadPlan]:
-    """Yield the read plans of kdsl's streams that a node's rows come from, on both transports; skip other sources."""
+    """Yield the read plans of kdsl's streams that a node's rows come from, on both transports; skip other sources.
+
+    Errors are those of `kdsl_source`.
+    """
     for leaf in node.leaves():
         if leaf.name != "StreamingRelationV2":
             continue

@@ -204,7 +204,7 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
     No task is run, and nothing changes.
 
     Raises:
-        SparkVersionError: As for `check_runtime`.
+        SparkVersionError: As for `check_runtime`; or the table has TIME columns, and Spark is too old for them.
         SessionError: As for `check_runtime`; or the table has TIME columns, and Spark's switch for them is off.
     """
     check_runtime(spark, table)

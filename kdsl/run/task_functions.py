@@ -11,11 +11,17 @@ from typing import Any
 
 
 def write_function(function: Callable[..., Any]) -> str:
-    """Write a function that tasks call as a string; it can be pickled, and has no secrets."""
+    """Pickle a function that tasks call, and return it as a string; it must not contain secrets.
+
+    Pickle's errors are passed on.
+    """
     return base64.b64encode(zlib.compress(pickle.dumps(function))).decode()
 
 
 @lru_cache(maxsize=8)
 def read_function(text: str) -> Any:
-    """Read what `write_function` has written, once in a process."""
+    """Read what `write_function` has written; the last 8 are cached, and returned as the same objects.
+
+    Errors are those of ``pickle``, as where the function's module cannot be imported.
+    """
     return pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301  # of our own driver

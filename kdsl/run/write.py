@@ -153,8 +153,8 @@ def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Pr
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         SessionError: The session cannot run kdsl's tasks.
-        ResolveError: The client settings are wrong.
-        KdslError: No broker answers, or a topic does not exist.
+        ResolveError: The client settings are wrong, or a format needs a registry that is not declared.
+        KdslError: The partitioner cannot be imported, no broker answers, or a topic does not exist.
         WriteError: As for `write`.
     """
     from kdsl.run.librdkafka.datasource import register
@@ -169,7 +169,13 @@ def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Pr
 
 
 def _append(rows: DataFrame, plan: WritePlan, cluster: Cluster, more: Mapping[str, str] | None = None) -> None:
-    """Append rows over librdkafka, without transactions, with further options of the sink."""
+    """Append rows over librdkafka, without transactions, with further options of the sink.
+
+    Rows that were left out or violate rules are logged. The errors of tasks are Spark's.
+
+    Raises:
+        ResolveError: A format needs a registry that is not declared, or whose settings are wrong.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
 
@@ -180,7 +186,11 @@ def _append(rows: DataFrame, plan: WritePlan, cluster: Cluster, more: Mapping[st
 
 @contextmanager
 def _errors_of_tasks() -> Iterator[None]:
-    """Raise an error of kdsl in a task of the body as a WriteError with its message."""
+    """Raise an error of kdsl in a task of the body as a WriteError with its message; other errors pass unchanged.
+
+    Raises:
+        WriteError: A task failed with an error of kdsl.
+    """
     from pyspark.errors import PythonException
 
     try:
@@ -316,7 +326,10 @@ def write_stream(
 
 
 def _append_batch(options: dict[str, str], rows: DataFrame, _: int) -> None:
-    """Register kdsl's data source in the session of a batch, and append the batch, in ``foreachBatch``."""
+    """Register kdsl's data source in the session of a batch, and append the batch, in ``foreachBatch``.
+
+    Spark's errors are passed on.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     register(rows.sparkSession)
@@ -413,7 +426,7 @@ def check_before_write(plan: WritePlan, cluster: Cluster) -> None:
 
     Raises:
         ResolveError: The client settings have errors.
-        KdslError: The partitioner cannot be imported, no broker answers, or a topic does not exist.
+        KdslError: The partitioner cannot be imported, no broker answers or they refuse, or a topic does not exist.
     """
     from kdsl.run.admin import errors
     from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin

@@ -111,7 +111,10 @@ def remove_login(address: str) -> str:
 
 
 def redact_value(key: str, text: str) -> str:
-    """Replace the secrets in a value of a setting, so that it can be printed."""
+    """Replace the secrets in a value of a setting by `HIDDEN`, so that it can be printed.
+
+    The whole value is replaced where the setting is a secret by its name, and bootstrap servers with an ``@``.
+    """
     if not contains_secret(key, text):
         return text
     return HIDDEN if is_secret(key) or _is_servers(key) else redact_addresses(text)
@@ -123,7 +126,7 @@ def _is_servers(key: str) -> bool:
 
 
 def redact_addresses(text: str) -> str:
-    """Replace the passwords and secret parameters in a string that may contain URLs, so that it can be printed."""
+    """Replace the passwords and secret parameters in a string that may contain URLs by `HIDDEN`, for printing it."""
     parts, end = [], 0
     for start, stop in find_secrets_in_addresses(text):
         if stop > end:
@@ -179,7 +182,7 @@ def _char_or_quoted(char: str) -> str:
 
 
 def redact(mapping: Mapping[str, object]) -> dict[str, str]:
-    """Replace the secrets in settings, so that they can be printed; references stay readable."""
+    """Replace the secrets in settings (`redact_value`), so that they can be printed; references stay readable."""
     return {
         key: HIDDEN if isinstance(value, Secret) else redact_value(key, str(value)) for key, value in mapping.items()
     }

@@ -151,7 +151,7 @@ def _from_any_provider(reference: Reference) -> str:
     name with a path separator only the providers are asked.
 
     Raises:
-        SecretError: None has it, or one fails.
+        SecretError: None has it, one fails, or the file cannot be read.
     """
     if (folder := os.environ.get(DIRECTORY)) and os.sep not in reference.name:
         path = Path(folder, reference.name)

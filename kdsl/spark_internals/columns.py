@@ -36,7 +36,7 @@ def column_methods() -> Mapping[str, Any]:
 
 
 def connect_column_class() -> type[Column]:
-    """Import the class of the columns of Spark Connect, whose packages must be installed."""
+    """Import the class of the columns of Spark Connect; ImportError if its packages are not installed."""
     from pyspark.sql.connect.column import Column as ConnectColumn
 
     return ConnectColumn

@@ -33,6 +33,7 @@ class HadoopFolder:
         self.location: str = self._root.toString()
 
     def _path(self, name: str) -> Any:
+        """Create Java's path of a file or folder inside."""
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
 
     def path(self, name: str) -> str:
@@ -118,7 +119,11 @@ class HadoopFolder:
         return [status.getPath().getName() for status in self._fs.listStatus(self._path(name))]
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with its content; nothing happens if it does not exist."""
+        """Remove a file, or a folder with its content; nothing happens if it does not exist.
+
+        Raises:
+            JavaError: It cannot be removed.
+        """
         self._fs.delete(self._path(name), True)
 
 

@@ -99,7 +99,7 @@ class Expression(_Tree):
         return bool(self._java.metadata().contains(key))
 
     def walk(self) -> Iterator[Expression]:
-        """The expression and all expressions inside it."""
+        """Yield the expression, then all expressions inside it, each before its own children."""
         pending = [self]
         while pending:
             expression = pending.pop()

@@ -153,6 +153,7 @@ def active_session(jvm: Any, session: Any) -> Iterator[None]:
 
 
 def _sessions(jvm: Any) -> Any:
+    """The JVM's class of classic sessions, which knows the active one of each thread."""
     return jvm.org.apache.spark.sql.classic.SparkSession
 
 
@@ -179,7 +180,7 @@ def scala_none(jvm: Any) -> Any:
 
 
 def explain_text(df: DataFrame) -> str:
-    """The text of ``explain("extended")``, which Spark Connect has in place of a plan."""
+    """The text of ``explain("extended")``, which Spark Connect has in place of a plan; Spark's errors are passed on."""
     explain: Any = getattr(df, "_explain_string")  # noqa: B009
     return str(explain(extended=True))
 

@@ -94,9 +94,13 @@ class Certificates:
     Args:
         folder: Where the files go; it is emptied, and made readable for this user alone.
         password: The password of all stores.
+
+    Raises:
+        OSError: The folder cannot be created.
     """
 
     def __init__(self, folder: Path, password: str = _PASSWORD) -> None:
+        """Delete the folder, and create it again."""
         shutil.rmtree(folder, ignore_errors=True)  # of an authority that no longer exists
         folder.mkdir(mode=0o700, parents=True)
         self._folder, self.password = folder, password
@@ -137,7 +141,7 @@ class Certificates:
         """Write a store with a user's key and chain, once for each type, and return its path.
 
         JKS and PKCS12 have the password, PEM has none. For JKS, the PKCS12 store is written, too, and converted with
-        keytool: LocalKafkaError if that is missing or fails.
+        keytool: LocalKafkaError if that is missing or fails. OSError if a file cannot be written.
         """
         pair, name = self.user(user), user.encode()
         if kind == "PEM":

@@ -177,6 +177,7 @@ def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
 
     Raises:
         LocalKafkaError: The name is invalid, or the record of the Kafka cannot be read.
+        FolderError: kdsl has no folder of this user, as for `kdsl.folders.cache_dir`.
     """
     record = _record_path(name)
     try:
@@ -203,8 +204,9 @@ def start(
         The running Kafka, and whether it was started now.
 
     Raises:
-        LocalKafkaError: Some of its brokers died since the last start, it cannot be started, the name is invalid, or
-            its record cannot be read.
+        LocalKafkaError: Some of its brokers died since the last start, it or the registry cannot be started, the name
+            is invalid, or its record cannot be read.
+        OSError: Its record or the file with its cluster cannot be written.
     """
     with lock_file(_record_path(name).with_suffix(".lock")):
         known = find(name)
@@ -237,13 +239,14 @@ def start(
 
 
 def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
-    """Stop the Kafka that was started with a name, and remove its record and temporary data.
+    """Stop the Kafka that was started with a name, and its registry, and remove its record and temporary data.
 
     Returns:
         The stopped Kafka; None if there is none with this name, or none of its brokers was running.
 
     Raises:
         LocalKafkaError: The name is invalid, or the record of the Kafka cannot be read.
+        FolderError: kdsl has no folder of this user, as for `kdsl.folders.cache_dir`.
     """
     with lock_file(_record_path(name).with_suffix(".lock")):
         known = find(name)
@@ -263,6 +266,7 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
 
     Raises:
         LocalKafkaError: The registry does not start; the record then has none.
+        OSError: The registry cannot be started, or the record cannot be written.
     """
     if known.registry is not None:
         if known.registry.running:
@@ -284,6 +288,7 @@ def _launch_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
 
     Raises:
         LocalKafkaError: It cannot be started, or has ended.
+        OSError: Its process cannot be started.
     """
     if registry is None:
         return None
@@ -299,7 +304,7 @@ def _launch_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
 
 
 def _write_record(kafka: DetachedKafka) -> None:
-    """Write the record of a Kafka to kdsl's state folder."""
+    """Write the record of a Kafka to kdsl's state folder; OSError if that fails."""
     _record_path(kafka.name).write_text(json.dumps(cattrs.unstructure(kafka), indent=2), encoding="utf-8")
 
 
@@ -310,6 +315,7 @@ def _prepare_record(kafka: LocalKafka, name: str) -> DetachedKafka:
 
     Raises:
         LocalKafkaError: A broker does not run, or a service does not start in its own process.
+        OSError: The file cannot be written.
     """
     brokers = []
     for node_id, node in sorted(kafka.nodes.items()):
@@ -371,6 +377,7 @@ def _record_path(name: str) -> Path:
 
     Raises:
         LocalKafkaError: The name is invalid.
+        FolderError: kdsl has no folder of this user, as for `kdsl.folders.cache_dir`.
     """
     if not _NAME.fullmatch(name):
         raise LocalKafkaError(f"{name!r} is not a valid name; use letters, digits, dots, dashes and underscores")

@@ -28,6 +28,7 @@ def download(
     Raises:
         DownloadError: The artifacts cannot be fetched, or a coordinate cannot be read.
         LocalKafkaError: A folder cannot be created.
+        FolderError: As for `cache_dir`.
     """
     try:
         fetch_jars(

@@ -71,7 +71,9 @@ def find_kafka(
 
     Raises:
         DownloadError: The jars cannot be fetched.
-        LocalKafkaError: The folder of jars, or what was fetched, does not contain Kafka.
+        LocalKafkaError: The folder of jars, or what was fetched, does not contain Kafka, or a folder of kdsl's cache
+            cannot be created.
+        FolderError: As for `cache_dir`.
     """
     jars = jars or os.environ.get("KDSL_KAFKA_JARS")
     if jars:
@@ -95,7 +97,7 @@ def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress:
 
     Raises:
         DownloadError: They cannot be fetched.
-        LocalKafkaError: What was fetched does not contain Kafka.
+        LocalKafkaError: What was fetched does not contain Kafka, or a folder cannot be created.
     """
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)

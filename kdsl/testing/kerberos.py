@@ -39,6 +39,7 @@ class Realm:
     """
 
     def __init__(self, folder: Path) -> None:
+        """Create the folder; nothing is started, and no file is written."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None

@@ -261,6 +261,7 @@ class LocalKafka(LocalService, RunningKafka):
         Raises:
             LocalKafkaError: They do not start, or a user or a topic cannot be created; among them JavaError,
                 DownloadError and BrokerDiedError.
+            OSError: A file cannot be written, or a process cannot be started.
         """
         java = find_java()
         kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]

@@ -134,6 +134,8 @@ class LocalRegistry(LocalService):
             LocalRegistryError: It does not start, does not know the compatibility, or its port is in use.
             LocalKafkaError: There is no Java to run it (JavaError), it cannot be fetched (DownloadError), or no port is
                 free.
+            TarError: The archive that was fetched is damaged.
+            OSError: The process cannot be started.
         """
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)

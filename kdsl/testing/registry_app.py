@@ -36,6 +36,8 @@ def find_registry(
         DownloadError: It cannot be fetched.
         TarError: The archive is damaged.
         LocalRegistryError: The folder that ``$KDSL_REGISTRY_APP`` names, or the cache, does not contain the registry.
+        LocalKafkaError: A folder of kdsl's cache cannot be created.
+        FolderError: As for `cache_dir`.
     """
     named = os.environ.get("KDSL_REGISTRY_APP")
     if named:

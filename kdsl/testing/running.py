@@ -120,7 +120,8 @@ class RunningKafka:
             The name.
 
         Raises:
-            LocalKafkaError: The broker refuses, as for a topic that exists; or leaders are missing after 60 s.
+            LocalKafkaError: The broker refuses, as for a topic that exists, or does not answer; or leaders are missing
+                after 60 s.
         """
         topic = NewTopic(name, partitions, -1 if replication is None else replication, config=dict(config or {}))
         with convert_errors(f"Topic {name!r} cannot be created"):
@@ -135,7 +136,7 @@ class RunningKafka:
             topics: The number of partitions by topic.
 
         Raises:
-            LocalKafkaError: The broker refuses, or leaders are missing after 60 s.
+            LocalKafkaError: The broker refuses or does not answer, or leaders are missing after 60 s.
         """
         for name, partitions in topics.items():
             if self._count_leaders(name) is None:
@@ -145,7 +146,8 @@ class RunningKafka:
         """Delete a topic, and wait until it is gone.
 
         Raises:
-            LocalKafkaError: The broker refuses, as for a topic that does not exist; or it still exists after 60 s.
+            LocalKafkaError: The broker refuses, as for a topic that does not exist, or does not answer; or it still
+                exists after 60 s.
         """
         with convert_errors(f"Topic {name!r} cannot be deleted"):
             _await_one(self.admin().delete_topics([name], operation_timeout=_SECONDS))
@@ -155,8 +157,8 @@ class RunningKafka:
         """Grow a topic to ``total`` partitions, and wait until each has a leader. `produce` then uses a new client.
 
         Raises:
-            LocalKafkaError: The broker refuses, as for a total that is not larger than before; or leaders are missing
-                after 60 s.
+            LocalKafkaError: The broker refuses, as for a total that is not larger than before, or does not answer; or
+                leaders are missing after 60 s.
         """
         with convert_errors(f"Topic {name!r} cannot have {total} partitions"):
             _await_one(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
@@ -171,7 +173,7 @@ class RunningKafka:
             before: The first offset to keep, by partition; -1 deletes all records.
 
         Raises:
-            LocalKafkaError: The broker refuses, as for an offset beyond the end.
+            LocalKafkaError: The broker refuses, as for an offset beyond the end, or does not answer.
         """
         wanted = [TopicPartition(name, partition, offset) for partition, offset in before.items()]
         with convert_errors(f"Records of topic {name!r} cannot be deleted"):
@@ -181,7 +183,7 @@ class RunningKafka:
         """Ask for the id of a topic; a topic that is deleted and created again has another one.
 
         Raises:
-            LocalKafkaError: There is no such topic.
+            LocalKafkaError: There is no such topic, or the brokers do not answer.
         """
         with convert_errors(f"Topic {name!r} cannot be described"):
             described = _await_one(self.admin().describe_topics(TopicCollection([name])))
@@ -191,7 +193,7 @@ class RunningKafka:
         """Ask for the offset of the first record of each partition.
 
         Raises:
-            LocalKafkaError: There is no such topic.
+            LocalKafkaError: There is no such topic, or the brokers do not answer.
         """
         return self._offsets(name, _EARLIEST)
 
@@ -203,7 +205,7 @@ class RunningKafka:
             committed: The last stable offset instead, before which no transaction is open.
 
         Raises:
-            LocalKafkaError: There is no such topic.
+            LocalKafkaError: There is no such topic, or the brokers do not answer.
         """
         return self._offsets(name, _LATEST, committed=committed)
 
@@ -218,7 +220,8 @@ class RunningKafka:
             The partition and the offset of each record, in order.
 
         Raises:
-            LocalKafkaError: A record was not accepted; others may have been written.
+            LocalKafkaError: A record was not accepted, as when the topic does not exist, or not within 60 s; others may
+                have been written.
         """
         producer = self._writer()
         placed: list[tuple[int, int]] = [(-1, -1)] * len(records)
@@ -352,10 +355,10 @@ class RunningKafka:
             return answer
 
     def _wait_for_leaders(self, name: str, partitions: int) -> None:
-        """Wait until the leaders of a topic's partitions serve.
+        """Wait until the leaders of a topic's partitions serve, 60 s at most.
 
         Raises:
-            LocalKafkaError: They do not in time.
+            LocalKafkaError: They do not in time, or the brokers do not describe the topic.
         """
 
         def serves() -> bool:

@@ -158,7 +158,7 @@ class Kind:
 
 
 def jaas(module: str, **options: str) -> str:
-    """Write ``sasl.jaas.config`` for one of Kafka's login modules."""
+    """Return the value of ``sasl.jaas.config`` for a login module of `MODULES`, with options."""
     return Login(MODULES[module], options).text()
 
 
@@ -204,7 +204,10 @@ def _oauth_broker(_: Site) -> dict[str, str]:
 
 
 def _write_key_set(site: Site) -> Path:
-    """Write the public keys of the identity provider for the brokers, and return the path."""
+    """Write the public keys of the identity provider for the brokers, and return the path.
+
+    See `Site.make_folder` for errors.
+    """
     return site.tokens.write_keys(site.make_folder("tokens") / "jwks.json")
 
 
@@ -284,22 +287,34 @@ def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Si
 
 
 def _truststore(site: Site) -> dict[str, str]:
-    """Return Java's properties for trusting the site's authority."""
+    """Return Java's properties for trusting the site's authority.
+
+    The site creates the files at the first use; see `Site.make_folder` for errors.
+    """
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(site.certificates.authority)}
 
 
 def _ssl_client(site: Site, _: str) -> dict[str, str]:
-    """Return librdkafka's properties for TLS without a certificate of the client."""
+    """Return librdkafka's properties for TLS without a certificate of the client.
+
+    The site creates the files at the first use; see `Site.make_folder` for errors.
+    """
     return {"security.protocol": "SSL", "ssl.ca.location": str(site.certificates.authority)}
 
 
 def _ssl_java(site: Site, _: str) -> dict[str, str]:
-    """Return Java's properties for TLS without a certificate of the client."""
+    """Return Java's properties for TLS without a certificate of the client.
+
+    The site creates the files at the first use; see `Site.make_folder` for errors.
+    """
     return {"security.protocol": "SSL", **_truststore(site)}
 
 
 def _mtls_client(site: Site, user: str) -> dict[str, str]:
-    """As `_ssl_client`, with the user's certificate, which is created at the first use."""
+    """As `_ssl_client`, with the user's certificate, which is created at the first use.
+
+    The site creates the files at the first use; see `Site.make_folder` for errors.
+    """
     store = str(site.certificates.key_store(user))
     return {**_ssl_client(site, user), "ssl.key.location": store, "ssl.certificate.location": store}
 

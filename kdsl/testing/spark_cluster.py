@@ -201,7 +201,7 @@ class SparkCluster(LocalService):
             The executor that was ended.
 
         Raises:
-            SparkClusterError: No executor runs, or this one does not any more.
+            SparkClusterError: No executor runs, this one does not any more, or the cluster is not started.
         """
         running = self.executors()
         if not running:

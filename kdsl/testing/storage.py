@@ -44,6 +44,7 @@ def open_storage(data_dir: Path, *, brokers: int, kafka: KafkaJars, java: Path) 
     Raises:
         LocalKafkaError: The folder cannot be created, or contains other files, a damaged note, a cluster of another
             size, or a running one; or Kafka's formatter fails.
+        OSError: A file cannot be read or written, or Java cannot be started.
     """
     make_folder(data_dir)
     note = data_dir / "cluster.json"

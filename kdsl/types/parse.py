@@ -394,7 +394,8 @@ def parse_type(text: str) -> t.DataType:
 
     All of Flink's synonyms are read, in any letter case, with comments and with ``NULL`` or ``NOT NULL`` after any
     type. Names of row members keep their case; in back-ticks they may contain any character, elsewhere letters, digits,
-    ``_`` and ``$`` (including words such as ``date``, which must be quoted in Flink).
+    ``_`` and ``$`` (including words such as ``date``, which must be quoted in Flink). Types are cached by their
+    spelling.
 
     Args:
         text: The spelling, as ``ROW<a INT NOT NULL, b ARRAY<STRING>>``.

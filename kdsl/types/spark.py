@@ -138,13 +138,16 @@ def simple_string(kind: t.DataType) -> str:
 
 
 def convert_sql(sql: str, before: t.DataType, after: t.DataType, *, lossy: bool = False) -> str:
-    """The Spark SQL that converts a value to a wider type: bytes become base64 and nested values JSON, as when read.
+    """The Spark SQL that converts a value to a wider type, or a narrower one.
+
+    Bytes become base64, and base64 bytes; nested values become JSON.
 
     Args:
         sql: The SQL of the value.
         before: Its type.
         after: The type that it gets.
-        lossy: Whether values that the type does not hold become NULL; otherwise they fail the job.
+        lossy: Whether values that the type does not hold become NULL; otherwise they fail the job, if its session uses
+            ANSI mode.
     """
     names = spark_type_name(before), spark_type_name(after)
     if names[0] == names[1]:
@@ -159,7 +162,10 @@ def convert_sql(sql: str, before: t.DataType, after: t.DataType, *, lossy: bool 
 
 
 def spark_schema(row: t.Row) -> s.StructType:
-    """The StructType of a row type, with the types of `spark_type`; comments travel as field comments."""
+    """The StructType of a row type, with the types of `spark_type`; comments travel as field comments.
+
+    PySpark 4.0 has no TIME, and raises AttributeError for it.
+    """
     from pyspark.sql import types as s
 
     return s.StructType(

@@ -20,7 +20,7 @@ class NoLiteralError(TypeError):
 
 
 def quote_name(name: str) -> str:
-    """Put a column's name in back-ticks."""
+    """Put a column's name in back-ticks, and double those in it."""
     return "`{}`".format(name.replace("`", "``"))
 
 
@@ -42,8 +42,8 @@ def literal(value: Any) -> tuple[str, t.DataType | None]:
     """The SQL literal of a Python value, and its type; None for NULL, intervals, arrays, maps and structs.
 
     A naive datetime is a wall-clock time (TIMESTAMP_NTZ), an aware one an instant (TIMESTAMP_LTZ); lists and tuples
-    become arrays, dicts maps, and dataclasses, attrs classes and NamedTuples structs. An enum is its value. The type of
-    a Decimal is the default DECIMAL, whatever its digits.
+    become arrays, dicts maps, and dataclasses, attrs classes and NamedTuples structs. An enum is its value. The types
+    of a Decimal and a time are the defaults, DECIMAL and TIME, whatever their digits.
 
     Raises:
         NoLiteralError: SQL has no literal for the value, such as a Decimal that is not finite, or for one inside it.

@@ -166,6 +166,12 @@ class TestErrors:
             ("name: !x a", "t.yaml:1: the document is not valid YAML: a value begins with a tag"),
             ("name: a\ncolumns: !x []", "t.yaml:2: the document is not valid YAML: a tag is not supported here"),
             ("name: 2020-13-45", "t.yaml:1: the document is not valid YAML: a value looks like the type 'timestamp'"),
+            ("name: !!bool x", "t.yaml:1: the document is not valid YAML: a value looks like the type 'bool'"),
+            ("name: !!int ''", "t.yaml:1: the document is not valid YAML: a value looks like the type 'int'"),
+            (
+                "name: !!timestamp x",
+                "t.yaml:1: the document is not valid YAML: a value looks like the type 'timestamp'",
+            ),
             ("name: a\n? [b]\n: c", "t.yaml:2: the document is not valid YAML: a key is not a single value"),
             ("name: a\nb: \0", "t.yaml:2: the document is not valid YAML: it contains the character U+0000"),
             ("[" * 3000, "the document is not valid YAML: it is nested too deeply"),

@@ -50,6 +50,7 @@ class AvroDecoder:
         exact_units: bool = True,
         min_batch: int = MIN_BATCH,
     ) -> None:
+        """Resolve the schemas; `AvroTypeError` if one is invalid, or the table's does not fit the row."""
         step = resolve(schema_type(writer_schema), schema_type(reader_schema), row, exact_units=exact_units)
         self.type = arrow_type(row)
         self.min_batch = min_batch
@@ -94,6 +95,7 @@ class AvroDecoder:
         """
 
         def rows_of(body: bytes) -> list[Any]:
+            """The row of a body in a list, which is empty for the null of a union; `BodyError` if it is unreadable."""
             value = self.reference.value(body)
             return [] if value is None else [value]
 

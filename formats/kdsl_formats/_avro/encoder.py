@@ -32,6 +32,7 @@ class AvroEncoder:
     """
 
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool = True, min_batch: int = MIN_BATCH) -> None:
+        """Plan how rows are written; `AvroTypeError` if the schema is invalid or cannot hold the row's types."""
         step = plan_write(schema_type(schema), row, exact_units=exact_units)
         self.min_batch = min_batch
         self.reference = ReferenceEncoder(step)

@@ -94,7 +94,7 @@ class ReferenceDecoder:
     def value(self, body: bytes) -> Any:
         """Decode a body to Python values that Arrow accepts: rows as dicts, maps as pairs, times as numbers.
 
-        None for the null of a union. Bytes after the body are ignored.
+        None for the null of a union. Bytes after the body are ignored. Infinite values become None and are counted.
 
         Raises:
             BodyError: The body cannot be read.
@@ -349,6 +349,7 @@ def _failing_reader(message: str) -> ReadValue:
     """A function that raises `BodyError` with a message."""
 
     def read(_body: bytes, _at: int) -> tuple[Any, int]:
+        """Raise `BodyError` with the message, always."""
         raise BodyError(message)
 
     return read
@@ -478,6 +479,7 @@ def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: b
         """Return None and the index after the array or map at an index; `BodyError` if it cannot be read."""
 
         def skip_item(item: int) -> int:
+            """Return the index after the item (or the key and value) at an index; `BodyError` if it is unreadable."""
             return inner(body, _read_bytes(body, item)[1] if keyed else item)[1]
 
         return None, _read_blocks(body, at, skip_item, count_items, whole=True)
@@ -504,6 +506,7 @@ def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadV
     """The function that reads a value into one member of a dict that represents a union; the others are None."""
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
+        """Return the dict of the value at an index, and the index after it; `BodyError` as of ``inner``."""
         value, at = inner(body, at)
         return dict.fromkeys(names) | {name: value}, at
 

@@ -109,6 +109,7 @@ class SkipperFactory:
             return None
 
         def skip(cursor: Cursor) -> None:
+            """Move the cursor after the records; the functions of the fields may mark bodies for the fallback."""
             for step in steps:
                 step(cursor)
 

@@ -48,7 +48,7 @@ def types_of_schema(schema: Any, members: Sequence[str] = ()) -> SchemaTypes:
     Args:
         schema: The schema of Kafka Connect.
         members: The members of the payload that are rows, the row before a change first; the last one that the schema
-            has is read. None where the payload itself is a row.
+            has is read. Empty if the payload itself is a row.
 
     Raises:
         ValueError: It is not a schema of rows.

@@ -62,7 +62,7 @@ class _PlaceholderDecoder:
     finder: PlaceholderFinder
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages, and replace placeholders by NULL."""
+        """Decode messages with the inner decoder, whose errors pass; for placeholders see `replace_placeholders`."""
         return self.finder.replace_placeholders(self.decoder.decode(messages))
 
 

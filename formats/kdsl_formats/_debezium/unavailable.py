@@ -52,7 +52,10 @@ class PlaceholderFinder:
         return any(form.encode() in text for form in forms)
 
     def replace_placeholders(self, decoded: Decoded) -> Decoded:
-        """Return the rows with NULL for placeholders, marked in `Decoded.unavailable`; the argument if it has none."""
+        """Return the rows with NULL for placeholders, marked in `Decoded.unavailable`; the argument if it has none.
+
+        Values inside a ROW are not searched.
+        """
         masks: dict[str, pa.Array] = {}
         columns: list[pa.Array] | None = None
         for index, name, kind in self._columns:

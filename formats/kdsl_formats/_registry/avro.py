@@ -29,12 +29,12 @@ SubjectOf = Callable[[str], str]
 
 
 def schema_text(schema: Json) -> str:
-    """The string form of a schema in which it is registered."""
+    """The string form of a schema in which it is registered: compact JSON, with all characters as they are."""
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
 def record_name(schema: Json) -> str:
-    """The full name of the record of a schema, which may be a union with it; the type of a schema without a record.
+    """The full name of the (first) record of a schema, which may be a union with it; its type if it has no record.
 
     Raises:
         AvroTypeError: The schema is invalid.
@@ -90,6 +90,7 @@ class FramedReader:
         has_rows: Callable[[Json], bool] = lambda _: True,
         find_undeclared_columns: Callable[[Json], tuple[str, ...]] = lambda _: (),
     ) -> None:
+        """Store the arguments; nothing is fetched or checked yet."""
         self._registry, self._row, self._reader_schema = registry, row, reader_schema
         self._has_rows, self._undeclared_of = has_rows, find_undeclared_columns
         self._kind = arrow_type(row)
@@ -107,7 +108,7 @@ class FramedReader:
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or lacks a referenced schema.
-            KdslError: The settings of the registry have errors, or a secret cannot be resolved.
+            KdslError: The settings of the registry have errors, a secret cannot be resolved, or httpx is not installed.
         """
         ids, bodies, unframed = split_frames(messages)
         bad = list(unframed)
@@ -238,6 +239,7 @@ class FramedWriter:
         normalize: bool = False,
         latest: bool = False,
     ) -> None:
+        """Store the arguments; the registry is not asked, and nothing is checked yet."""
         self._registry, self._row, self._schema, self._subject_of = registry, row, schema, subject_of
         self._register, self._normalize, self._latest = register, normalize, latest
         self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
@@ -248,9 +250,10 @@ class FramedWriter:
         Rows that the schema does not allow are bad records.
 
         Raises:
-            RegistryError: The registry does not answer, refuses the request, or rejects the schema.
+            RegistryError: The registry does not answer, refuses the request, or rejects the schema; or it lacks the
+                subject, or the schema and `register` is false.
             KdslError: The schema, such as the latest one of the subject, cannot hold the rows; the subject cannot be
-                determined; or the settings of the registry have errors.
+                determined; or as in `FramedReader.read`.
         """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))

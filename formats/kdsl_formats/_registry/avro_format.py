@@ -133,6 +133,7 @@ class _Decoder:
     """Decodes messages with the schemas that they name."""
 
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
+        """Store the arguments; the registry is asked only when messages are decoded."""
         self._format, self._row, self._use = chosen, row, use
         self._reader: FramedReader | None = None
         self._extract_rows = chosen.row_extractor(row, use)
@@ -178,11 +179,14 @@ class _Encoder:
     """Encodes rows with the schema that the options choose."""
 
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
+        """Store the arguments; the registry is asked only when rows are encoded."""
         self._format, self._row, self._use = chosen, row, use
         self._writer: FramedWriter | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; the first call finds or registers the schema in the registry.
+        """Encode an array of rows; the first call that has rows finds or registers the schema in the registry.
+
+        Rows that the schema does not allow are bad records.
 
         Raises:
             KdslError: There is no registry, or as in `FramedWriter.write`.

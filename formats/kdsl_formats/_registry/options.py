@@ -126,8 +126,8 @@ class RegistryFormat(Format):
     def registry(self, cluster_registry: Registry | None) -> Registry | None:
         """The registry of a use: the cluster's settings, overridden by the format's if the address is the same.
 
-        At another address only the Kafka clients' login (``sasl.``) remains, which the format may inherit. None if
-        neither has an address.
+        A login of the format replaces the whole login of the cluster. At another address only the Kafka clients' login
+        (``sasl.``) remains, which the format may inherit. None if neither has an address.
         """
         own = Properties(self._settings())
         if self.url is None:

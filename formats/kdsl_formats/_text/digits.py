@@ -60,6 +60,7 @@ def _form(*characters: bytes) -> _Form:
     padded = [text.ljust(8, b"\0") for text in characters]
 
     def words(values: list[list[int]]) -> Any:
+        """The words of some sequences of eight bytes: one word, or an array of them."""
         numbers = [int.from_bytes(bytes(value), "little") for value in values]
         return _U(numbers[0]) if len(numbers) == 1 else np.array(numbers, dtype=np.uint64)
 
@@ -82,7 +83,7 @@ def decimals(strings: StringSpans, scale: int) -> tuple[Integers, Mask]:
     """Read decimals with exactly ``scale`` digits after their point; also returns which of the strings are so.
 
     They have up to sixteen characters after a minus sign. A scale of 0 means integers, without a point; with a scale
-    above 7 none are read.
+    above 7 none are read. Strings that end in the first sixteen bytes of the data may be left out.
 
     Returns:
         The unscaled numbers, and a mask. Numbers that the mask leaves out are meaningless.

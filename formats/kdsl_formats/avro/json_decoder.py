@@ -38,6 +38,7 @@ class JsonBodyDecoder:
     """
 
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool) -> None:
+        """Prepare the reading of rows; `AvroTypeError` if the schema is invalid or does not fit their type."""
         kind = schema_type(schema)
         self.type = arrow_type(row)
         self._read = _reader_of(resolve(kind, kind, row, exact_units=exact_units), kind)

@@ -31,6 +31,7 @@ class JsonBodyEncoder:
     """
 
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool) -> None:
+        """Prepare the writing of rows; `AvroTypeError` if the schema is invalid or cannot hold their type."""
         self._write = _writer_of(plan_write(schema_type(schema), row, exact_units=exact_units))
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:

@@ -25,7 +25,10 @@ class AvroConfluent(PlaceholderFormat, AvroRegistryFormat):
     identifier = "avro-confluent"
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type, which also replaces placeholders as the options say."""
+        """A decoder for rows of this type, which asks the registry only when messages are decoded.
+
+        Placeholders in message values become NULL and are marked in `Decoded.unavailable`.
+        """
         return self.replace_placeholders_of(super().decoder(row, use), row, use)
 
     def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:

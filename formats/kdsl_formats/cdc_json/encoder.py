@@ -26,7 +26,7 @@ class ChangeFrame:
 def change_frames(dialect: Dialect, rules: WritingRules) -> tuple[ChangeFrame, ChangeFrame]:
     """The frames of an existing row (inserted, or after an update) and of a deleted row.
 
-    The other image is null, or absent if the rules leave out null fields.
+    Where a dialect has before- and after-images, the other one is null, or absent if the rules leave out null fields.
     """
     name, inserted, deleted = dialect.operation, dialect.inserts[0], dialect.delete
     match dialect.images:

@@ -63,7 +63,12 @@ class ChangeJson(InferenceOptions, JsonFormat):
         return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
-        """An observer of changes; messages with errors are bad for it even if the options ignore parse errors."""
+        """An observer of changes; messages with errors are bad for it even if the options ignore parse errors.
+
+        Raises:
+            ValueError: As in `inference_rules`.
+            re.error: As in `CanalJson.change_rules`.
+        """
         rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
         reader = ChangeReader(rules, self.type_declarations())
         reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
@@ -124,13 +129,18 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
             return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
 
         def make(of: t.Row, modes: Modes) -> Decoder:
+            """A decoder for rows of a type whose values have the form of some connector settings."""
             return ChangeDecoder(attrs.evolve(self.change_rules(of, use), modes=modes))
 
         metadata = {key: metadata_type(DEBEZIUM.metadata[key]) for key in use.metadata}
         return SchemaReadingDecoder(row, make, DEBEZIUM.members, metadata, ignore=self.ignore_parse_errors)
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer; with a connector's setting of times, strings are not times."""
+        """What the options mean for the observer; with a connector's setting of times, strings are not times.
+
+        Raises:
+            ValueError: As in the base class.
+        """
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=self.modes.times is None)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
@@ -194,7 +204,11 @@ class CanalJson(ChangeJson):
         return None
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer; Canal writes all values as strings."""
+        """What the options mean for the observer; strings are not times, because Canal writes all values as strings.
+
+        Raises:
+            ValueError: As in the base class.
+        """
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=False)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:

@@ -159,7 +159,7 @@ class ReferenceChangeDecoder:
         self.infinite = self._decoder.infinite
 
     def read_changes(self, message: bytes) -> Changes:
-        """The rows of a message; none for an empty one.
+        """The rows of a message; none for an empty one. Undeclared members and infinite values are counted.
 
         Raises:
             ValueError: The message cannot be read, and errors are not ignored. If they are ignored, the rows before the

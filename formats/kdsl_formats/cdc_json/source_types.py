@@ -46,7 +46,10 @@ class MySqlTypes:
     tiny_boolean: bool = True
 
     def type_of(self, name: str) -> t.DataType:
-        """The column type of a type as MySQL spells it, in any letter case; those that are not known are STRING."""
+        """The column type of a type as MySQL spells it, in any letter case.
+
+        It is STRING for a type that is not known, or is too large for the column type.
+        """
         match = _MYSQL.fullmatch(name.lower())
         if match is None:
             return t.STRING

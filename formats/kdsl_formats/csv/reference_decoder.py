@@ -81,6 +81,7 @@ class ReferenceDecoder:
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:
+            """Convert the string of a ROW, None for a blank one; ValueError for a bad member, or too few of them."""
             parts = self._split_parts(value)
             if not parts:
                 return None
@@ -105,6 +106,7 @@ class ReferenceDecoder:
         article = "an" if spelling[0] in "AI" else "a"
 
         def convert(value: str) -> Any:
+            """Convert a string, None for a null literal; ValueError for a bad one."""
             if value == literal or (empty_as_null and not value):
                 return None
             try:
@@ -120,6 +122,7 @@ class ReferenceDecoder:
             return convert
 
         def lenient(value: str) -> Any:
+            """Convert a string; None for a bad one."""
             try:
                 return convert(value)
             except ValueError:
@@ -169,6 +172,7 @@ def _time_converter(precision: int) -> Convert:
     unit: int = 10 ** (9 - min(precision, 3))
 
     def convert(value: str) -> int:
+        """Convert a string to nanoseconds, cut to the unit; ValueError for a bad one."""
         nanos = parse_local_time(value)
         return nanos - nanos % unit
 

@@ -353,8 +353,8 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Build a list or map column of parts that a reader read; also returns which values need the fallback.
 
-        Lists that are not present are NULL; those with a part that ``inner`` marks need the fallback. Infinite values
-        inside are added to `infinite`.
+        Lists that are not present are NULL; those that were not split, or have a part that ``inner`` marks, need the
+        fallback. Infinite values inside are added to `infinite`.
         """
         if reader.infinite is not None:
             self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)

@@ -222,10 +222,12 @@ class Recursion:
     """Raises the recursion limit for values as deep as `MAX_DEPTH`."""
 
     def __enter__(self) -> None:
+        """Raise the recursion limit of the interpreter."""
         self.before = sys.getrecursionlimit()
         sys.setrecursionlimit(self.before + 8 * MAX_DEPTH)
 
     def __exit__(self, *_: object) -> None:
+        """Restore the recursion limit; errors are passed on."""
         sys.setrecursionlimit(self.before)
 
 

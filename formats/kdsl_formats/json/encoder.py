@@ -155,13 +155,17 @@ class ColumnWriter:
         return _remove_first_comma(objects) if omit and columns[0].null_count else objects
 
     def _write_elements(self, array: pa.ListArray) -> pa.StringArray:
-        """The JSON of the elements of all lists, one list after the other; NULL is written as ``null``."""
+        """The JSON of the elements of all lists, one list after the other; NULL is written as ``null``.
+
+        `UnwritableError` as for `write_column`.
+        """
         return pc.fill_null(self.inner[0].write_column(_used_elements(array, array.values)), "null")
 
     def _write_maps(self, array: pa.MapArray) -> pa.StringArray:
         """The JSON of maps, whose keys are never NULL; NULL stays NULL.
 
-        Of entries with the same key, the last value is written at the place of the first.
+        Of entries with the same key, the last value is written at the place of the first. `UnwritableError` as for
+        `write_column`.
         """
         keys = _used_elements(array, array.keys)
         values = pc.fill_null(self.inner[1].write_column(_used_elements(array, array.items)), "null")

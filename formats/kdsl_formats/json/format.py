@@ -282,10 +282,14 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         """A decoder for rows of this type, which checks or reads the schemas in messages as the options require.
 
         It also replaces placeholders, and for inferred columns without schemas counts integers that lose digits.
+
+        Raises:
+            ValueError: As in `reading_rules`.
         """
         rules = self.reading_rules()
 
         def make(of: t.Row, modes: Modes) -> Decoder:
+            """Create a decoder of a row type, with values in the form of ``modes``, that also replaces placeholders."""
             decoder = JsonDecoder(of, attrs.evolve(rules, modes=modes), count_undeclared=use.count_undeclared)
             return self.replace_placeholders_of(decoder, of, use)
 
@@ -297,7 +301,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return self.check_schemas_of(decoder, row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type, with their schema if `schema_include` is set."""
+        """An encoder for rows of this type, with their schema if `schema_include` is set, whatever the use."""
         rules = self.writing_rules()
         return SchemaJsonEncoder(row, rules) if self.schema_include else JsonEncoder(row, rules)
 
@@ -305,7 +309,8 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         """The options in the form that the decoder uses.
 
         Raises:
-            ValueError: `infer_fixed_types` is not a list of types, which `problems` reports.
+            ValueError: `infer_flatten` is set, and `infer_fixed_types` is not a list of types, which `problems`
+                reports.
         """
         return ReadingRules(
             fail_on_missing_field=self.fail_on_missing_field,
@@ -326,6 +331,9 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         """An observer of rows; messages with errors are bad for it even if the options ignore parse errors.
 
         The observer of a message key finds no table ids.
+
+        Raises:
+            ValueError: `infer_fixed_types` is not a list of types, which `problems` reports.
         """
         inference = self.inference_rules(max_columns=max_columns)
         if use.side == "value" and self.table_id_fields:
@@ -338,7 +346,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         """What the options mean for the observer, without the members of the table id.
 
         Raises:
-            ValueError: As in `reading_rules`.
+            ValueError: `infer_fixed_types` is not a list of types, which `problems` reports.
         """
         return InferenceRules(
             as_strings=self.infer_primitive_as_string,

@@ -209,6 +209,7 @@ class ReferenceDecoder:
             return lambda value: None if value is None else convert(value)
 
         def lenient(value: Any) -> Any:
+            """Convert a value; None for null and for a bad value."""
             try:
                 return None if value is None else convert(value)
             except FieldError:
@@ -219,8 +220,9 @@ class ReferenceDecoder:
     def converter(self, kind: t.DataType) -> Convert:
         """Return a function that converts JSON values other than null to a type.
 
-        It raises `FieldError` for bad values, and returns None for an infinite value, a decimal with too many digits
-        and, with the tree reader, a value other than a string for a type of bytes.
+        It raises `FieldError` for bad values, and returns None for an infinite value in the form of
+        `ReadingRules.modes`, a decimal with too many digits and, with the tree reader, a value other than a string for
+        a type of bytes.
         """
         wire = wire_of(kind, self.rules.modes)
         if wire is not None:
@@ -276,6 +278,7 @@ class ReferenceDecoder:
         name = kind.spelling
 
         def convert(value: Any) -> Any:
+            """Convert a string or number; `FieldError` for a bad one, and for any other value."""
             if not isinstance(value, str):
                 raise _mismatch_error(value, name)
             if len(value) > MAX_NUMBER and type(value) is not str:
@@ -295,6 +298,7 @@ class ReferenceDecoder:
         name = wire.kind.spelling
 
         def read(value: Any) -> Any:
+            """Read a number, object or string; `ValueError` for a bad value, `InfiniteError` for an infinite one."""
             match value:
                 case Integer() | Fractional() if len(value) <= MAX_NUMBER:
                     return wire.from_number(str.__str__(value))
@@ -305,6 +309,7 @@ class ReferenceDecoder:
             raise ValueError(f"expected {wire.expected}")
 
         def convert(value: Any) -> Any:
+            """Read a value; an infinite one of a nullable type is counted, and None; `FieldError` for a bad one."""
             try:
                 return read(value)
             except InfiniteError as e:
@@ -413,6 +418,7 @@ class ReferenceDecoder:
         name, parse_bytes = kind.spelling, _latin_bytes if self.rules.as_texts else parse_base64
 
         def convert(value: Any) -> bytes | None:
+            """Decode a string; `FieldError` for a bad one. Other values are an error, or None with the tree reader."""
             if type(value) is not str:
                 if self.rules.streaming:
                     raise _mismatch_error(value, name)
@@ -429,6 +435,7 @@ class ReferenceDecoder:
         convert, name = self._member_converter(kind.element), kind.spelling
 
         def elements(value: Any) -> list[Any]:
+            """Convert an array to a list; `FieldError` for other values and for bad elements."""
             if not isinstance(value, list):
                 raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
             converted: list[Any] = []
@@ -448,6 +455,7 @@ class ReferenceDecoder:
         name = kind.spelling
 
         def entries(value: Any) -> list[tuple[str, Any]]:
+            """Convert an object to pairs; `FieldError` for bad members and, if streaming, for other values."""
             if not isinstance(value, dict):
                 if self.rules.streaming:
                     raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
@@ -472,6 +480,7 @@ class ReferenceDecoder:
         convert, ignore = self.converter(t.Int()), self.rules.ignore_parse_errors
 
         def count(value: Any) -> Any:
+            """Convert a count; a bad one is `_ABSENT` if errors are ignored, otherwise a `FieldError`."""
             try:
                 return convert(value)
             except FieldError:
@@ -491,6 +500,7 @@ class ReferenceDecoder:
         name, strict = kind.spelling, self.rules.fail_on_missing_field
 
         def convert(value: Any) -> dict[str, Any]:
+            """Convert an object to a row; `FieldError` for other values, and bad or required absent members."""
             if not isinstance(value, dict):
                 raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
             row = {}

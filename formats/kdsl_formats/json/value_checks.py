@@ -169,7 +169,7 @@ def _are_plain_numbers(buffer: MessageBuffer, spans: Spans, which: Mask, digits:
 
 
 def _are_in_range(buffer: MessageBuffer, spans: Spans, kind: t.DataType) -> Mask:
-    """Which values are integers of a type, in JSON's spelling."""
+    """Which values are integers of a type, in JSON's spelling; may miss some that are longer than 18 digits."""
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     wide, fallback = reading.integers(texts, pa.int64())
     bound = 1 << {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}[type(kind)] - 1

@@ -140,6 +140,7 @@ class _Decoder:
     """Takes the frames off messages, and reads the JSON in them."""
 
     def __init__(self, chosen: JsonSchemaConfluent, row: t.Row, use: Use) -> None:
+        """Create the decoder of the JSON; the registry is never asked."""
         self._ignore, self._wanted = chosen.ignore_parse_errors, use.metadata
         self._decoder = JsonDecoder(row, chosen.reading_rules())
 
@@ -165,6 +166,7 @@ class _Encoder:
     """Writes rows in the frame of their schema, which is asked for when the first rows come."""
 
     def __init__(self, chosen: JsonSchemaConfluent, row: t.Row, use: Use) -> None:
+        """Create the encoder of the JSON; the registry is asked only when rows are encoded."""
         self._format, self._row, self._use = chosen, row, use
         self._encoder = JsonEncoder(row, chosen.writing_rules())
         self._schema_id: int | None = None
@@ -185,8 +187,10 @@ class _Encoder:
         """Find the id of the schema that rows are written with, and register the schema if the options say so.
 
         Raises:
-            RegistryError: The registry does not answer, refuses, does not accept the schema, or does not have it.
-            KdslError: There is no registry or no subject, or its latest schema does not allow the rows.
+            RegistryError: The registry does not answer, refuses, does not accept the schema, or lacks the schema or
+                subject that is looked up.
+            KdslError: There is no registry, its settings have errors, a secret cannot be resolved, the subject cannot
+                be determined, or its latest schema does not allow the rows.
             SchemaError: As in `sink_schema`.
         """
         from kdsl.registry import registry_client

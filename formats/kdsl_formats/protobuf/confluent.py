@@ -50,7 +50,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report columns that do not fit the message that the options name, and options that contradict each other.
+        """Report what `MessageFormat.check` does of the message that the options name, and contradicting options.
 
         Of a sink that does not use the latest version, also report that its message is unknown. The registry is not
         asked; the message is loaded, which may import a module.
@@ -92,7 +92,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         """The format with the descriptors of the message that the options name; itself if only the registry has it.
 
         Raises:
-            SchemaError: The message cannot be found.
+            SchemaError: As in `schema`.
         """
         return super().portable() if self._has_own_message else self
 
@@ -100,7 +100,8 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         """A decoder for rows of this type, which asks the registry only when messages are decoded.
 
         Raises:
-            SchemaError: The message that the options name cannot be found, or the columns do not fit it.
+            SchemaError: The message that the options name cannot be loaded (`schema`), the columns do not fit it, or
+                as in `layout_of`.
         """
         return _Decoder(self, row, use)
 
@@ -113,10 +114,10 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         return self.schema() if self._has_own_message else None
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The full name of the message, and the file that a sink registers.
+        """The full name of the message, and the file that a sink registers; nothing is registered here.
 
         Raises:
-            SchemaError: The message cannot be found.
+            SchemaError: As in `schema`.
             RegistryError: The registry lacks an imported file, does not answer, or refuses the request.
         """
         from kdsl_formats.protobuf.registered import file_to_register
@@ -131,7 +132,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         the options define the message that is read, only its name is compared.
 
         Raises:
-            SchemaError: The message that the options name cannot be found.
+            SchemaError: The message that the options name cannot be loaded (`schema`).
             RegistryError: As in `RegistryFormat`.
         """
         from kdsl_formats.protobuf.registered import load_schema, message_names
@@ -169,6 +170,7 @@ class _Decoder:
     """Decodes messages by the ids and indices before them; the decoders are reused."""
 
     def __init__(self, chosen: ProtobufConfluent, row: t.Row, use: Use) -> None:
+        """Load the message that the options name, if they do, and build its decoder; `SchemaError` as in `decoder`."""
         self._format, self._row, self._use = chosen, row, use
         self._rules = chosen.reading_rules(use)
         self._own_schema = chosen.own_schema()
@@ -182,8 +184,8 @@ class _Decoder:
         errors are ignored. The result has the schema ids under the keys of metadata that the table reads.
 
         Raises:
-            KdslError: There is no registry, its settings have errors, it lacks an imported file, does not answer, or
-                refuses the request.
+            KdslError: There is no registry, its settings have errors, a secret cannot be resolved, or the registry
+                lacks an imported file, does not answer, or refuses the request.
         """
         ids, bodies, unframed = split_frames(messages)
         bad = list(unframed)
@@ -273,6 +275,7 @@ class _Encoder:
     """Encodes rows as messages of a registered schema, which is fetched when the first rows are written."""
 
     def __init__(self, chosen: ProtobufConfluent, row: t.Row, use: Use) -> None:
+        """Store the arguments; neither the message is loaded nor the registry asked yet."""
         self._format, self._row, self._use = chosen, row, use
         self._id_and_encoder: tuple[int, bytes, ProtobufEncoder] | None = None
 
@@ -296,8 +299,9 @@ class _Encoder:
         """Find or register the schema; returns its id, the encoded path of the message, and an encoder.
 
         Raises:
-            KdslError: There is no registry, it refuses the schema or does not answer, its subject does not have the
-                message or cannot be determined, or the message cannot be found or cannot hold the rows of the table.
+            KdslError: There is no registry, its settings have errors, it does not answer, refuses the schema or lacks
+                one that may not be registered; its subject is missing, does not have the message or cannot be
+                determined; or the message cannot be loaded or cannot hold the rows of the table.
         """
         from kdsl.registry import registry_client
         from kdsl_formats.protobuf.registered import load_schema, message_names, register_schema

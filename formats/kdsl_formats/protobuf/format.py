@@ -108,6 +108,7 @@ class MessageFormat(Format):
     if not TYPE_CHECKING:
 
         def __init__(self, **options: Any) -> None:
+            """Set the options; a class of messages is replaced by its name and descriptors (see `_resolve_class`)."""
             super().__init__(**_resolve_class(options))
 
     @property
@@ -124,14 +125,16 @@ class MessageFormat(Format):
         """Load the message with its descriptors: each call reads or compiles the file, or imports the class.
 
         Raises:
-            SchemaError: The message cannot be found, or its source cannot be read.
+            SchemaError: The message cannot be found; several options name a source; the source cannot be read or
+                compiled, or there is no compiler; or `message_class_name` is missing or not a class of messages.
         """
         return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """Report a message that cannot be loaded, columns that do not fit, and, to write, missing required fields.
 
-        A `SchemaError` is reported, too, as a problem. Without a name of a message nothing is reported.
+        The message is loaded as in `schema`; a `SchemaError` is reported as a problem. Without a name of a message
+        nothing is reported.
         """
         if self.message_class_name is None:
             return

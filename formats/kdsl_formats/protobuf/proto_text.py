@@ -25,7 +25,7 @@ _LAST_ENUM = (1 << 31) - 1
 
 
 def proto_text(file: FileDescriptorProto) -> str:
-    """The content of the ``.proto`` file."""
+    """The content of the ``.proto`` file, without comments, custom options and services."""
     return "\n".join(_FileWriter(file).lines()) + "\n"
 
 

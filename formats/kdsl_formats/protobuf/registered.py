@@ -28,6 +28,8 @@ _MAIN = "main.proto"
 def message_names(schema: RegisteredSchema) -> dict[Path, str]:
     """The full names of a registered schema's messages by their paths (see `message_paths`).
 
+    The text of a ``.proto`` file is not checked, as in `message_paths_in_text`.
+
     Raises:
         SchemaError: The schema is not a Protobuf schema.
     """
@@ -104,8 +106,8 @@ def register_schema(client: RegistryClient, subject: str, schema: Schema, *, reg
         normalize: Whether the registry normalizes the schema.
 
     Raises:
-        UnknownSubjectError: The schema is not registered, and `register` is false.
-        IncompatibleSchemaError: The registry rejects the schema.
+        UnknownSubjectError: The schema or an imported file is not registered, and `register` is false.
+        IncompatibleSchemaError: The registry rejects the schema or an imported file.
         RegistryError: The registry does not answer, or refuses the request.
     """
     try:

@@ -80,7 +80,12 @@ class Schema:
 
 @lru_cache(maxsize=64)
 def _descriptor(name: str, files: bytes) -> Descriptor:
-    """The descriptor of a message in serialized files; cached, because each call builds a pool of them."""
+    """The descriptor of a message in serialized files; the last 64 are cached, because each call builds a pool of them.
+
+    Raises:
+        TypeError: The files do not fit together.
+        KeyError: They do not have the message.
+    """
     return pool_of(FileDescriptorSet.FromString(files)).FindMessageTypeByName(name)
 
 
@@ -186,7 +191,7 @@ def read_set_text(text: str) -> FileDescriptorSet:
     """Parse a FileDescriptorSet in base64.
 
     Raises:
-        SchemaError: The string is not base64 of a descriptor set.
+        SchemaError: The string is not base64 of a descriptor set, or the set is empty.
     """
     try:
         return read_set(base64.b64decode(text, validate=True), "descriptor-set")

@@ -60,6 +60,7 @@ def protobuf_draft(
         raise CodegenError(str(e)) from None
 
     def make_format(full: str) -> Format:
+        """Return the format of a message, with the paths of the file and the folders."""
         path, *folder_paths = (one if beside is None else RelativePath.of(one, beside) for one in (file, *folders))
         return Protobuf(message_class_name=full, proto_file=path, proto_path=tuple(folder_paths))
 

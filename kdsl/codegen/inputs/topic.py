@@ -160,7 +160,7 @@ def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 
 def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Read the last records, and return the bytes of their ``key`` and ``value``, None for a missing one.
+    """Read the last records, oldest first, and return the bytes of their ``key`` and ``value``, None for a missing one.
 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
@@ -189,6 +189,8 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
     Raises:
         CodegenError: The bytes do not have the named format, or their schema cannot be converted.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
+        ResolveError: The settings of the registry have errors.
+        SecretError: A secret among them cannot be resolved here.
     """
     if kind in _REGISTERED:
         return _infer_registered(messages, cluster, kind, side)
@@ -257,6 +259,8 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
         CodegenError: There is no registry, no message names a schema, or the schema is of another format than ``kind``
             or cannot be converted.
         RegistryError: The registry does not have the schema, does not answer, or refuses.
+        ResolveError: The settings of the registry have errors.
+        SecretError: A secret among them cannot be resolved here.
     """
     if cluster.registry is None:
         raise CodegenError(f"{kind} needs the schema registry; name it with --registry")
@@ -330,7 +334,7 @@ def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> Inferre
 def _infer_csv(lines: Sequence[str]) -> InferredSide:
     """Infer from rows of CSV; the delimiter is the first one that splits all lines into the same number of values.
 
-    If none does, each line is one value. The columns are numbered, which is noted.
+    There must be at least two. If none does, each line is one value. The columns are numbered, which is noted.
 
     Raises:
         CodegenError: The format cannot read a line.

@@ -304,7 +304,10 @@ class _ColumnReader:
         return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
     def _find_comment(self) -> str | None:
-        """Return the declared comment, or the string under the column, or the docstring of the user's function."""
+        """Return the declared comment, or the string under the column, or the docstring of the user's function.
+
+        None without any of them.
+        """
         comment = self.descriptor.comment
         if comment is None:
             comment = self.source.comments.get(self.name)

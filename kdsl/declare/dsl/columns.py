@@ -107,6 +107,7 @@ class ColumnDescriptor(Generic[T]):
         self.expect = as_expectations(expect)
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
+        """Note the attribute under which a class has the column, and count the uses of this object."""
         self.attribute = name
         self.uses += 1
 
@@ -164,6 +165,7 @@ class Col(ColumnDescriptor[T]):
     else:
 
         def __set__(self, row: object, value: T) -> None:
+            """Store the value in the row's dictionary; attrs refuses assignments to rows before this is called."""
             row.__dict__[self.attribute] = value
 
 
@@ -171,6 +173,7 @@ class Virtual(ColumnDescriptor[T]):
     """A column that Kafka fills in: only read, and not an argument of a row. ``offset: Virtual[int]``."""
 
     def __set__(self, row: object, value: Never) -> None:
+        """Raise AttributeError, always: Kafka fills the column in."""
         raise AttributeError(f"{type(row).__name__}.{self.attribute} is filled in by Kafka and cannot be set")
 
 

@@ -111,7 +111,8 @@ def expression(
     ```
 
     Tables from SQL and YAML have such columns. `computed` is typed more precisely, and rows compute it, too; this one
-    only rows that were read have.
+    only rows that were read have. Nothing is raised here for a wrong expression: it is an error when the table is first
+    used.
 
     Args:
         sql: The expression, over the names of the columns.

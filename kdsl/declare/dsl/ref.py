@@ -184,6 +184,7 @@ else:
 
             Raises:
                 NoSessionError: There is no Spark session yet.
+                MissingPackageError: PySpark is not installed.
             """
             return self._column_in_expression(())
 
@@ -220,6 +221,8 @@ else:
 
             Raises:
                 AttributeError: It begins with ``_``, or the caller wants the name of the column.
+                NoSessionError: There is no Spark session yet.
+                MissingPackageError: PySpark is not installed.
             """
             if name.startswith("_") or _caller_wants_name():
                 raise AttributeError(f"{self!r} has no attribute {name!r}")

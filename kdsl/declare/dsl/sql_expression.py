@@ -84,6 +84,7 @@ class SqlExpression:
         )
 
     def __format__(self, spec: str) -> str:
+        """Raise BodyError, always, as ``str()`` does."""
         return str(self)
 
     def __bool__(self) -> bool:
@@ -94,35 +95,45 @@ class SqlExpression:
         )
 
     def __add__(self, other: Any) -> SqlExpression:
+        """Write a sum, or the concatenation of strings; BodyError if the other value has no SQL literal."""
         return _write_operation(self, "||" if _any_string(self, other) else "+", other)
 
     def __radd__(self, other: Any) -> SqlExpression:
+        """Write a sum, or the concatenation of strings; BodyError if the other value has no SQL literal."""
         return to_sql(other) + self
 
     def __sub__(self, other: Any) -> SqlExpression:
+        """Write a difference; BodyError if the other value has no SQL literal."""
         return _write_operation(self, "-", other)
 
     def __rsub__(self, other: Any) -> SqlExpression:
+        """Write a difference; BodyError if the other value has no SQL literal."""
         return to_sql(other) - self
 
     def __mul__(self, other: Any) -> SqlExpression:
+        """Write a product; BodyError if the other value has no SQL literal."""
         return _write_operation(self, "*", other)
 
     def __rmul__(self, other: Any) -> SqlExpression:
+        """Write a product; BodyError if the other value has no SQL literal."""
         return to_sql(other) * self
 
     def __truediv__(self, other: Any) -> SqlExpression:
-        """Write a division; that of integers has the type DOUBLE."""
+        """Write a division, of integers with the type DOUBLE; BodyError if the divisor has no SQL literal."""
         quotient = _write_operation(self, "/", other)
         return SqlExpression(
             quotient.text, t.Double() if isinstance(quotient.type, _INTEGERS) else quotient.type, compound=True
         )
 
     def __rtruediv__(self, other: Any) -> SqlExpression:
+        """Write a division; BodyError if the other value has no SQL literal."""
         return to_sql(other) / self
 
     def __mod__(self, other: Any) -> SqlExpression:
-        """Write a remainder with the sign of the divisor; that of decimals, as in Python, with that of the dividend."""
+        """Write a remainder with the sign of the divisor; that of decimals, as in Python, with that of the dividend.
+
+        BodyError if the divisor has no SQL literal.
+        """
         right = to_sql(other)
         if isinstance(self.type, t.Decimal) or isinstance(right.type, t.Decimal):
             return _write_operation(self, "%", right)
@@ -134,6 +145,7 @@ class SqlExpression:
         )
 
     def __rmod__(self, other: Any) -> SqlExpression:
+        """Write a remainder, as `__mod__` does; BodyError if the other value has no SQL literal."""
         return to_sql(other) % self
 
     def __floordiv__(self, other: Any) -> NoReturn:
@@ -145,45 +157,59 @@ class SqlExpression:
     __rfloordiv__ = __floordiv__
 
     def __pow__(self, other: Any) -> SqlExpression:
+        """Write a power, which has the type DOUBLE; BodyError if the exponent has no SQL literal."""
         return SqlExpression(f"POWER({self.text}, {to_sql(other).text})", t.Double())
 
     def __neg__(self) -> SqlExpression:
+        """Write the negative value."""
         return SqlExpression(f"- {self.operand}", self.type, compound=True)
 
     def __pos__(self) -> SqlExpression:
+        """Return the expression itself."""
         return self
 
     def __abs__(self) -> SqlExpression:
+        """Write the absolute value, with the type of the value."""
         return SqlExpression(f"ABS({self.text})", self.type)
 
     def __eq__(self, other: object) -> SqlExpression:  # type: ignore[override]
+        """Write a comparison, or IS NULL for None; BodyError if the other value has no SQL literal."""
         return _write_null_test(self, "IS NULL") if other is None else _write_comparison(self, "=", other)
 
     def __ne__(self, other: object) -> SqlExpression:  # type: ignore[override]
+        """Write a comparison, or IS NOT NULL for None; BodyError if the other value has no SQL literal."""
         return _write_null_test(self, "IS NOT NULL") if other is None else _write_comparison(self, "<>", other)
 
     def __lt__(self, other: Any) -> SqlExpression:
+        """Write a comparison; BodyError if the other value has no SQL literal."""
         return _write_comparison(self, "<", other)
 
     def __le__(self, other: Any) -> SqlExpression:
+        """Write a comparison; BodyError if the other value has no SQL literal."""
         return _write_comparison(self, "<=", other)
 
     def __gt__(self, other: Any) -> SqlExpression:
+        """Write a comparison; BodyError if the other value has no SQL literal."""
         return _write_comparison(self, ">", other)
 
     def __ge__(self, other: Any) -> SqlExpression:
+        """Write a comparison; BodyError if the other value has no SQL literal."""
         return _write_comparison(self, ">=", other)
 
     def __and__(self, other: Any) -> SqlExpression:
+        """Write AND, or the bit operator of two integers; BodyError if the other value has no SQL literal."""
         return _write_logic(self, "AND", "&", other)
 
     def __rand__(self, other: Any) -> SqlExpression:
+        """Write AND, or the bit operator of two integers; BodyError if the other value has no SQL literal."""
         return to_sql(other) & self
 
     def __or__(self, other: Any) -> SqlExpression:
+        """Write OR, or the bit operator of two integers; BodyError if the other value has no SQL literal."""
         return _write_logic(self, "OR", "|", other)
 
     def __ror__(self, other: Any) -> SqlExpression:
+        """Write OR, or the bit operator of two integers; BodyError if the other value has no SQL literal."""
         return to_sql(other) | self
 
     def __invert__(self) -> SqlExpression:
@@ -205,9 +231,11 @@ class SqlExpression:
                 raise BodyError(f"the body uses {self.text}[{key!r}], which has no counterpart in SQL")
 
     def __len__(self) -> NoReturn:
+        """Raise BodyError, always: the length of a value is not known yet."""
         raise BodyError(f"the body calls len() on {self.text}", "use pyspark's F.length or F.size")
 
     def __iter__(self) -> NoReturn:
+        """Raise BodyError, always: the elements of a value are not known yet."""
         raise BodyError(f"the body iterates over {self.text}", "use pyspark's functions, such as F.transform")
 
     def __getattr__(self, name: str) -> Any:

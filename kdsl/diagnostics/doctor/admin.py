@@ -151,9 +151,13 @@ class LibrdkafkaInspector:
 
     Args:
         cluster: The cluster.
+
+    Raises:
+        ResolveError: The client settings have errors.
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        """Create the client, without asking a broker."""
         settings: dict[str, Any] = {**cluster.admin({"log_level": 0}), "error_cb": lambda _: None}
         self._client = AdminClient(settings)
 
@@ -200,6 +204,7 @@ class LibrdkafkaInspector:
             return retriable()
 
         def retriable() -> list[str]:
+            """Return the groups whose last answer is a retriable error."""
             return [n for n, s in states.items() if isinstance(s, NotAnsweredError) and s.code in RETRIABLE]
 
         if set(names):

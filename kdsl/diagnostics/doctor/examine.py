@@ -32,6 +32,8 @@ _LOGIN = ("sasl.", "connector.", "security.kerberos.")
 def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Iterator[Finding]:
     """Check a cluster, and what tables need of it.
 
+    If only Java's client can log in, it runs in the active Spark session, or one is started.
+
     Args:
         cluster: The cluster, with the tables' own client properties.
         plans: What is to be read and written there.
@@ -159,10 +161,9 @@ def _without_login(cluster: Cluster) -> Cluster:
 def _check_bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None]]:
     """Check the name, the port, the protocol and the TLS handshake of each bootstrap server.
 
-    The last finding of a server comes with its address, if it can be used, and others with None.
-
-    All are checked before the first finding is yielded. Errors become warnings if another server can be used. Settings
-    that cannot be translated for librdkafka, as when a file of certificates does not exist, are the only findings.
+    The last finding of a server comes with its address, if it can be used, and others with None. All are checked before
+    the first finding is yielded. Errors become warnings if another server can be used. Settings that cannot be
+    translated for librdkafka, as when a file of certificates does not exist, are the only findings.
     """
     try:
         settings = (_without_login(cluster) if needs_jvm(cluster) else cluster).admin()

@@ -29,6 +29,7 @@ def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
     Raises:
         KafkaReadError: The brokers refuse, or do not answer.
         ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`.
     """
     if plan.topics.pattern is None:
         return list(plan.topics.names)
@@ -48,6 +49,8 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
 
     Raises:
         KafkaReadError: The brokers refuse or do not answer a question that is not a check of its own.
+        ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`.
     """
     names = topic_names(plan, cluster)
     if not names:
@@ -84,8 +87,7 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
 def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iterator[Finding]:
     """Check what a write to a table needs: topics and their settings, rights, the producer's settings, transactions.
 
-    Raises:
-        KafkaReadError: As for `check_read`.
+    Errors are those of `check_read`.
     """
     kdsl_settings, client = cluster.kdsl_settings, cluster.settings()
     for name, state in inspector.topics(topic_names(plan, cluster)).items():
@@ -108,6 +110,7 @@ def _explain_missing(name: str, why: NotAnsweredError, cluster: Cluster, table: 
 
     Raises:
         KafkaReadError: The brokers refuse, or do not answer.
+        KdslError: As for `open_admin`.
     """
     if why.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         message = f"the cluster has no such topic{nearest(name, open_admin(cluster, table).names())}"
@@ -335,6 +338,11 @@ def _check_start(plan: ReadPlan, cluster: Cluster, *, written: bool) -> Finding:
     """Ask the brokers where a read would start; report a start that fails, or how many offsets there are to read.
 
     A missing offset is only a warning if the table is written, too, and declares neither a group nor a start.
+
+    Raises:
+        KafkaReadError: The brokers do not say where the partitions end.
+        ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`.
     """
     subscription = subscribe(plan, cluster)
     try:

@@ -117,6 +117,7 @@ def _apply(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
         return Compiled(kind, lambda _: Evaluated(converted), converted)
 
     def step(rows: Rows) -> Evaluated:
+        """Compute the other expression, and apply the function to its values."""
         evaluated = value.step(rows)
         return Evaluated(compute(evaluated.values), evaluated.failures)
 

@@ -77,13 +77,11 @@ class Condition:
             count: How many rows there are.
 
         Returns:
-            Which rows violate the condition, None if no row does; and the rows for which it cannot be computed, which
-            may be among the first, too.
+            Which rows violate the condition, None if no row does; and the rows for which it cannot be computed (a
+            division by zero, a number or time outside the range of its type), which may be among the first, too.
 
         Raises:
             KeyError: A column that the condition uses is missing.
-            pa.ArrowInvalid: A date or time plus or minus an interval is outside the range of its type; no row is
-                checked then.
         """
         evaluated = self._step(Rows(columns, count))
         values = evaluated.values
@@ -100,7 +98,6 @@ class Condition:
 
         Raises:
             KeyError: A column that the condition uses is missing.
-            pa.ArrowInvalid: As for `find_violations`.
         """
         evaluated = self._step(Rows(columns, count))
         return as_array(evaluated, count), evaluated.failures
@@ -214,7 +211,7 @@ class Compiler:
         raise _RefusedError
 
     def __call__(self, node: n.Node) -> Compiled:
-        """Compile a part; NULL of its type stands for a refused part, so that the others are checked, too."""
+        """Compile a part; NULL of its type (else BOOLEAN) stands for a refused part, so the others are checked, too."""
         try:
             return self._compile(node)
         except _RefusedError:
@@ -373,6 +370,7 @@ class Compiler:
         """
 
         def inside(low: n.Node, high: n.Node) -> Compiled:
+            """Compile whether the operand is between two values."""
             above = self.comparison(node, ">=", node.operand, low)
             return operators.combine("AND", above, self.comparison(node, "<=", node.operand, high))
 
@@ -471,6 +469,7 @@ class Compiler:
         of_true, negated = node.what == "TRUE", node.negated
 
         def compute(values: Any) -> Any:
+            """Say of each value whether it is, or is not, the wanted one; NULL is neither true nor false."""
             flags = pc.fill_null(values if of_true else pc.invert(values), False)
             return pc.invert(flags) if negated else flags
 
@@ -544,7 +543,10 @@ class Compiler:
         return operators.calculate(node.operator, kind, left, right)
 
     def _compile_moved_time(self, node: n.Binary) -> Compiled:
-        """Compile a time plus or minus a constant interval of days, hours, minutes or seconds; refuse anything else."""
+        """Compile a time plus or minus a constant interval of weeks or shorter units; refuse anything else.
+
+        Also refuse parts of a day for a DATE, and an interval that is too long.
+        """
         moved, span = node.left, node.right
         if isinstance(moved, n.Span) and node.operator == "+":
             moved, span = span, moved
@@ -556,7 +558,7 @@ class Compiler:
         if isinstance(kind, t.Date) and length % _DAY:
             self.refuse(node, "a DATE moved by parts of a day", fix)
         steps, number = (length // _DAY, t.Int()) if isinstance(kind, t.Date) else (length, t.BigInt())
-        if steps >= BOUNDS[type(number)]:
+        if abs(steps) >= BOUNDS[type(number)]:
             self.refuse(node, "an interval of that length", "write a shorter interval")
         unit = arrow_type(number)
         moved_number = strict(number, lambda values: pc.cast(values, unit), self(moved))

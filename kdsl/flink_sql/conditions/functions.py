@@ -50,7 +50,10 @@ class Compiler(Protocol):
         ...
 
     def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
-        """Compile an arithmetic operation; None if Arrow cannot compute it exactly, or it is NULL."""
+        """Compile an arithmetic operation; None if Arrow cannot compute it exactly, or it is NULL.
+
+        Refuse operands that Arrow may convert differently.
+        """
         ...
 
 
@@ -98,7 +101,7 @@ def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Comp
 
 
 def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile MOD as ``%``; None if it cannot be computed exactly, or is NULL."""
+    """Compile MOD as ``%``, or refuse as `Compiler.arithmetic`; None if it cannot be computed exactly, or is NULL."""
     return compiler.arithmetic(n.Binary("%", *call.arguments, at=call.at), kind)
 
 
@@ -214,6 +217,7 @@ def _cardinality(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> C
     """Compile CARDINALITY; None, and nothing raised, if the argument is not an ARRAY or a MAP."""
 
     def count(values: pa.Array) -> pa.Array:
+        """Count the elements, or entries, of each value."""
         lists = list_of_entries(values) if pa.types.is_map(values.type) else values
         return pc.cast(pc.list_value_length(lists), pa.int32())
 

@@ -73,7 +73,7 @@ class Compiled:
 
 
 def constant(value: object, kind: t.DataType) -> Compiled:
-    """A constant of a type; None is NULL. A value that does not fit the type raises Arrow's error."""
+    """A constant of a type; None is NULL. A value that does not fit raises Arrow's error, or OverflowError."""
     scalar = pa.scalar(value, arrow_type(kind))
     return Compiled(kind, lambda _: Evaluated(scalar), scalar)
 

@@ -104,8 +104,8 @@ class _CreateTableReader:
     def read_columns(self, parts: _TableElements, opened: Token) -> None:
         """Read the elements between the brackets, and the closing bracket, into ``parts``.
 
-        An element with a mistake, or with anything but a comma or the bracket after it, is recorded as a problem and
-        skipped, and the reader's ``skipped`` is set. A comma before the bracket is recorded, too.
+        An element with a mistake is recorded as a problem and skipped, and so is anything but a comma or the bracket
+        after an element; the reader's ``skipped`` is then set. A comma before the bracket is recorded, too.
 
         Raises:
             StatementError: The closing bracket cannot be found; the error is fatal.
@@ -282,8 +282,8 @@ class _CreateTableReader:
         """Read a watermark, whose expression is not parsed.
 
         Raises:
-            StatementError: It is declared for a member of a column; the column, ``AS`` or the expression is missing; or
-                a token is broken.
+            StatementError: It is declared for a member of a column; the column or ``AS`` is missing; or as for
+                `read_expression`.
         """
         r = self.reader
         first = r.expect("WATERMARK", "FOR")
@@ -318,7 +318,7 @@ class _CreateTableReader:
         """Read an expression up to the next comma or closing bracket, without parsing it.
 
         Raises:
-            StatementError: There is none (``what`` is what is expected), or a token in it is broken.
+            StatementError: There is none (``what`` is what is expected), or a token in it is broken or a placeholder.
         """
         r = self.reader
         fragment = r.read_until(",")
@@ -489,7 +489,7 @@ class _CreateTableReader:
         """Read the query after ``AS``.
 
         Raises:
-            StatementError: There is no query, or a token in it is broken.
+            StatementError: There is no query, or a token in it is broken or a placeholder.
         """
         r = self.reader
         if r.at_end:
@@ -548,7 +548,7 @@ def read_added_column(r: StatementReader) -> AddedColumn:
     """Read ``name AS expression [COMMENT '…'] [FIRST | AFTER column]``, without parsing the expression.
 
     Raises:
-        StatementError: There is no name, ``AS`` or expression, or a token in it is broken.
+        StatementError: There is no name, ``AS`` or expression, or a token in it is broken or a placeholder.
     """
     name = r.read_name("the name of a column")
     r.expect("AS")

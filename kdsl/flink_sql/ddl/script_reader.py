@@ -437,7 +437,7 @@ class _ScriptReader(StatementReader):
         A value without quotes is the rest of the statement.
 
         Raises:
-            StatementError: The key, ``=`` or the value is missing, or a token in it is broken.
+            StatementError: The key, ``=`` or the value is missing, or a token in it is broken or a placeholder.
         """
         if self.at_end:
             return SetOption(where=self.locate(first))
@@ -582,7 +582,7 @@ class _ScriptReader(StatementReader):
         """Take everything up to the end of the statement as a query, without parsing it.
 
         Raises:
-            StatementError: Nothing comes next, or a token in it is broken.
+            StatementError: Nothing comes next, or a token in it is broken or a placeholder.
         """
         if self.at_end:
             self.fail_unexpected(["SELECT"])

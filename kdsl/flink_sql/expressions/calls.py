@@ -39,6 +39,7 @@ class Translator(Protocol):
 
         Raises:
             UntranslatableError: There is no common type.
+            NoCastError: A value cannot be cast to it; the translator makes this an UntranslatableError.
         """
         ...
 
@@ -111,7 +112,7 @@ class Arguments:
                 )
 
     def as_doubles(self) -> list[str]:
-        """Return the SQL of all arguments, cast to DOUBLE where they are not."""
+        """Return the SQL of all arguments, which must be numbers or NULL, cast to DOUBLE where they are not."""
         return [v.text if isinstance(v.type, t.Double) else cast(v, t.Double()).text for v in self.values]
 
     def require_constant(self, index: int, what: str) -> str:

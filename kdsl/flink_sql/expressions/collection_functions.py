@@ -164,6 +164,7 @@ def _array_to_element(template: str) -> Function:
     """Return the translator of a function from an array, ``{}``, to one of its elements, or NULL."""
 
     def translate(call: Arguments) -> TypedSql:
+        """Translate the call; raise UntranslatableError unless there is one argument, an ARRAY."""
         call.require_count(1)
         return call.result(template.format(call[0].text), _require_array(call).element, nullable=True)
 

@@ -26,7 +26,7 @@ def _keep_type(template: str) -> Function:
 
 
 def double_function(template: str) -> Function:
-    """Create a function of one number, which is cast to DOUBLE and inserted for ``{}`` in a template of Spark SQL."""
+    """Return the translator of a function from a number, cast to DOUBLE as ``{}`` in a template of SQL, to a DOUBLE."""
 
     def translate(call: Arguments) -> TypedSql:
         """Translate the call to a DOUBLE; raise UntranslatableError unless there is one number."""

@@ -94,6 +94,7 @@ def _field_function(unit: str) -> Function:
     """Return the translator of a function that extracts a unit, such as ``DAY``, from a date or time."""
 
     def translate(call: Arguments) -> TypedSql:
+        """Translate the call; raise UntranslatableError unless there is one argument that has the unit."""
         call.require_count(1)
         return _extract_field(call, unit, call[0])
 

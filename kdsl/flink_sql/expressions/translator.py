@@ -78,7 +78,8 @@ class ExpressionTranslator:
         """Translate a node.
 
         Raises:
-            UntranslatableError: It has no equivalent in Spark.
+            UntranslatableError: It uses unknown names or wrong types, or has no equivalent in Spark.
+            RecursionError: It is nested too deeply.
         """
         try:
             return self._translate(node)
@@ -89,7 +90,7 @@ class ExpressionTranslator:
         """Translate a node by its kind; translators of queries then add to their facts.
 
         Raises:
-            UntranslatableError: It has no equivalent in Spark.
+            UntranslatableError: It uses unknown names or wrong types, or has no equivalent in Spark.
             NoCastError: Its values would have to be cast to a common type, and cannot be.
         """
         match node:
@@ -420,6 +421,7 @@ class ExpressionTranslator:
         nullable = value.nullable or low.nullable or high.nullable
 
         def inside(a: TypedSql, b: TypedSql) -> str:
+            """Write the SQL of whether the value is between two others."""
             x, y = self.make_comparable(node, value, a, ">="), self.make_comparable(node, value, b, "<=")
             return f"({x[0]} >= {x[1]} AND {y[0]} <= {y[1]})"
 
@@ -514,6 +516,7 @@ class ExpressionTranslator:
         Raises:
             UntranslatableError: A condition is not BOOLEAN or cannot be compared, the values have no common type, or a
                 part cannot be translated.
+            NoCastError: As for `unify`.
         """
         operand = None if node.operand is None else self(node.operand)
         conditions, values = [], []
@@ -577,6 +580,7 @@ class ExpressionTranslator:
         Raises:
             UntranslatableError: It is empty (except a ROW), has no common type of elements or one that cannot be
                 translated, or a ROW contains a NULL without a type.
+            NoCastError: As for `unify`.
         """
         values = [self(item) for item in node.items]
         if node.kind == "ROW":

@@ -450,5 +450,5 @@ def _function_calls(node: object) -> Iterator[n.Call]:
         return
     if isinstance(node, n.Call):
         yield node
-    for part in n.parts_of(node):
+    for part in (node.operand, *node.values) if isinstance(node, n.In) else n.parts_of(node):
         yield from _function_calls(part)

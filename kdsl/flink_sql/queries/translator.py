@@ -143,6 +143,8 @@ class _QueryTranslator(FromClause):
     def translate_body(self, node: n.Node, outer: Relations, order: tuple[n.Order, ...] = ()) -> tuple[str, t.Row]:
         """Translate a SELECT, a combination, VALUES or a query in brackets, with its order; also return the columns.
 
+        The facts are extended; an order is noted in them.
+
         Raises:
             UntranslatableError: It uses unknown names, or has no equivalent in Spark.
         """

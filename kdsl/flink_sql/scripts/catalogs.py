@@ -230,7 +230,7 @@ class ScriptCatalogs:
         return name.parts[0], name.last
 
     def database_of(self, catalog: str) -> str:
-        """The name of a catalog's only database; ``default_database`` for the script's own and unknown catalogs."""
+        """The name of a Kafka catalog's only database; ``default_database`` for any other or unknown catalog."""
         known = self.catalogs.get(catalog)
         return DEFAULT_DATABASE if known is None else known.database
 
@@ -292,9 +292,9 @@ class ScriptCatalogs:
         return full[0], full[1], full[-1]
 
     def is_sink_table(self, name: Name) -> bool:
-        """Whether a name means a table of a sink's catalog, which is recorded as a problem: it is not read or written.
+        """Whether a name of three parts means a table of a sink's catalog; False for shorter names.
 
-        Only copies fill such tables (`kdsl.flink_sql.scripts.copies`).
+        Such a table is recorded as a problem: only copies fill it (`kdsl.flink_sql.scripts.copies`).
         """
         if len(name.parts) < 3 or name.parts[0] not in self.sinks:
             return False
@@ -307,6 +307,9 @@ class ScriptCatalogs:
         """The tables of a Kafka catalog, for which the cluster is asked.
 
         None if the cluster is not asked; and, with a problem, if that fails or the catalog is one of a sink.
+
+        Raises:
+            KeyError: ``CREATE CATALOG`` has not made such a catalog.
         """
         if catalog in self.sinks:
             message = f"the catalog {catalog!r} does not list its tables"

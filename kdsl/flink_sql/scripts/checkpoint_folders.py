@@ -91,6 +91,7 @@ def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], 
     free, folders = dict(stored), dict[str, str]()
 
     def take(job: str, folder: str) -> None:
+        """Give a folder to a job."""
         folders[job] = folder
         free.pop(folder, None)
 
@@ -213,7 +214,7 @@ def _choose_folders(
 
     Raises:
         CheckpointError: A folder belongs to another INSERT, several may belong to a changed one, an INSERT seems to
-            have another number than at its last checkpoint, or what is stored cannot be read.
+            have another number than at its last checkpoint, or what is stored cannot be read or has another version.
     """
     inserts = {job.name: Insert.of(job) for job in jobs if job.streaming}
     text = read(_INDEX)
@@ -258,11 +259,13 @@ def _check_numbers(read: Callable[[str], str | None], base: str, inserts: Sequen
     ``read`` reads a file in the folder ``base`` of the checkpoints, as for `_choose_folders`.
 
     Raises:
-        CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink.
+        CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink; or ``read``
+            fails.
     """
     names = dict(inserts)
 
     def is_used(name: str) -> bool:
+        """Whether a folder has a checkpoint."""
         return read(f"{name}/metadata") is not None
 
     for name, insert in inserts:

@@ -104,7 +104,8 @@ def apply_hints(feed: KafkaFeed, hints: Sequence[Option]) -> tuple[KafkaFeed, li
         hints: The options.
 
     Returns:
-        The source, and the problems of the options, also of those that a source of ingestions does not have.
+        The source, where an option with a wrong value has its default; and the problems of the options, also of those
+        that a source of ingestions does not have.
     """
     problems = []
     for hint in (hint for hint in hints if hint.key not in HINTS):
@@ -123,7 +124,7 @@ def apply_hints(feed: KafkaFeed, hints: Sequence[Option]) -> tuple[KafkaFeed, li
 
 
 def table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
-    """The source of a declared table.
+    """The source of a declared table, which has a value format; its declared columns are the initial schema.
 
     With a dead-letter topic it ignores as many errors as that takes.
 
@@ -166,7 +167,7 @@ def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed
     """The source of topics as the tables of a catalog, whose columns are inferred as messages come.
 
     Args:
-        catalog: The catalog.
+        catalog: The catalog, whose cluster is known.
         table: The option ``table`` of the source.
         **topics: ``topic`` or ``topic_pattern``.
     """
@@ -197,7 +198,7 @@ def catalog_transform(catalog: ScriptCatalog) -> Transform:
 
 
 def find_primary_key(definition: TableDef) -> tuple[str, ...]:
-    """The primary key of a copy: that of the table; of change data not the place of its records."""
+    """The primary key of a copy: that of the table; empty for change data whose key has only metadata columns."""
     metadata = {c.name for c in definition.columns if c.role == "metadata"}
     changes = definition.value_format is not None and not definition.value_format.insert_only
     return () if changes and set(definition.primary_key) <= metadata else definition.primary_key

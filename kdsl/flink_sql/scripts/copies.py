@@ -124,7 +124,8 @@ class CopyBuilder:
     ) -> Target | None:
         """Where the tables of a database go; None if the catalog has problems that are recorded elsewhere.
 
-        Unknown options and wrong values are recorded, and so are another ``connector`` and another database of Kafka.
+        Options that the sink does not keep (`read_sink`), another ``connector`` and another database of Kafka are
+        recorded; other mistakes in options are recorded when the copy is built.
 
         Args:
             catalog: The catalog.
@@ -372,9 +373,9 @@ class CopyBuilder:
         )
 
     def _check_loop(self, feed: KafkaFeed | None, target: Target, where: Where) -> None:
-        """Record a copy to topics that would read the messages that it writes: brokers and topics are the same.
+        """Record a copy to topics that would read the messages that it writes: a broker and a topic are the same.
 
-        With the same brokers, a source of a pattern of topics is always recorded.
+        With a broker in common, a source of a pattern of topics is always recorded.
         """
         sink = target.sink
         if feed is None or not isinstance(sink, KafkaTopics):

@@ -31,7 +31,7 @@ class Range(InputPartition):
 
 
 class CounterSource(DataSource):
-    """Numbers from 0. Options: ``rows`` (empty: without end), ``rate`` (a second) and ``tasks``."""
+    """Numbers from 0. Options: ``rows`` (empty: without end), ``rate`` (a second; 10000) and ``tasks`` (1)."""
 
     options: dict[str, str]
 
@@ -45,7 +45,7 @@ class CounterSource(DataSource):
         return "value BIGINT"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Create the reader of a stream."""
+        """Create the reader of a stream; raise ValueError if an option is not an integer."""
         return Counter(self.options)
 
 
@@ -53,6 +53,7 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Counts, from the number in the checkpoint on."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        """Read the options, which are those of `CounterSource`; raise ValueError if one is not an integer."""
         self._rows = int(options["rows"]) if options.get("rows") else None
         self._rate = int(options.get("rate", "10000"))
         self._tasks = max(1, int(options.get("tasks", "1")))
@@ -107,5 +108,5 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the source ``kdsl-datagen`` with a session, unless it is registered."""
+    """Register the source ``kdsl-datagen`` with a session, unless a classic one has it; on Spark Connect each time."""
     register_data_source(spark, FORMAT, CounterSource)

@@ -50,6 +50,7 @@ class GeneratedRows:
 def plan_generated_rows(table: DeclaredTable, script_options: ScriptOptions) -> tuple[GeneratedRows, list[Problem]]:
     """Plan how the rows of a ``datagen`` table are generated; also return the problems of its columns' options.
 
+    A column with wrong options may be NULL in the plan; options of fields that do not exist are problems, too.
     The rows end after ``number-of-rows`` or with the shortest sequence, whichever comes first.
     """
     maker = _RowGenerator(table, script_options.fields)

@@ -30,7 +30,7 @@ class Listing:
     after: int = 0
 
     def lines(self) -> Iterator[str]:
-        """Format the listing as text: the names of the columns, then a line for each row, in columns of equal width."""
+        """Yield the listing as text: the names of the columns, then a line for each row, with aligned columns."""
         cells = [self.columns, *(tuple("NULL" if v is None else v for v in row) for row in self.rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         for row in cells:
@@ -40,9 +40,11 @@ class Listing:
 def show_names(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Listing | None:
     """What a ``SHOW`` statement shows; None if the cluster is not asked or does not answer, or a name does not exist.
 
+    None also for the tables of a sink's catalog.
+
     Args:
         statement: The statement.
-        catalogs: The catalogs of the script; problems are added to it.
+        catalogs: The catalogs of the script; problems are added to it. A Kafka catalog may ask its cluster.
         own: The names of the tables and views of the script.
     """
     names: Sequence[str] | None

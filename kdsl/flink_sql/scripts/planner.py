@@ -274,8 +274,8 @@ class _Planner:
     def resolve_names(self, fragment: Fragment) -> dict[tuple[str, ...], str]:
         """Map each table's name in a query, as its parts, to its key in `readable_rows`, if that is another one.
 
-        An unknown name of several parts is mapped to these parts with dots. Tables of catalogs are planned on the way.
-        Empty without catalogs, or if the query cannot be read.
+        An unknown name of several parts is mapped to these parts with dots. Tables of catalogs are planned on the way,
+        and problems recorded, as by `find`. Empty without catalogs, or if the query cannot be read.
         """
         if not (self.catalogs.catalogs or self.catalogs.sinks):
             return {}
@@ -463,7 +463,8 @@ class _Planner:
     def make_view(self, statement: CreateView, query: Translated, named: QueryKey | None) -> View:
         """Describe the view of a query, with the column names of the statement, if it has any: as many as the query.
 
-        ``named`` is the key of its rows; None if it is not known.
+        ``named`` is the key of its rows; None if it is not known. Its event times count as marked, because the run
+        restores their metadata.
         """
         columns = query.columns
         if isinstance(columns, Columns):
@@ -742,7 +743,7 @@ class _Planner:
                 self.problems.append(Problem("topic-loop", message, fix, where, "warning"))
 
     def share_brokers(self, one: Table, other: Table) -> bool:
-        """Whether two tables name a common broker; False if one of them names none."""
+        """Whether two tables name a common broker; False if one of them names none, or its cluster is invalid."""
         try:
             servers = [set(table.cluster(self.cluster).bootstrap_servers.split(",")) for table in (one, other)]
         except ResolveError:  # `check_topic` reports it
@@ -892,7 +893,7 @@ class _Planner:
         return builder.copy_unknown_table(statement, target, table, self.catalogs.catalogs[path[0]], path[2])
 
     def copy_database(self, statement: CreateDatabase, builder: CopyBuilder) -> Copy | None:
-        """Build the copy of ``CREATE DATABASE … AS DATABASE``; None if it is wrong."""
+        """Build the copy of ``CREATE DATABASE … AS DATABASE``; None if it is wrong, which is recorded."""
         catalog, database = self.catalogs.complete_database(statement.name)
         target = self.find_target(builder, catalog, database, statement, f"{catalog}.{database}")
         source, where = self.catalogs.complete_database(statement.source), statement.source.where

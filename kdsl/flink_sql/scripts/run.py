@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
 from zoneinfo import ZoneInfo
@@ -86,7 +86,8 @@ def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None
 
     The next job waits for a batch; with ``once`` or ``SET 'table.dml-sync'`` the next statement also waits for streams.
     Otherwise streams run in parallel, as in Flink. The tables and views that a job reads become temporary views of the
-    session, and replace others of these names. Without a folder for checkpoints, those of streams are temporary.
+    session, and replace others of these names. Without a folder for checkpoints, those of streams are temporary. Before
+    it returns or fails, it stops the streams that still run; after ``stopping`` is set, it returns.
 
     Args:
         plan: The plan.
@@ -95,10 +96,12 @@ def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
-        ScriptError: A job failed. The others are stopped.
-        KdslError: A table cannot be read or written, the session is not in ANSI mode, windows would begin at other
-            times than in Flink (`_ScriptRun.check_windows`), or the script was planned for another checkpoint.
+        ScriptError: A stream failed while it ran.
+        KdslError: A table cannot be read or written, the session is not in ANSI mode or does not allow a setting of
+            ``SET``, windows would begin at other times than in Flink (`_ScriptRun.check_windows`), or the script was
+            planned for another checkpoint.
         CheckpointError: A folder of checkpoints cannot be used, or belongs to another statement.
+        Exception: Spark's own error in a batch that no topic takes, or an error of a function in ``options``.
     """
     check_spark(spark)
     if (spark.conf.get("spark.sql.ansi.enabled") or "true").lower() != "true":
@@ -130,6 +133,7 @@ class _ScriptRun:
         Raises:
             ScriptError: A stream failed.
             KdslError: As for `run_script`.
+            Exception: As for `run_script`.
         """
         self.store_inferred()
         try:
@@ -166,11 +170,12 @@ class _ScriptRun:
     def start_job(self, job: AnyJob) -> None:
         """Create the views of a job, and start its stream, or write its batch to the end; report either.
 
-        A stream is added to ``running``.
+        A stream is added to ``running``. After copies that end at what there is, wait for all streams.
 
         Raises:
-            KdslError: A table cannot be read or written, or as for `check_windows`.
-            ScriptError: Copies failed that end at what there is.
+            KdslError: A table cannot be read or written, as for `start_copies`, or as for `apply_settings`.
+            ScriptError: A stream failed during that wait.
+            Exception: Spark's own error, as for `job_rows` and `write_batch`.
         """
         if isinstance(job, CopyJob):
             self.running.append((job, self.start_copies(job)))
@@ -190,11 +195,11 @@ class _ScriptRun:
                 self.options.report_progress(f"{job.name}: done")
 
     def start_copies(self, job: CopyJob) -> StreamingQuery:
-        """Start the query of copies.
+        """Start the query of copies, with the checkpoint folder of `checkpoint_folder`.
 
         Raises:
-            KdslError: A cluster or a sink cannot be reached, a table exists that should not, or the tables that are
-                copied together are to start at different places.
+            KdslError: The tables that are copied together are to start at different places; or an error that
+                `start_ingestions` raises.
         """
         starts: list[Startup | None] = [self.options.starts.get(copy.source) for copy in job.copies]
         if any(start != starts[0] for start in starts):
@@ -215,7 +220,7 @@ class _ScriptRun:
         """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own.
 
         Raises:
-            KdslError: As for `check_windows`.
+            KdslError: The session does not allow a setting, or as for `check_windows`.
         """
         settings = job.settings
         ours: dict[str, str] = {}
@@ -260,6 +265,8 @@ class _ScriptRun:
     def create_views(self, job: Job, *, streaming: bool) -> None:
         """Create or replace Spark's temporary views of the tables and views that a job reads.
 
+        Spark's errors are not converted.
+
         Raises:
             KdslError: A table cannot be read.
         """
@@ -297,7 +304,7 @@ class _ScriptRun:
         """Read a topic, from the position in ``options.starts`` if it has one, or generate the rows of a table.
 
         Raises:
-            KdslError: The topic cannot be read.
+            KdslError: The topic cannot be read, as for `Table.read` or `Table.read_stream`.
         """
         if table.topic is not None:
             read = table.topic.read_stream if streaming else table.topic.read
@@ -360,6 +367,8 @@ class _ScriptRun:
     def write_batch(self, job: Job, df: DataFrame) -> None:
         """Write the rows of a batch to its sink, or show them if it has none; a blackhole computes and discards them.
 
+        Without a topic, Spark's errors and those of ``options.show`` are not converted.
+
         Raises:
             KdslError: The topic cannot be written, as for `Table.write`.
         """
@@ -374,7 +383,7 @@ class _ScriptRun:
             df.write.format("noop").mode("overwrite").save()
 
     def show_rows(self, df: DataFrame, job: Job) -> None:
-        """Call ``options.show`` with the rows of a query, or print them to the standard output if it is None."""
+        """Call ``options.show`` with the rows of a query; if it is None, collect and print them to standard output."""
         if self.options.show is not None:
             self.options.show(df, job)
         else:
@@ -383,8 +392,10 @@ class _ScriptRun:
     def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
         """Start the stream of a job with its checkpoint and trigger, and return Spark's query.
 
+        Without a topic, Spark's errors are not converted.
+
         Raises:
-            KdslError: The topic cannot be written.
+            KdslError: The topic cannot be written, as for `Table.write_stream`.
         """
         sink = job.sink
         trigger = self.choose_trigger(job)
@@ -440,7 +451,8 @@ class _ScriptRun:
     def wait_for_streams(self) -> None:
         """Wait until all running streams end, or until ``stopping`` is set.
 
-        Each that ends is removed from ``running`` and reported, also to ``options.on_end``.
+        Each that ends is removed from ``running`` and passed to ``options.on_end``, whose errors are raised; one that
+        succeeded is reported.
 
         Raises:
             ScriptError: A stream failed. The others still run.
@@ -466,12 +478,17 @@ class _ScriptRun:
 
         A batch that is being written is cancelled. Errors of ``on_end`` are raised.
         """
-        for job, query in self.running:
-            if query.isActive:
-                query.stop()
-                self.options.report_progress(f"{job.name}: stopped")
-            self.report_end(job, query)
-        self.running = []
+        with ExitStack() as stack:  # calls all of them, even if one fails
+            for job, query in reversed(self.running):
+                stack.callback(self._stop_stream, job, query)
+            self.running = []
+
+    def _stop_stream(self, job: AnyJob, query: StreamingQuery) -> None:
+        """Stop a stream if it runs, and report its end."""
+        if query.isActive:
+            query.stop()
+            self.options.report_progress(f"{job.name}: stopped")
+        self.report_end(job, query)
 
     def report_end(self, job: AnyJob, query: StreamingQuery) -> None:
         """Call ``options.on_end`` with an ended stream, if it is set; its errors are raised."""
@@ -488,7 +505,7 @@ def show_listing(listing: Listing, options: RunOptions) -> None:
 
 
 def print_rows(df: DataFrame, sink: ScriptTable) -> None:
-    """Print rows as the connector ``print`` does: to the stream, and with the prefix, that its options say."""
+    """Collect rows and print them as the connector ``print`` does: to the stream, with the prefix, of its options."""
     options = sink.options.options if sink.options is not None else None
     assert isinstance(options, PrintOptions)
     prefix = f"{options.identifier}> " if options.identifier else ""

@@ -52,6 +52,7 @@ class ExpressionReader(Cursor):
     """Reads expressions; `kdsl.flink_sql.syntax.query_reader` adds queries."""
 
     def __init__(self, text: str) -> None:
+        """Split the text into tokens; raise UntranslatableError if one of them is broken."""
         super().__init__(tokenize(text))
         self.text = text
         for token in self.tokens:

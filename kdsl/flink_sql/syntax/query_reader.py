@@ -441,7 +441,7 @@ def read_select_list(text: str) -> tuple[n.Node, ...]:
     """Read what stands between SELECT and FROM: each a `kdsl.flink_sql.syntax.tree.Item` or a ``*``.
 
     Raises:
-        UntranslatableError: The text is not a SELECT list.
+        UntranslatableError: The text is not a SELECT list, or is nested too deeply.
     """
     select = _SelectListReader(text).read_all()
     assert isinstance(select, n.Select)

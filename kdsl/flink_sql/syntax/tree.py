@@ -89,7 +89,7 @@ def _with_renamed_tables_of_with(node: Finished, names: Mapping[tuple[str, ...],
 
 
 def names(root: object) -> Iterator[Name]:
-    """Yield the column names in a node or a tuple of nodes, each time that they are used; see `walk`."""
+    """Yield the nodes of column names in a node or a tuple of nodes, one for each use, in the order of `walk`."""
     return (node for node in walk(root) if isinstance(node, Name))
 
 

@@ -65,6 +65,7 @@ class End(Options):
     name: str | None = option("name", "A name for messages, plans and metrics.", default=None)
 
     def __init_subclass__(cls) -> None:
+        """Make the subclass a group of options, and set its title from its kind and type."""
         super().__init_subclass__()
         cls.title = f"the {cls.kind} {getattr(cls, 'type', cls.__name__)!r}"
 
@@ -89,7 +90,7 @@ class End(Options):
         return tuple(self.split()[1])
 
     def check(self) -> Iterable[WrongOption]:
-        """Yield what is wrong with combinations of options."""
+        """Yield what is wrong with combinations of options; by default nothing."""
         return ()
 
     def describe(self) -> Iterable[str]:
@@ -182,7 +183,7 @@ class Sink(End):
     )
 
     def wrong_table(self, table: TableId) -> str | None:
-        """Why the sink cannot have a table; None if it can."""
+        """Why the sink cannot have a table; None, the result by default, if it can."""
         del table
         return None
 

@@ -278,6 +278,12 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
         def __init__(self, *positional: Any, **values: Any) -> None:
+            """Create the source; a list of initial schemas becomes statements, a string of topics is split at ``;``.
+
+            Raises:
+                TypeError: An initial schema is neither a statement nor a table of one topic, or options are given by
+                    position that have none.
+            """
             schemas = values.get("initial_schemas")
             if isinstance(schemas, (list, tuple)):
                 values["initial_schemas"] = "; ".join(map(write_initial_schema, schemas)) or None

@@ -138,7 +138,7 @@ class JdbcTables(Sink):
         return _wrong_database_table(table)
 
     def describe(self) -> Iterable[str]:
-        """Yield the part of the address that may be shown, and the other options."""
+        """Yield the type and name, the address without a login, and the other options, without the password."""
         return describe_jdbc(self)
 
 
@@ -233,7 +233,7 @@ class JdbcSnapshot(DatabaseSnapshot):
             yield WrongOption("ingest-jdbc", "url", message, fix)
 
     def describe(self) -> Iterable[str]:
-        """Yield the part of the address that may be shown, and the other options."""
+        """Yield the type and name, the address without a login, and the other options, without the password."""
         return describe_jdbc(self)
 
 

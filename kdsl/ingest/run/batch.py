@@ -121,16 +121,19 @@ class BatchRunner(ABC):
         self._ignored: set[tuple[TableId, str]] = set()
 
     def __call__(self, records: DataFrame, number: int) -> None:
-        """Run a batch.
+        """Run a batch; see `_run`.
+
+        Before the first one, `configure_session` changes the session, and this driver takes the checkpoint over.
 
         Args:
             records: What the query read.
             number: The number of the batch.
 
         Raises:
-            CheckpointError: Another driver uses the checkpoint.
+            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
             IngestError: The batch is refused.
-            KdslError: The state or a sink table cannot be read or written.
+            KdslError: A sink table cannot be read or written, or the session does not allow the time zone to be set.
+            Exception: That of Spark, if a job fails.
         """
         if self._state is None:
             configure_session(records.sparkSession, self._plan.pipeline)
@@ -167,7 +170,7 @@ class BatchRunner(ABC):
             key, which only shows when rows are written: the batch is run again without them.
 
         Raises:
-            CheckpointError: Another driver uses the checkpoint.
+            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
             IngestError: The batch is refused; nothing is kept or written.
             Exception: That of the write, if no row has NULL in a primary key.
         """
@@ -247,7 +250,7 @@ class BatchRunner(ABC):
         The log names the columns.
 
         Raises:
-            CheckpointError: Another driver uses the checkpoint.
+            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
         """
         tables = VALUE_COUNTS.close(reporter)
         for table, counts in tables.items():

@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 def open_collector(spark: SparkSession, feed: KafkaFeed, pipeline: Pipeline) -> Collector | None:
     """Create the collector of a pipeline; None if it has none.
 
+    For the collector ``kafka``, the brokers are asked for the topic, and the letters of this process are counted from
+    now on.
+
     Args:
         spark: The session.
         feed: The source, with the secrets of its cluster.
@@ -45,6 +48,7 @@ def open_collector(spark: SparkSession, feed: KafkaFeed, pipeline: Pipeline) -> 
 
     Raises:
         KdslError: The topic of the dead letters does not exist, or its cluster cannot be reached.
+        ResolveError: A reference to a secret cannot be resolved.
     """
     name = f"{pipeline.collector_name}: " if pipeline.collector_name else ""
     match pipeline.collector:
@@ -101,13 +105,13 @@ def _base64(data: bytes | None) -> str | None:
 
 
 def _write_lines(plan: ReadPlan, path: str, packets: DataFrame, number: int) -> None:
-    """Write rejected records into a folder of the batch, in place of those of an earlier attempt."""
+    """Write rejected records as JSON lines to the folder ``batch=NUMBER``, in place of those of an earlier attempt."""
     lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
     lines.write.mode("overwrite").text(f"{path.rstrip('/')}/batch={number}")
 
 
 def _log_records(plan: ReadPlan, name: str, packets: DataFrame, number: int) -> None:
-    """Log where the first rejected records of a batch are, and why they are rejected; and how many more there are."""
+    """Log warnings of where the first 100 rejected records of a batch are, and why; and of how many more there are."""
     lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
     for (line,) in lines.limit(MAX_LOGGED).collect():
         record = json.loads(line)
@@ -119,14 +123,18 @@ def _log_records(plan: ReadPlan, name: str, packets: DataFrame, number: int) -> 
 
 
 def _write_letters(plan: ReadPlan, cluster: Cluster, packets: DataFrame, number: int) -> None:
-    """Write rejected records as dead letters, at least once."""
+    """Run a job that writes rejected records as dead letters, at least once; it fails if one cannot be written."""
     del number
     done = _select_rejected(packets).mapInArrow(partial(_send_letters, plan, cluster), "letters long")
     done.write.format("noop").mode("append").save()
 
 
 def _send_letters(plan: ReadPlan, cluster: Cluster, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rejected records of a task to Kafka, and yield their number; all are acknowledged by then."""
+    """Write the rejected records of a task to Kafka, and yield their number; the task ends when all are acknowledged.
+
+    Raises:
+        DeadLetterError: A letter cannot be written.
+    """
     task = current_task()
     name = f"partition {0 if task is None else task.partitionId()}"
     with LetterWriter(plan, cluster, "ingestion", name) as write:

@@ -31,6 +31,7 @@ def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> Learned:
 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes too long.
+        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
         KdslError: The newest records contradict the initial schemas or one another, or show too many tables.
     """
     known = initial_tables(feed.initial_tables)
@@ -54,6 +55,7 @@ def prefetch_deltas(
 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes too long.
+        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
     """
     newest = newest_records(raw_table(feed).read_plan(), feed.cluster, feed.prefetch, timeout=TIMEOUT)
     continuous = attrs.evolve(feed, inference="continuous")  # type: ignore[misc]  # rows are not read, only observed

@@ -116,8 +116,9 @@ def start_ingestions(
 ) -> StreamingQuery:
     """Start one query that reads the records of ingestions whose sources differ only in their topics.
 
-    Of sources other than Kafka there can be only one ingestion. What is known of tables at the start is kept with the
-    checkpoint before the query starts.
+    Of sources other than Kafka there can be only one ingestion. At the first start, the newest records of Kafka are
+    read before, and what is known of tables is kept with the checkpoint. The session gets kdsl's data source. Spark's
+    errors are passed on.
 
     Args:
         spark: A classic session.
@@ -131,10 +132,11 @@ def start_ingestions(
 
     Raises:
         CheckpointError: The checkpoint was written with another declaration by which sink tables would lose something,
-            or that can never change (`kdsl.ingest.restart.check_restart`), or it cannot be read.
-        ResolveError: An ingestion has mistakes.
-        KdslError: There is no checkpoint, kdsl cannot run an ingestion, a sink table exists that should not, or a
-            cluster or a sink cannot be reached.
+            or that can never change (`kdsl.ingest.restart.check_restart`), or it cannot be read or written.
+        ResolveError: An ingestion has mistakes, or a reference to a secret cannot be resolved.
+        KdslError: There is no checkpoint, the session is one of Spark Connect, a source is copied once, kdsl cannot run
+            an ingestion, a sink table or database exists that should not, the newest records are refused, a topic does
+            not exist, or a cluster or a sink cannot be reached.
     """
     plans = [plan_ingestion(part.ingestion) for part in parts]
     location = checkpoint or plans[0].pipeline.checkpoint
@@ -238,7 +240,7 @@ def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, num
 def _trigger(plan: IngestPlan, *, once: bool) -> dict[str, Any]:
     """The arguments of Spark's trigger: all that there is, once; or the pipeline's interval.
 
-    Without an interval, batches of Kafka follow at once, and other sources are looked at from time to time.
+    Without an interval, batches of Kafka follow at once, and other sources are looked at every second.
     """
     if once or plan.pipeline.runtime_mode == "BATCH":
         return {"availableNow": True}

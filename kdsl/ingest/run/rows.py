@@ -153,7 +153,7 @@ def read_packets(
 ) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
 
-    With ``distributed-tables``, the job fails if a record has no time.
+    The job fails if a record cannot be read or, with ``distributed-tables``, has no time.
 
     Args:
         plan: The plan of the ingestion.
@@ -162,6 +162,9 @@ def read_packets(
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
         places: Whether rows have the columns `kdsl.ingest.records.PLACE`.
         reporter: Sends the counts of values that change while records are decoded.
+
+    Raises:
+        ResolveError: A column has the name of a metadata column.
     """
     from pyspark.sql import functions as F
 
@@ -198,6 +201,8 @@ def read_again(
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
     """The upstream rows of a table, read from Kafka again: the same as `read_packets` returns of the packets.
+
+    Effects and errors are those of `kdsl.run.read.read` and `read_packets`.
 
     Args:
         plan: The plan of the ingestion.

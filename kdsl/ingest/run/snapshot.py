@@ -40,7 +40,7 @@ def copy_snapshot(
     """Copy the tables of a source into the sink.
 
     If a copy was interrupted, the tables that have their rows are skipped; the others get the rows that they have now.
-    Whether it is done is noted in the checkpoint.
+    Whether it is done is noted in the checkpoint, which this driver takes over. It runs in a clone of the session.
 
     Args:
         spark: A classic session.
@@ -53,10 +53,11 @@ def copy_snapshot(
 
     Raises:
         ResolveError: The ingestion has mistakes.
-        CheckpointError: Another driver uses the checkpoint.
+        CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
         IngestError: A table is refused; nothing was written.
         KdslError: There is no checkpoint, kdsl cannot read the source or it is a stream, the session is one of Spark
-            Connect, or the source or the sink cannot be reached.
+            Connect, no table is selected, or the source or the sink cannot be reached.
+        Exception: That of Spark, if a job fails.
     """
     plan = plan_ingestion(ingestion)
     location = checkpoint or plan.pipeline.checkpoint
@@ -105,7 +106,9 @@ def _copy(
 
     Raises:
         IngestError: A table is refused; no row was written.
-        CheckpointError: Another driver uses the checkpoint.
+        CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
+        KdslError: kdsl cannot read the source or write the sink, or they cannot be reached.
+        Exception: That of Spark, if a job fails.
     """
     reader = open_reader(ingestion.source)
     assert isinstance(reader, SnapshotReader)

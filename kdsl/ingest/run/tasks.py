@@ -129,7 +129,7 @@ def _load_known(key: str | bytes, read: Callable[[], bytes]) -> Tables:
 
 @lru_cache(maxsize=4)
 def _splitter(feed: bytes, max_columns: int, keyed: bool) -> RecordSplitter:
-    """The splitter of a pickled source; a worker keeps it for the tasks of later batches."""
+    """The splitter of a pickled source; a worker keeps the last four for the tasks of later batches."""
     return RecordSplitter(pickle.loads(feed), max_columns=max_columns, keyed=keyed)  # noqa: S301  # of our own driver
 
 
@@ -201,7 +201,11 @@ class RecordDivider:
     keep: bool = True
 
     def __call__(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch: one for each table, and one without a table if there are records of none."""
+        """Return the rows of a batch: one for each table, and one without a table if there are records of none.
+
+        Raises:
+            ResolveError: As for `RecordSplitter.split`.
+        """
         splitter = _splitter(self.feed, self.max_columns, self.keyed)
         split = splitter.split(raw, self.known(), _find_rejected(raw, self.rejected))
         rows = [
@@ -243,6 +247,7 @@ def split_task(divide: Divider) -> Callable[[Batches], Batches]:
     """A function for ``mapInArrow`` that divides what a source returns, records or packets of them, by table."""
 
     def run(batches: Batches) -> Batches:
+        """Divide each raw record batch."""
         return map(divide, _read_raw(batches))
 
     return run
@@ -301,7 +306,7 @@ def read_rejections(packet: Mapping[str, Any]) -> tuple[pa.RecordBatch, list[Rej
 
 
 def decode_task(plan: ReadPlan, zone: str, report: Reporter | None = None) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that decodes the packets of one table.
+    """A function for ``mapInArrow`` that decodes the packets of one table; it fails if a record cannot be decoded.
 
     Args:
         plan: How its records are read.
@@ -310,6 +315,7 @@ def decode_task(plan: ReadPlan, zone: str, report: Reporter | None = None) -> Ca
     """
 
     def run(batches: Batches) -> Batches:
+        """Yield the rows of packets; small packets are joined."""
         decoder = RecordDecoder(plan, zone)
         packets = (("", packet.as_buffer()) for batch in batches for packet in batch.column("records"))
         for _, records in join_packets(packets):

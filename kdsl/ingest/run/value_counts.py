@@ -80,7 +80,10 @@ class ValueCounts:
                     self._batches[batch][records] = counts
 
     def open(self, spark: SparkSession) -> ValueReporter:
-        """Begin to count a batch, and return what its tasks count with; `close` ends it."""
+        """Begin to count a batch, and return what its tasks count with; `close` ends it.
+
+        The application gets an accumulator, if it has none yet.
+        """
         with self._lock:
             number = next(self._numbers)
             self._batches[number] = {}

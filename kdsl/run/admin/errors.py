@@ -90,7 +90,7 @@ def is_unknown_topic(error: KafkaError) -> bool:
 
 
 def is_not_allowed(error: KafkaError) -> bool:
-    """Whether the error says that this user may not do this."""
+    """Whether the error says that this user may not use the topic, the consumer group or the cluster."""
     return error.code() in _NOT_ALLOWED
 
 
@@ -157,7 +157,15 @@ def no_permission(table: str, what: str, reason: str, kind: str, action: Action 
 
 
 def not_possible(table: str, what: str, servers: str, reason: str, action: Action = "read") -> KafkaReadError:
-    """Create the error: the brokers refuse for another reason; arguments as for `no_permission`."""
+    """Create the error: the brokers refuse for another reason than a missing right.
+
+    Args:
+        table: The table's name.
+        what: What was requested.
+        servers: The cluster's ``bootstrap.servers``.
+        reason: The brokers' error.
+        action: What was to be done.
+    """
     return KafkaReadError(f"{table}: {what} cannot be {_REFUSED[action]} {servers}: {reason}")
 
 

@@ -26,6 +26,8 @@ CommittedOffset = tuple[tuple[str, int], int, str]
 def asks_former_coordinator(code: int, created: float) -> bool:
     """Whether a client must be replaced, because it keeps asking a broker that is no longer the group's coordinator.
 
+    It need not be in its first second.
+
     Args:
         code: The error that it got, a code of `confluent_kafka.KafkaError`.
         created: When the client was created, by `time.monotonic`.
@@ -43,7 +45,11 @@ class _Handle:
 
 
 class GroupOffsets:
-    """Reads the committed offsets of groups. It may be shared between threads."""
+    """Reads the committed offsets of groups. It may be shared between threads.
+
+    Raises:
+        KdslError: As for `kdsl.run.ffi.library`.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -52,7 +58,7 @@ class GroupOffsets:
         self._lock = threading.Lock()
 
     def read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[tuple[int, str]]]:
-        """Read all offsets of a group.
+        """Read all offsets of a group, with a client that is created at the first use.
 
         Args:
             group: The group.
@@ -61,7 +67,7 @@ class GroupOffsets:
 
         Returns:
             A code of `confluent_kafka.KafkaError`, also for a timeout, or 0 for success; and each offset with its
-            metadata.
+            metadata, none after an error. Partitions without an offset are left out.
 
         Raises:
             KdslError: As for `_create_handle`.
@@ -72,7 +78,7 @@ class GroupOffsets:
     def positions(self, group: str, timeout: float) -> tuple[int, dict[tuple[str, int], int]]:
         """Read all offsets of a group by topic partition, without their metadata; otherwise as `read`.
 
-        For an offset within an open transaction, the previous one is returned. Partitions without one are left out.
+        For an offset within an open transaction, the previous one is returned.
         """
         code, offsets = self._read(group, timeout, stable=False)
         return code, {partition: offset for partition, offset, _ in offsets}
@@ -151,7 +157,7 @@ class GroupOffsets:
         """Create a client for requests about a group; it is closed when nothing refers to the result any more.
 
         Raises:
-            KdslError: The settings have errors, or librdkafka refuses them.
+            KdslError: The settings have errors, a reference cannot be resolved here, or librdkafka refuses them.
         """
         handle = n.new_client(n.CONSUMER, self._cluster.consumer({"group.id": group, "log_level": 0}))
         return _Handle(self._lib, handle)

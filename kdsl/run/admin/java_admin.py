@@ -43,7 +43,10 @@ class GroupMissingError(KafkaReadError):
 def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmin:
     """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
+    No broker is asked. For Java's client the session and the JVM change as `JavaAdmin` says.
+
     Raises:
+        ResolveError: The settings have errors, or a reference cannot be resolved here.
         KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM; or as for
             `JavaAdmin`.
     """
@@ -69,7 +72,9 @@ class JavaAdmin:
         jvm: The JVM that it runs in.
 
     Raises:
-        KdslError: The connector is missing, a system property has another value, or Java refuses the settings.
+        ResolveError: The settings have errors, or a reference cannot be resolved here.
+        KdslError: The connector cannot be attached, a JVM lacks a system property or has another value of it, or Java
+            refuses the settings.
     """
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str) -> None:
@@ -90,11 +95,15 @@ class JavaAdmin:
         self._closing.atexit = False  # the client ends with the JVM, which may be gone before Python is
 
     def close(self) -> None:
-        """Close the client's connections; garbage collection does so as well."""
+        """Close the client's connections; garbage collection does so as well. Errors are ignored."""
         self._closing()
 
     def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
-        """The topics among `names` that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`)."""
+        """The topics among `names` that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`).
+
+        If all are ``known`` to exist, missing ones are asked for again for `SETTLING` seconds. Errors are those of
+        `result`.
+        """
         return find_topics(self._describe_topics, names, SETTLING if known else 0.0)
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic]:
@@ -148,8 +157,10 @@ class JavaAdmin:
     def groups(self) -> list[str]:
         """The sorted ids of all consumer groups that this user may see.
 
+        The groups of a broker that refuses or does not answer are left out.
+
         Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
+            KafkaReadError: The list of brokers cannot be fetched: they refuse, or none answers in time.
         """
         groups = self.result(self.client.listConsumerGroups().valid(), "the list of groups")
         return sorted(str(group.groupId()) for group in self.elements(groups))
@@ -185,7 +196,8 @@ class JavaAdmin:
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`).
 
-        Errors are those of `result`.
+        Raises:
+            KafkaReadError: An offset was not committed; others may have been.
         """
         offsets = self.jvm.java.util.HashMap()
         for partition, offset in positions.items():
@@ -196,7 +208,11 @@ class JavaAdmin:
     def create_topic(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
     ) -> None:
-        """Create a topic (`kdsl.run.admin.cluster_admin.ClusterAdmin.create_topic`)."""
+        """Create a topic (`kdsl.run.admin.cluster_admin.ClusterAdmin.create_topic`).
+
+        Raises:
+            KafkaReadError: The topic exists, the brokers refuse, or they do not answer.
+        """
         topic = self._clients.admin.NewTopic(name, partitions or -1, replication_factor or -1)
         values = self.jvm.java.util.HashMap()
         for key, value in configs.items():
@@ -205,13 +221,21 @@ class JavaAdmin:
         self.result(future, f"the topic {name!r}", "create")
 
     def raise_partitions(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions (`kdsl.run.admin.cluster_admin.ClusterAdmin.raise_partitions`)."""
+        """Give a topic more partitions, so that it has ``partitions`` (`ClusterAdmin.raise_partitions`).
+
+        Raises:
+            KafkaReadError: It has as many or more, the brokers refuse, or they do not answer.
+        """
         wanted = self.jvm.java.util.HashMap()
         wanted.put(topic, self._clients.admin.NewPartitions.increaseTo(partitions))
         self.result(self.client.createPartitions(wanted).all(), f"the topic {topic!r}", "change")
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        """Set one config of a topic (`kdsl.run.admin.cluster_admin.ClusterAdmin.set_config`)."""
+        """Set one config of a topic; its other configs stay as they are (`ClusterAdmin.set_config`).
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
+        """
         admin, config = self._clients.admin, self.jvm.org.apache.kafka.common.config.ConfigResource
         entry = admin.ConfigEntry(name, value)
         change = admin.AlterConfigOp(entry, admin.AlterConfigOp.OpType.valueOf("SET"))
@@ -265,7 +289,8 @@ class JavaAdmin:
     def result(self, future: Any, what: str, action: errors.Action = "read") -> Any:
         """Wait for the result of a ``KafkaFuture``, and return it (a Java object).
 
-        Until the cluster has answered once, it waits `FIRST_ANSWER` seconds at most.
+        It waits as long as ``default.api.timeout.ms``; until the cluster has answered once, `FIRST_ANSWER` seconds at
+        most.
 
         Args:
             future: The future.
@@ -302,7 +327,8 @@ class JavaAdmin:
             seconds: How long the request could take; 0 if there was none, which leaves out Java's message.
 
         Returns:
-            A TopicMissingError, GroupMissingError, UnreachableError or NotAllowedError where the exception says so.
+            A TopicMissingError, GroupMissingError, UnreachableError (also for a timeout) or NotAllowedError where the
+            exception says so; otherwise a plain KafkaReadError.
         """
         name = error.getClass().getName()
         # While the client is created, the error's message may quote a setting.

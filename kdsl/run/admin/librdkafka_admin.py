@@ -120,7 +120,7 @@ class _MetadataView:
         self._described = time.monotonic()
 
     def note_refresh(self) -> None:
-        """Note that the client's metadata were refreshed now."""
+        """Note that the client's metadata were refreshed now, so that the view is valid."""
         self._invalid, self._refreshed = False, time.monotonic()
 
     def note_success(self) -> None:
@@ -146,6 +146,9 @@ class LibrdkafkaAdmin:
 
     Attributes:
         servers: The cluster's ``bootstrap.servers``.
+
+    Raises:
+        ResolveError: As for `Cluster.admin`.
     """
 
     def __init__(self, cluster: Cluster, table: str, *, answered: bool = False) -> None:
@@ -172,7 +175,11 @@ class LibrdkafkaAdmin:
         self._connected_at = time.monotonic()
 
     def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
-        """The topics among `names` that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`)."""
+        """The topics among `names` that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`).
+
+        If all are ``known`` to exist, missing ones are asked for again for `SETTLING` seconds. Errors are those of
+        `_existing_topics`.
+        """
         return find_topics(self._existing_topics, names, min(SETTLING, self._timeout) if known else 0.0)
 
     def names(self, *, internal: bool = False) -> list[str]:
@@ -202,11 +209,11 @@ class LibrdkafkaAdmin:
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed; partitions without one are left out.
 
-        Without partitions nothing is requested.
+        So are those of topics that this user may not see. Without partitions nothing is requested.
 
         Raises:
-            NotAllowedError: This user may not see one of the topics.
-            KafkaReadError: The brokers refuse, or do not answer in time.
+            NotAllowedError: This user may not see the group.
+            KafkaReadError: The brokers refuse for another reason, or do not answer in time.
         """
         wanted = frozenset(partitions)
         offsets = self._group_offsets(group, {topic for topic, _ in wanted}) if wanted else {}
@@ -273,29 +280,44 @@ class LibrdkafkaAdmin:
     def create_topic(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
     ) -> None:
-        """Create a topic (`ClusterAdmin.create_topic`)."""
+        """Create a topic (`ClusterAdmin.create_topic`).
+
+        Raises:
+            KafkaReadError: The topic exists, the brokers refuse, or they do not answer.
+        """
         topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
 
         def send(timeout: float) -> Mapping[str, Future[Any]]:
+            """Send the request; return the future of its result."""
             return self._admin.create_topics([topic], operation_timeout=timeout, request_timeout=timeout)
 
         self._change(send, f"the topic {name!r}", "create", KafkaError.TOPIC_ALREADY_EXISTS)
 
     def raise_partitions(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions (`ClusterAdmin.raise_partitions`)."""
+        """Give a topic more partitions, so that it has ``partitions`` (`ClusterAdmin.raise_partitions`).
+
+        Raises:
+            KafkaReadError: It has as many or more, the brokers refuse, or they do not answer.
+        """
         wanted = NewPartitions(topic, partitions)
 
         def send(timeout: float) -> Mapping[str, Future[Any]]:
+            """Send the request; return the future of its result."""
             return self._admin.create_partitions([wanted], operation_timeout=timeout, request_timeout=timeout)
 
         self._change(send, f"the topic {topic!r}", "change", KafkaError.INVALID_PARTITIONS)
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        """Set one config of a topic (`ClusterAdmin.set_config`)."""
+        """Set one config of a topic; its other configs stay as they are (`ClusterAdmin.set_config`).
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
+        """
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
 
         def send(timeout: float) -> Mapping[Any, Future[Any]]:
+            """Send the request; return the future of its result."""
             return self._admin.incremental_alter_configs([resource], request_timeout=timeout)
 
         self._change(send, f"the config {name!r} of the topic {topic!r}", "change")
@@ -309,7 +331,8 @@ class LibrdkafkaAdmin:
             send: Sends the request.
             what: What is changed, for messages.
             action: What is done with it.
-            repeated: The error of a request whose first attempt succeeded although its answer was lost.
+            repeated: The error of a request whose first attempt succeeded although its answer was lost; it is ignored
+                after the first attempt.
 
         Raises:
             KafkaReadError: The brokers refuse, or do not answer in time.
@@ -317,6 +340,7 @@ class LibrdkafkaAdmin:
         attempts = 0
 
         def send_again(timeout: float) -> Mapping[K, Future[Any]]:
+            """Count an attempt, and send the request."""
             nonlocal attempts
             attempts += 1
             return send(timeout)
@@ -348,7 +372,7 @@ class LibrdkafkaAdmin:
         """Describe topics, without those that do not exist.
 
         Raises:
-            KafkaReadError: A topic cannot be described for another reason.
+            KafkaReadError: A topic cannot be described for another reason, or the brokers do not answer in time.
         """
         topics = {}
         for name, result in self._describe_topics(names).items():
@@ -375,7 +399,8 @@ class LibrdkafkaAdmin:
 
         Args:
             group: The group.
-            topics: Topics that this user must be allowed to see: the brokers leave out others without an error.
+            topics: Topics that are described before, if the view of them is stale. Offsets of topics that this user may
+                not see are left out by the brokers, without an error.
 
         Raises:
             KafkaReadError: The brokers refuse, or do not answer in time.
@@ -425,7 +450,7 @@ class LibrdkafkaAdmin:
             )
 
         def is_final(results: Mapping[ClientPartition, Any]) -> bool:
-            """Return whether no leader denies a partition that the cluster has."""
+            """Return whether no leader denies a partition that the cluster has; if one denies any, ask the cluster."""
             unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
             return not unknown or not self._do_exist(unknown)
 
@@ -518,7 +543,10 @@ class LibrdkafkaAdmin:
 
     @cached_property
     def _offset_reader(self) -> GroupOffsets:
-        """The reader of committed offsets, created at the first use; its own client is created by its first request."""
+        """The reader of committed offsets, created at the first use; its own client is created by its first request.
+
+        Errors are those of `GroupOffsets`.
+        """
         # An AdminClient does the same, and librdkafka crashes when the coordinator has just moved.
         return GroupOffsets(self._cluster)
 
@@ -557,7 +585,7 @@ class LibrdkafkaAdmin:
 
         Raises:
             UnreachableError: No final answer came in time, or the brokers refuse the login or the connection.
-            KafkaReadError: ``ask`` raises a Kafka error that is not retriable.
+            KafkaReadError: ``ask`` raises a Kafka error that is not retriable. Its other errors are passed on.
         """
         most = self._timeout if timeout is None else timeout
         deadline = Deadline(most if self._answered else min(FIRST_ANSWER, most))

@@ -144,7 +144,7 @@ class Checkpoint:
                 )
 
     def _offset_entry(self, name: str) -> Iterator[dict[str, Any]]:
-        """Read the offsets of the sources from a file of Spark's log; none if it cannot be read."""
+        """Read the offsets of the sources from a file of Spark's log; none if it is missing or cannot be read."""
         text = None
         with suppress(Exception):  # Spark reads the same file, and reports what is wrong with it
             text = self.folder.read(name)

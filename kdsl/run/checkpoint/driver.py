@@ -48,6 +48,8 @@ class CurrentDriver:
     def require(self, failure: Exception | None = None) -> None:
         """Check that no other driver has taken over since; a checkpoint without a note of its driver passes.
 
+        Before `take_over` any note counts as another driver's.
+
         Args:
             failure: An error that another driver may have caused; it becomes the cause of the error raised here.
 

@@ -135,7 +135,7 @@ def _explain_failure(location: str, action: str) -> Iterator[None]:
 
 
 class LocalFolder:
-    """A folder of this machine, without Spark.
+    """A folder of this machine, without Spark. Its methods raise an OSError if the file system fails.
 
     Args:
         location: The folder, or its ``file:`` address.
@@ -155,12 +155,21 @@ class LocalFolder:
         return str(self._root / name)
 
     def read(self, name: str) -> str | None:
-        """Read the text of a file; None if it does not exist."""
+        """Read the text of a UTF-8 file; None if it does not exist.
+
+        Raises:
+            OSError: It cannot be read.
+            UnicodeDecodeError: It is not UTF-8.
+        """
         file = self._root / name
         return file.read_text(encoding="utf-8") if file.is_file() else None
 
     def write(self, name: str, text: str) -> None:
-        """Replace the text of a file, completely or not at all."""
+        """Replace the text of a file, completely or not at all; create the file, and its folder, if it is missing.
+
+        Raises:
+            OSError: It cannot be written.
+        """
         file = self._root / name
         file.parent.mkdir(parents=True, exist_ok=True)
         beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
@@ -168,12 +177,20 @@ class LocalFolder:
         beside.replace(file)
 
     def names(self, name: str) -> list[str]:
-        """List the names in a folder, except hidden ones; empty if the folder does not exist."""
+        """List the names in a folder, sorted, except hidden ones; empty if the folder does not exist.
+
+        Raises:
+            OSError: It cannot be listed.
+        """
         folder = self._root / name
         return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with everything in it, if there is one."""
+        """Remove a file, or a folder with everything in it, if there is one.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
         path = self._root / name
         if path.is_dir():
             shutil.rmtree(path)
@@ -235,12 +252,16 @@ class ConnectFolder:
         return sorted({path.partition("/")[0] for path in inside})
 
     def remove(self, name: str) -> None:
-        """Replace a folder by one without text; the folder itself stays, and reads as missing."""
+        """Replace a folder by one without text; the folder itself stays, and reads as missing.
+
+        It is created if it does not exist. Errors are Spark's.
+        """
         self._spark.createDataFrame([], "text string").write.mode("overwrite").text(self.path(name))
 
     def _files(self, name: str, content: str | None) -> list[tuple[str, Any]]:
         """List the files under a name that are not empty, each with the value of a column of Spark's ``binaryFile``.
 
+        Files in folders inside are listed, too.
         The value is None if ``content`` is; the list is empty if the folder does not exist. Other errors are Spark's.
         """
         from pyspark.errors import AnalysisException

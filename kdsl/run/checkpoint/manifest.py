@@ -42,7 +42,7 @@ class RowRouting:
     digest: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Convert to a JSON document."""
+        """Convert to a JSON document, where `basis` is called ``of``, and `digest` is called ``made``."""
         return {
             "prefix": self.prefix,
             "writers": self.writers,
@@ -53,7 +53,7 @@ class RowRouting:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> RowRouting:
-        """Read from a JSON document; a ``cattrs.ClassValidationError`` if it has another form."""
+        """Read from a JSON document (`document`); a ``cattrs.ClassValidationError`` if it has another form."""
         names = {"of": "basis", "made": "digest"}
         return structure({names.get(name, name): value for name, value in document.items()}, cls)
 
@@ -73,7 +73,11 @@ class Manifest:
     routing: RowRouting | None = None
 
     def text(self) -> str:
-        """The manifest as indented JSON; equal manifests give equal strings."""
+        """The manifest as indented JSON; equal manifests give equal strings.
+
+        Raises:
+            ValueError: `plan` is not JSON, as its default is not.
+        """
         document = {
             "version": VERSION,
             "id": self.id,

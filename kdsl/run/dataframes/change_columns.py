@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 def with_change_columns(df: DataFrame, plan: ReadPlan) -> DataFrame:
     """Return the changes of a plan with ``_change_type`` in place of the row kind, after the table's own columns.
 
+    Its values are Spark's names of changes: ``insert``, ``update_preimage``, ``update_postimage``, ``delete``. The
+    commit columns stay; other columns are dropped.
+
     Args:
         df: The rows of the plan.
         plan: A plan with commit columns (`kdsl.plan.change_columns.add_commit_columns`).

@@ -96,7 +96,7 @@ def _last_known(df: DataFrame, name: str) -> Column:
 def _kind(column: Column) -> Column:
     """Return a column with ``+U`` for ``+I`` and ``+U``, and ``-D`` for ``-U`` and ``-D``.
 
-    Spark raises an error for an unknown kind.
+    Spark raises an error for an unknown kind, and for NULL.
     """
     from pyspark.sql import functions as F
 

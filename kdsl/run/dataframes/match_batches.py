@@ -56,6 +56,7 @@ def _with_instant(plan: WritePlan) -> WritePlan:
     others = {m.column for m in plan.metadata if m.key == "timestamp" and not isinstance(m.type, t.TimestampLtz)}
 
     def instant(type_: t.DataType) -> t.DataType:
+        """Return TIMESTAMP_LTZ(6), nullable as the type is."""
         return t.TimestampLtz(6, nullable=type_.nullable)
 
     fields = tuple(attrs.evolve(f, type=instant(f.type)) if f.name in others else f for f in plan.columns.fields)
@@ -98,7 +99,10 @@ class BatchMatch:
         return cls(tuple(json.loads(text)))
 
     def apply(self, batch: pa.RecordBatch, plan: WritePlan) -> pa.RecordBatch:
-        """Return a batch with the columns of the plan; values are cast to their types."""
+        """Return a batch with the columns of the plan; values are cast to their types, missing columns have defaults.
+
+        NOT NULL is not checked. Errors of values that do not fit are those of `cast_array`.
+        """
         schema = arrow_schema(plan.columns)
         arrays = []
         for field, index in zip(schema, self.sources, strict=True):

@@ -80,8 +80,8 @@ def choose_columns(
 
     Returns:
         The fields by column, without those that are missing, and the first one of several with its name. And the
-        problems: one for each missing or ambiguous column, one for all superfluous columns, and one for a row kind that
-        the table does not take.
+        problems: one for each ambiguous column, one for each missing one without a default, one for all superfluous
+        columns, and one for a row kind that the table does not take.
     """
     fold = str.lower if ignore_case else str
     by_name: dict[str, list[s.StructField]] = {}

@@ -54,7 +54,7 @@ def choose_output_mode(df: DataFrame, plan: WritePlan, asked: OutputMode | None)
 
 
 def aggregates(df: DataFrame) -> bool:
-    """Whether a query has an aggregation, whose rows change."""
+    """Whether a query has an aggregation, whose rows change. On Spark Connect the server is asked."""
     return bool(_AGGREGATE.search(_plan_text(df)))
 
 

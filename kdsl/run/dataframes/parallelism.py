@@ -31,7 +31,7 @@ def repartition_for_tasks(rows: DataFrame, plan: WritePlan) -> DataFrame:
 
 
 def _hashable(rows: DataFrame, name: str) -> Column:
-    """A column that Spark can hash: maps become JSON, because Spark cannot hash them."""
+    """A column that Spark can hash: one with maps becomes JSON as a whole, because Spark cannot hash maps."""
     column = F.col(quote_name(name))
     return F.to_json(F.struct(column)) if _has_map(rows.schema[name].dataType) else column
 

@@ -82,7 +82,7 @@ def mark_instants(df: DataFrame, delays: Mapping[str, int], names: Sequence[str]
 
 
 def delay_of(df: DataFrame, column: str) -> int:
-    """Read from the mark of a column of event time how late a row may be, in milliseconds."""
+    """Read from the mark of a column of event time how late a row may be, in milliseconds; KeyError without a mark."""
     return int(df.schema[column].metadata[EVENT_TIME_MARK])
 
 

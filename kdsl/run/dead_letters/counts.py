@@ -163,6 +163,8 @@ class LetterCounts:
     def on_start(self, query: Query) -> None:
         """Read the letters in a query's checkpoint, take back its refusals, and tell its tasks; not on Spark Connect.
 
+        Nothing happens without a session either.
+
         Raises:
             CheckpointError: The checkpoint cannot be read (the listener logs it, and the next error).
             DeadLetterError: A stored file is damaged, or was written by another version of kdsl.
@@ -217,6 +219,9 @@ class LetterCounts:
         A refusal of the query's batch is taken back if there are not too many. An action with too many letters is
         refused, logged and cancelled. A report of a query that is not known (not started here, or ended) is ignored.
         Of actions only the last `_MAX_ACTIONS` are counted.
+
+        Raises:
+            OSError: The files by which sinks learn of refusals and stored letters cannot be written.
         """
         number = report.batch.number
         if not report.batch.query:
@@ -274,7 +279,10 @@ class LetterCounts:
         pending.enter_context(storing(batch))
 
         def write() -> None:
-            """Store the file of the batch, and remove those of old batches; refuse the batch if that fails."""
+            """Store the file of the batch, and remove those of old batches; refuse the batch if it cannot be stored.
+
+            Errors of the file system are raised, also those of a file that cannot be removed.
+            """
             with pending:
                 with self._lock:
                     document = counts.document(number)
@@ -301,7 +309,7 @@ LETTERS = LetterCounts()
 
 @cache
 def watch_letters() -> None:
-    """Count the letters of all queries and actions of this process from now on."""
+    """Count the letters of all queries and actions of this process from now on; once in a process."""
     observe(LETTERS)
     receive(LETTERS.receive)
 

@@ -105,7 +105,9 @@ def acquire_ids(
     Raises:
         ExactlyOnceError: The tokens do not allow it (HalfWrittenError if rows would go to other writers than in a batch
             that is half written), or an id cannot be acquired.
-        KafkaReadError: A token cannot be read.
+        KafkaReadError: A token cannot be read, or the brokers refuse or do not answer.
+        ProducerError: librdkafka refuses the settings.
+        ResolveError: The client settings have errors in this process.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     previous = list(before)
@@ -201,6 +203,8 @@ def refresh_tokens(spec: TransactionSpec, cluster: Cluster, older_than: float) -
     Raises:
         ExactlyOnceError: An id cannot be acquired, or a transaction fails.
         KafkaReadError: A token cannot be read.
+        ProducerError: librdkafka refuses the settings.
+        ResolveError: The client settings have errors in this process.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     now = time.time() * 1000
@@ -257,6 +261,8 @@ def record_done(spec: TransactionSpec, cluster: Cluster) -> None:
     Raises:
         ExactlyOnceError: The id cannot be acquired, or the transaction failed.
         KafkaReadError: The token of the id cannot be read.
+        ProducerError: librdkafka refuses the settings.
+        ResolveError: The client settings have errors in this process.
     """
     settings = add_transaction_settings(cluster.producer(), spec.id_of(0), spec.timeout_ms)
     producer, _ = take_id(spec, cluster, settings)

@@ -94,11 +94,14 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
             write as done although it had other rows or its topic was deleted since.
 
     Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
+        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts; the
+            client settings have errors; or a format needs a registry that is not declared.
         ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or the ``write_id`` was used
-            for other rows or its topic was deleted since.
+            for other rows or its topic was deleted since; or the topic of done writes cannot be created, or does not
+            keep its records.
         KdslError: `_check_batch` refuses it, no topic matches the plan's pattern, the brokers refuse or do not answer,
-            or within ``foreachBatch`` it has no write id or runs in a thread without the properties of the query.
+            or within ``foreachBatch`` it has no write id or runs in a thread without the properties of the query, or
+            the checkpoint cannot be read.
         Exception: That of the Spark job, after which open transactions are aborted.
     """
     assert plan.transactions is not None
@@ -315,7 +318,7 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
 
     Raises:
         ExactlyOnceError: Another process or query holds it.
-        ResolveError: The transactions' timeout is above the brokers' maximum.
+        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
         KdslError: The brokers refuse or do not answer, or as for `Lease.acquire`.
     """
     assert plan.transactions is not None
@@ -331,7 +334,7 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
         lease = _leases[key] = acquire_prefix_lease(plan, cluster)
 
     def refresh(older_than: float) -> None:
-        """Refresh the tokens of the query's writes."""
+        """Refresh the older tokens of the query's writes; errors are those of `_refresh_tokens_of_query`."""
         _refresh_tokens_of_query(key, cluster, older_than)
 
     tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, refresh)
@@ -436,6 +439,10 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionS
     """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise Spark's error.
 
     Rows that rules or NOT NULL have left out are logged afterwards.
+
+    Raises:
+        ResolveError: A format needs a schema registry, but none is declared or its settings are wrong.
+        Exception: That of the Spark job.
     """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options

@@ -34,8 +34,9 @@ def acquire_prefix_lease(plan: WritePlan, cluster: Cluster) -> Lease:
     """Acquire the lease of a plan's transactional-id prefix; if it is lost later, an error is logged.
 
     Raises:
-        ExactlyOnceError: Another process holds it.
-        KdslError: As for `Lease.acquire`.
+        ExactlyOnceError: Another process, or another query of this one, holds it.
+        KafkaReadError: The cluster does not answer, or does not allow the group of the lease.
+        KdslError: The group of the lease cannot be joined.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -63,6 +64,7 @@ def choose_token_topic(plan: WritePlan, admin: TokenAdmin) -> str:
 
     Raises:
         KdslError: No topic matches the plan's pattern.
+        KafkaReadError: The brokers refuse, or do not answer.
     """
     if plan.topics.names:
         return plan.topics.names[0]

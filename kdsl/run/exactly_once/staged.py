@@ -130,7 +130,9 @@ def _stage_and_send(
         CheckpointError: The checkpoint cannot be read or written, the offsets of the batch are missing, or the stored
             batch is of another version.
         ExactlyOnceError: A later run of the query has taken over.
+        KafkaReadError: The token that would show a later run cannot be read.
         DeadLetterError: A read has too many dead letters.
+        ResolveError: Rows that were stored before the table changed do not fit its columns.
         Exception: That of the Spark job that stores or sends the rows.
     """
     from kdsl.run.librdkafka.datasource import FORMAT, register
@@ -247,7 +249,10 @@ def _match_current_plan(staged: DataFrame, plan: WritePlan) -> DataFrame:
     """Match staged rows with the plan's columns, because rows staged before the table changed have former columns.
 
     Columns that the plan does not have are dropped; those that the rows lack get their default, or NULL if that is
-    allowed. Errors are those of `match_columns`.
+    allowed.
+
+    Raises:
+        ResolveError: A column has a type that cannot be cast to the plan's, or is missing without a default.
     """
     nulls = {f.name: f"CAST(NULL AS {simple_string(f.type)})" for f in plan.columns.fields if f.type.nullable}
     shared = [quote_name(name) for name in staged.columns if name in plan.columns.names]

@@ -72,11 +72,12 @@ def prepare_stream(
         adopt: Whether to continue although tokens are missing or belong to another query.
 
     Raises:
-        ResolveError: The transaction timeout is above the brokers' maximum.
-        ExactlyOnceError: The prefix is held by another query, or the tokens do not allow it.
+        ResolveError: The transaction timeout is above the brokers' maximum or shorter than the client accepts, or the
+            client settings have errors.
+        ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or an id cannot be acquired.
         CheckpointError: The checkpoint cannot be read or written.
-        KdslError: Speculation is on, no topic matches the plan's pattern, or nothing shows that rows are routed to the
-            same writers again.
+        KdslError: Speculation is on, no topic matches the plan's pattern, nothing shows that rows are routed to the
+            same writers again, or the brokers refuse or do not answer.
     """
     assert plan.transactions is not None
     check_speculation(rows.sparkSession, plan.table)
@@ -98,7 +99,7 @@ def _prepare(
     logged if an open batch was started with at-least-once, or if its number of writers is kept.
 
     Raises:
-        ResolveError: The transaction timeout is above the brokers' maximum.
+        ResolveError: As for `prepare_stream`.
         KdslError: As for `prepare_stream`, except for the lease.
     """
     stored, text = checkpoint.manifest, plan_text(plan)
@@ -122,7 +123,10 @@ def _prepare(
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
     def acquire(routing: RowRouting) -> bool:
-        """Acquire all ids for a routing; return whether the open batch is half written."""
+        """Acquire all ids for a routing; return whether the open batch is half written.
+
+        Errors are those of `_acquire_all_ids`.
+        """
         same = before is not None and same_writers(before, routing, packing)
         with_offsets = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
         return _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
@@ -189,6 +193,7 @@ def _acquire_all_ids(
     Raises:
         HalfWrittenError: The open batch is half written, and its rows would be routed to other writers.
         ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
+        KdslError: As for `acquire_ids`.
     """
     old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
     successors = dict(zip(old, spec.ids, strict=False)) if same else {}
@@ -326,8 +331,10 @@ def start_stream(
         mode: Spark's output mode; only staged writes take updates.
 
     Raises:
-        ResolveError: The transaction timeout is above the brokers' maximum.
+        ResolveError: As for `prepare_stream`; or a format needs a registry that is not declared or, for staged writes,
+            a literal secret.
         KdslError: As for `prepare_stream`.
+        Exception: That of Spark, if it does not start the query.
     """
     prepared = prepare_stream(rows, plan, cluster, checkpoint, adopt=adopt)
     try:
@@ -352,7 +359,8 @@ def _start(
     """Start Spark's query for a prepared stream, staged or direct as the plan says; arguments as for `start_stream`.
 
     Raises:
-        ResolveError: As for `write_staged` and `write_options`.
+        ResolveError: A format needs a registry that is not declared or, for staged writes, a literal secret.
+        Exception: That of Spark, if it does not start the query.
     """
     from kdsl.run.exactly_once.staged import write_staged
     from kdsl.run.librdkafka.datasource import FORMAT

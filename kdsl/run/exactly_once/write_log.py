@@ -99,6 +99,9 @@ class WriteLog:
 
     Attributes:
         topic: The topic that contains the record.
+
+    Raises:
+        ResolveError: The client settings have errors in this process.
     """
 
     def __init__(self, cluster: Cluster, prefix: str, table: str) -> None:
@@ -181,7 +184,8 @@ class WriteLog:
     def find(self, write_ids: Iterable[str]) -> dict[str, DoneWrite]:
         """Read the whole topic, and return the done writes among some ids, by id; the last record of an id counts.
 
-        The topic must exist (`prepare`). No process may write under the prefix at the same time.
+        The topic must exist (`prepare`), or a KeyError is raised. No process may write under the prefix at the same
+        time. The consumer is closed afterwards.
 
         Raises:
             KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.

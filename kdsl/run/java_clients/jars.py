@@ -68,6 +68,7 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
 
     Raises:
         ConnectorMissingError: The connector cannot be attached; says why, and what to do instead.
+        Exception: That of Spark, if it cannot be asked for the connector.
     """
     if is_connect(spark):
         id_ = session_id(spark)
@@ -89,6 +90,8 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
 
 def attach_library(spark: SparkSession, package: Package, class_name: str, description: str) -> None:
     """Attach another library to a classic session, its executors and the driver's threads, unless its class is there.
+
+    Its jars are downloaded into `ivy_folder` if necessary.
 
     Raises:
         ConnectorMissingError: It cannot be fetched.
@@ -285,6 +288,7 @@ def _resolve(
 
     Raises:
         ConnectorMissingError: They cannot be fetched.
+        FolderError: As for `cache_dir`.
     """
     folder = ivy_folder(spark)
     repositories = spark.conf.get("spark.jars.repositories", None)

@@ -44,7 +44,8 @@ class RangeReader:
         The declared group id is not used: a read for people must not join the job's group.
 
         Raises:
-            KdslError: The connector cannot be attached, or a JVM of the session lacks a system property.
+            KdslError: The connector cannot be attached, the session does not allow that secrets are hidden, or a JVM of
+                the session lacks a system property.
             ResolveError: The client settings have errors.
         """
         attach_connector(spark)
@@ -63,7 +64,8 @@ class RangeReader:
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """Read the records of ranges of different partitions, those of each partition in the order of their offsets.
 
-        `MAX_OFFSETS` offsets at a time are read by a Spark job, which fails if records of a range no longer exist.
+        `MAX_OFFSETS` offsets at a time are read by a Spark job, which fails if records of a range no longer exist; the
+        error is Spark's.
         """
         for group in group_ranges(ranges):
             begins: dict[str, dict[str, int]] = {}

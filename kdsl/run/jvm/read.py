@@ -40,7 +40,7 @@ def records(
 
     This asks the brokers, on the driver, and attaches the connector, hides secrets and sets system properties in the
     session. A stream is also watched and checked from now on (`kdsl.run.listeners`). A bounded stream returns no record
-    from its stopping offsets on.
+    from its stopping offsets on. A declared parallelism limits the number of partitions of the DataFrame.
 
     Args:
         spark: The session, classic or Connect.
@@ -56,11 +56,13 @@ def records(
     Raises:
         ConnectorMissingError: The connector's jars cannot be attached.
         ResolveError: The client settings have errors.
-        KafkaReadError: The brokers refuse or do not answer, a topic is missing, or a batch has no offset to start or to
-            end at.
+        KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, a batch has no offset to
+            start or to end at, or a stream none to end at.
         LeaseHeldError: The stream checks its group, and the group is in use.
         SystemPropertyError: A JVM of the session lacks a property that the login needs.
-        KdslError: Real-time mode has fewer cores than partitions.
+        SessionError: The session does not allow that secrets are hidden.
+        KdslError: Real-time mode has fewer cores than partitions; the lease of the group cannot be acquired; or only
+            Java's client can log in, and the session is one of Spark Connect.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streaming)
     hide_secrets(spark)
@@ -144,7 +146,9 @@ def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def _plan_batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
-    """Plan the options of Spark's source for a batch; the brokers are asked. Errors are those of `Subscription.span`.
+    """Plan the options of Spark's source for a batch; the brokers are asked.
+
+    Errors are those of `Subscription.topics` and `Subscription.span`.
 
     It uses Spark's own modes where possible, which determine the end when an action runs, or else offsets for both
     ends.

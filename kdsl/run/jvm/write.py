@@ -60,8 +60,10 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     Raises:
         ResolveError: The client settings have errors, or tasks need a registry that is not declared or a literal
             secret.
-        KdslError: The connector cannot be attached, the JVMs lack a system property, the partitioner cannot be
-            imported, no broker answers, or a topic does not exist.
+        KdslError: The connector cannot be attached, the session does not allow that secrets are hidden, the JVMs lack a
+            system property, the partitioner cannot be imported, the brokers refuse or do not answer, or a topic does
+            not exist.
+        Exception: That of the Spark job.
     """
     spark = rows.sparkSession
     options = _prepare(spark, plan, cluster, streams=False)
@@ -110,8 +112,8 @@ def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams:
     """Attach the connector, hide secrets in the session, set the system properties, and return the sink's options.
 
     Raises:
-        KdslError: The connector cannot be attached, the JVMs lack a system property, or the partitioner cannot be
-            imported.
+        KdslError: The connector cannot be attached, the session does not allow that secrets are hidden, the JVMs lack a
+            system property, or the partitioner cannot be imported.
         ResolveError: The client settings have errors.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streams)
@@ -130,7 +132,8 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
     Raises:
         KafkaReadError: The brokers refuse or do not answer; or (TopicMissingError) a topic does not exist, and brokers
             do not create it.
-        KdslError: As for `_wait_for_creation`.
+        KdslError: As for `_wait_for_creation`; or only Java's client can log in, and the session is one of Spark
+            Connect.
     """
     admin = open_admin(spark, cluster, plan.table)
     names = plan.topics.names
@@ -168,6 +171,8 @@ def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster)
 def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
     """Encode rows as records: with Spark's expressions in real-time mode, else with Arrow.
 
+    With Arrow, the tasks report what they write by an accumulator, which a classic session gets if it has none.
+
     Args:
         rows: The rows.
         plan: The write plan.
@@ -190,7 +195,11 @@ def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], re
 
 
 def _record_columns(plan: WritePlan) -> list[str]:
-    """Return the names of the record's columns: key, value, topic, then partition and headers if the plan has them."""
+    """Return the names of the record's columns: key, value, topic, then partition and headers if the plan has them.
+
+    Raises:
+        KdslError: The user's partitioner cannot be imported.
+    """
     spread = ["partition"] if PartitionChooser(plan, 0).needed else []
     headers = ["headers"] if "headers" in RecordEncoder(plan).schema.names else []
     return ["key", "value", "topic", *spread, *headers]
@@ -215,7 +224,8 @@ def _encode_batches(
 
     Raises:
         RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
-        KdslError: A row names a missing topic, or the user's partitioner failed.
+        KdslError: A row names a missing topic, where kdsl chooses partitions; the user's partitioner cannot be imported
+            or failed; or a format cannot fetch or store what it needs, such as a schema in the registry.
     """
     plan = read_plan_text(text, WritePlan)
     counts: dict[str, int] = json.loads(counted)

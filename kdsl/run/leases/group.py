@@ -23,7 +23,7 @@ def acquire_group_lease(plan: ReadPlan, cluster: Cluster) -> Lease:
     Raises:
         LeaseHeldError: The group is in use by another stream or by consumers; the error names them.
         KafkaReadError: The brokers do not answer, or do not allow the groups.
-        KdslError: The group of the lease cannot be joined.
+        KdslError: The group of the lease cannot be joined, or the cluster's settings have errors.
     """
     group = plan.group_id or ""
     meaning = (

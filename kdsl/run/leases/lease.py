@@ -79,6 +79,9 @@ class Lease:
 
     A lease belongs to one process, and cannot be pickled.
 
+    Raises:
+        ResolveError: The cluster's settings have errors.
+
     Attributes:
         name: The name of the lease.
         lost_to: The process that took it, and the consequence; None unless it was lost.
@@ -111,6 +114,8 @@ class Lease:
     def acquire(self, timeout: float = SESSION + _MARGIN) -> None:
         """Acquire the lease, unless this object holds it already; it is released when the process ends.
 
+        A thread keeps and watches it.
+
         Args:
             timeout: How long to wait for holders to vanish, in seconds. By default a little longer than the session of
                 a process that was killed.
@@ -118,7 +123,7 @@ class Lease:
         Raises:
             LeaseHeldError: Another process, or another object of this one, holds the lease.
             KafkaReadError: The cluster does not answer, or does not allow the group.
-            KdslError: The group of the lease cannot be joined.
+            KdslError: The group of the lease cannot be joined, or the cluster's settings have errors.
         """
         if self._membership is not None:
             return
@@ -141,9 +146,11 @@ class Lease:
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 
         def other_members(_: float) -> tuple[Member, ...]:
+            """Ask for the members of the group, and return those of other processes and objects."""
             return tuple(m for m in membership.members(self._admin) if m.client != membership.client)
 
         def must_leave(others: tuple[Member, ...]) -> bool:
+            """Return whether the client id of another member comes before that of this one; there must be others."""
             return min(member.client for member in others) < membership.client
 
         try:
@@ -224,6 +231,7 @@ class _Membership:
         """
 
         def is_joined(members: tuple[Member, ...]) -> bool:
+            """Return whether this member is among them."""
             return any(member.client == self.client for member in members)
 
         members = retry(lambda _: admin.members(self._group), is_joined, Deadline(_JOIN_TIMEOUT), pause=0.05)

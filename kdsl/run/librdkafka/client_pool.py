@@ -39,7 +39,7 @@ class ClientPool(Generic[C]):
     def take(self, key: Hashable) -> C | None:
         """Remove the client of a key from the pool and return it; close the idle clients of all pools.
 
-        None if there is no client of the key.
+        None if there is no client of the key. What closing raises is passed on.
         """
         with _lock:
             client, _ = self._clients.pop((os.getpid(), key), (None, 0.0))

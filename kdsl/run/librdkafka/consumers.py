@@ -123,6 +123,10 @@ class PooledConsumer:
         last_error: The last error since the last assignment, as a string.
         client_id: Its client id.
         login_settling: How many seconds without a message make a refused login final.
+        consume: The client's own method, which returns messages.
+
+    Raises:
+        KafkaException: librdkafka refuses the settings.
     """
 
     def __init__(
@@ -150,7 +154,7 @@ class PooledConsumer:
         self._connect()
 
     def _connect(self) -> None:
-        """Create the client, and forget an earlier one without closing it.
+        """Create the client, set `consume`, and forget an earlier client without closing it.
 
         Raises:
             KafkaException: librdkafka refuses the settings.
@@ -179,7 +183,7 @@ class PooledConsumer:
         `last_error` is kept, and `lasting_error` is forgotten.
 
         Raises:
-            KafkaException: As for `assign`.
+            KafkaException: As for `assign`, or a client cannot be created.
         """
         last, old = self.last_error, self._consumer
         self._connect()
@@ -255,6 +259,7 @@ class PooledConsumer:
 
         Raises:
             KafkaReadError: A record could not be read; the error names it.
+            KdslError: The other client cannot be created.
         """
         if self._header_reader is None:
             self._header_reader = HeaderReader(self._settings, self.servers)

@@ -43,7 +43,7 @@ class KdslDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns of a read."""
+        """Return the columns of a read, with one for metrics if the rows carry those; errors as in `source_schema`."""
         from kdsl.run.librdkafka.source import source_schema
 
         return source_schema(self.options)
@@ -67,13 +67,19 @@ class KdslDataSource(DataSource):
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch; a KdslError if the topic shall be overwritten."""
+        """Return the writer of a batch; a KdslError if the topic shall be overwritten.
+
+        What is loaded so far is excluded from garbage collection.
+        """
         from kdsl.run.librdkafka.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Return the writer of a stream; a KdslError for the output mode ``complete``."""
+        """Return the writer of a stream; a KdslError for the output mode ``complete``.
+
+        What is loaded so far is excluded from garbage collection.
+        """
         from kdsl.run.librdkafka.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
@@ -82,7 +88,7 @@ class KdslDataSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Register the data source with a session unless it is registered; make the session the thread's active one.
 
-    Spark would warn about a repeated name.
+    Spark would warn about a repeated name. On Spark Connect it is registered each time, and no session is made active.
     """
     # A write looks for the source in the JVM thread's active session; a Python thread may have none or another.
     set_active_session(spark)

@@ -84,10 +84,14 @@ class Fetcher:
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """Read the records of some ranges as raw batches with the schema `schema`, each range in order of its offsets.
 
-        Ranges come in another order than given, and the records of several ranges may share a batch.
+        Ranges come in another order than given, and the records of several ranges may share a batch. They are counted
+        in `count` if that is set. Afterwards the consumer still has its last assignment.
 
         Raises:
-            KafkaReadError: A range cannot be read completely; what ``on_short_log`` raises is passed on.
+            KafkaReadError: A range cannot be read completely.
+            KdslError: A client that reads headers again cannot be created.
+            KafkaException: The client refuses an assignment.
+            Exception: What `on_short_log` raises.
         """
         for group in _group_ranges(ranges):
             yield from self._read_group(group)
@@ -123,6 +127,8 @@ class Fetcher:
         Raises:
             KafkaReadError: A partition has a lasting error, or the client fails; StalledError if no message arrives in
                 time, OffsetError if records were deleted. What `on_short_log` raises is passed on.
+            KdslError: As for `_build_column`.
+            KafkaException: The client refuses an assignment.
         """
         self._consumer.assign(progress.ranges)
         received_at = reconnected_at = time.monotonic()
@@ -173,6 +179,7 @@ class Fetcher:
 
         Raises:
             KafkaReadError: As in `PooledConsumer.read_headers`.
+            KdslError: As in `PooledConsumer.read_headers`.
         """
         if name == "headers":
             return build_headers(
@@ -181,7 +188,7 @@ class Fetcher:
         return COLUMNS[name](messages)
 
     def _consume(self, max_messages: int) -> Messages:
-        """Poll at most ``max_messages`` within `POLL_SECONDS`; an error that the client recovers from is ignored.
+        """Poll at most ``max_messages`` within `POLL_SECONDS`; none after an error that the client recovers from.
 
         Raises:
             KafkaReadError: The client fails.
@@ -201,7 +208,8 @@ class Fetcher:
         and a log that ends before its range is noted for `on_short_log`.
 
         Raises:
-            KafkaReadError: A partition has an error from which the consumer does not recover.
+            KafkaReadError: A partition has an error from which the consumer does not recover, or the offsets cannot be
+                fetched that show whether expired ones exist.
         """
         records, ended = [], []
         for message in messages:
@@ -242,7 +250,7 @@ class Fetcher:
 
         Returns:
             An UnreachableError, NotAllowedError, TopicMissingError, TopicRecreatedError or OffsetError where the code
-            of the error says so.
+            of the error says so; otherwise a plain KafkaReadError.
         """
         where = f" at {at}" if at else ""
         if errors.is_login_error(error):

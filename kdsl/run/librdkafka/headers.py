@@ -27,6 +27,9 @@ class HeaderReader:
     Args:
         settings: librdkafka's settings of a consumer; callbacks other than that for tokens are left out.
         servers: The cluster's bootstrap servers, for error messages.
+
+    Raises:
+        KdslError: As for `kdsl.run.ffi.new_client`.
     """
 
     def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
@@ -45,7 +48,7 @@ class HeaderReader:
         Args:
             records: The records.
             table: The table's name, for error messages.
-            seconds: How long to wait without receiving a message.
+            seconds: How long to wait in each partition without receiving a message.
 
         Raises:
             KafkaReadError: A record could not be read again; the error names it.

@@ -52,7 +52,7 @@ class LetterWriter:
     reports how many there are; after an error it drops what is not sent.
 
     Args:
-        plan: What is read.
+        plan: What is read; it has dead letters.
         cluster: The cluster of the letters.
         read: The id of the read.
         task: What the task reads; the same in every run of the task.
@@ -94,7 +94,11 @@ class LetterWriter:
     ) -> None:
         """Wait until all letters are acknowledged and report them (`_finish`), also if Spark needs no more rows.
 
-        After any other error than `GeneratorExit`, drop the letters that are not sent, and close the producer.
+        The producer returns to its pool. After any other error than `GeneratorExit`, or if a letter cannot be written,
+        the letters that are not sent are dropped, and the producer is closed.
+
+        Raises:
+            DeadLetterError: A letter cannot be written.
         """
         if kind is not None and not issubclass(kind, GeneratorExit):
             self._stack.__exit__(kind, error, traceback)
@@ -114,6 +118,7 @@ class LetterWriter:
         Raises:
             DeadLetterError: The limit is exceeded (what it allows was written), or a letter cannot be written.
             KafkaReadError: The records lack fields, and cannot be read again.
+            ResolveError: The settings of a cluster have errors in this process.
         """
         table, limit = self._plan.table, self._topic.max_count
         rejected = records.take(pa.array([rejection.index for rejection in rejections]))
@@ -143,7 +148,7 @@ class LetterWriter:
         return set(records.schema.names) >= NEEDS
 
     def _complete(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Read records again, with all fields that a letter needs; KafkaReadError as in `RecordReader`."""
+        """Read records again, with all fields that a letter needs; errors are those of the call of a `RecordReader`."""
         assert self._read_again is not None
         return self._read_again(records)
 
@@ -214,7 +219,7 @@ class LetterWriter:
         self._raise_failure(producer)
 
     def _open(self) -> tuple[Producer, int]:
-        """Return the task's producer, borrowed at the first call, and the topic's largest record batch in bytes.
+        """Return the task's producer, borrowed at the first call, and the `topic_max_bytes` of the topic.
 
         Raises:
             DeadLetterError: The producer cannot be created.
@@ -313,7 +318,7 @@ _MAX_AGE = 300.0
 def topic_max_bytes(cluster: Cluster, topic: str) -> int:
     """The largest record batch that a topic accepts, in bytes; Kafka's default if its settings cannot be read.
 
-    The answer is cached for up to five minutes.
+    The result, also the default, is cached for up to five minutes.
 
     Raises:
         ResolveError: As for `Cluster.admin`.
@@ -363,10 +368,15 @@ class RecordReader:
     def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Read the same records from Kafka again, and return them in their order with the fields `NEEDS`.
 
-        The consumer is borrowed from the pool; after an error it is closed.
+        The consumer is borrowed from the pool; after an error of the fetch it is closed.
+
+        Args:
+            records: At least one record, with topic, partition and offset.
 
         Raises:
             KafkaReadError: A record no longer exists, or the brokers refuse or do not answer.
+            ResolveError: The settings of the cluster have errors in this process.
+            KafkaException: librdkafka refuses the settings.
         """
         ranges = _ranges(records)
         consumer = borrow_consumer(self._cluster, self._key, choose_size(max(map(len, ranges))), self._names)

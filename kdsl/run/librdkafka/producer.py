@@ -139,6 +139,7 @@ class Producer:
 
     Raises:
         ProducerError: librdkafka refuses the settings.
+        KdslError: As for `kdsl.run.ffi.library`.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -554,6 +555,7 @@ class _ClosedLibrary:
     """Stands for librdkafka in a closed producer, whose handle points to memory that is freed."""
 
     def __getattr__(self, name: str) -> Any:
+        """Raise a ProducerError, for a function of any name."""
         raise ProducerError(f"{name} cannot be called, because the producer was closed")
 
 

@@ -84,11 +84,15 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = dict(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write one partition in a task, as `write_rows` or `write_transaction` does."""
+        """Write one partition in a task, as `write_rows` or `write_transaction` does, with their errors."""
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log and report what was written; instead, DeadLetterError if a read has too many letters (records stay)."""
+        """Wait until dead letters are stored, then log and report what was written.
+
+        Raises:
+            DeadLetterError: A read has too many letters; nothing is reported, and the records stay.
+        """
         _check_letters(self._options, messages)
         _report(self._options, messages, "batch")
 
@@ -104,11 +108,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = dict(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write one partition of a micro-batch in a task, as `write_rows` or `write_transaction` does."""
+        """Write one partition of a micro-batch in a task, as `write_rows` or `write_transaction` does.
+
+        Errors are theirs. An exactly-once write without a batch id in its specification takes that of the micro-batch.
+        """
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log and report what was written; instead, DeadLetterError if a read has too many letters (records stay)."""
+        """Wait until dead letters are stored, then log and report what was written.
+
+        Raises:
+            DeadLetterError: A read has too many letters; nothing is reported, and the records stay.
+        """
         _check_letters(self._options, messages)
         _report(self._options, messages, f"batch {batchId}")
 
@@ -119,6 +130,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Return the writer of a batch, which reads the options when it is used.
+
+    At the first call in a process, what is loaded is excluded from garbage collection.
 
     Raises:
         KdslError: The batch shall overwrite the topic.
@@ -139,6 +152,9 @@ def _exclude_modules() -> None:
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Return the writer of a stream, which reads the options when it is used.
 
+    At the first call in a process, what is loaded is excluded from garbage collection. The worker's next answer is sent
+    without waiting (`exchange_packets_at_once`).
+
     Raises:
         KdslError: The query has the output mode ``complete``.
     """
@@ -155,7 +171,10 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 @lru_cache(maxsize=16)
 def _read_items(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster]:
-    """Read plan and cluster from options, cached; in a task, what is loaded is excluded from garbage collection."""
+    """Read plan and cluster from options, cached; errors are those of `read_options`.
+
+    In a task, what is loaded is excluded from garbage collection.
+    """
     result = read_options(dict(options), WritePlan)
     if current_task() is not None:
         exclude_loaded_objects()
@@ -163,14 +182,15 @@ def _read_items(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster
 
 
 def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
-    """Read plan and cluster from options, cached in each process."""
+    """Read plan and cluster from options, cached in each process; effects and errors are those of `_read_items`."""
     return _read_items(frozenset(options.items()))
 
 
 def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
     """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
 
-    If the options have a function for it, that makes the rows. The errors are theirs.
+    If the options say how, the columns are first matched with the plan's. If they have a function for it, that makes
+    the rows. Errors are those of the two, of `read_options`, and of the function.
     """
     exchange_packets_at_once()
     plan, cluster = _read_cached(options)
@@ -203,15 +223,17 @@ def write_transaction(
     Raises:
         ExactlyOnceError: The batch cannot be written exactly once, or the producer has failed; nothing of the task is
             visible, unless a commit was not answered (`write_transactionally`).
-        RecordError: A row cannot be encoded or violates a rule with the action ``fail``, or Kafka rejects a record;
-            nothing of the task is visible.
+        RecordError: A row cannot be encoded, violates a rule with the action ``fail`` or names a missing partition, a
+            topic cannot be written, or Kafka rejects a record; nothing of the task is visible.
         KdslError: The cluster's settings have errors in this process, the task has no id of its batch, the producer
             cannot be created, the token cannot be read (KafkaReadError), pyspark does not allow the check that all rows
-            have arrived, or the user's partitioner cannot be imported or has failed.
+            have arrived, a format cannot fetch or store what it needs (such as a schema), or the user's partitioner
+            cannot be imported or has failed.
     """
     creating, settings = choose_producer_settings(plan, cluster)
 
     def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskResult:
+        """Encode and send rows with a producer, and wait for the acknowledgements, as `_TaskWriter.run` does."""
         return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(rows)
 
     batch = _current_batch_id() if spec.batch is None else spec.batch
@@ -243,10 +265,11 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     process keeps freed memory (`keep_freed_memory`).
 
     Raises:
-        RecordError: A row cannot be encoded or violates a rule with the action ``fail``, a topic cannot be written, or
-            Kafka rejects a record. Nothing more of the task is sent.
-        KdslError: The cluster's settings have errors in this process, the producer cannot be created or has failed, or
-            the user's partitioner cannot be imported or has failed.
+        RecordError: A row cannot be encoded, violates a rule with the action ``fail`` or names a missing partition, a
+            topic cannot be written, or Kafka rejects a record. Nothing more of the task is sent.
+        KdslError: The cluster's settings have errors in this process, the producer cannot be created or has failed, no
+            broker answers, a format cannot fetch or store what it needs (such as a schema), or the user's partitioner
+            cannot be imported or has failed.
     """
     keep_freed_memory()
     creating, settings = choose_producer_settings(plan, cluster)
@@ -329,7 +352,8 @@ class _TaskWriter:
         Raises:
             RecordError: A row cannot be encoded or violates a rule with the action ``fail``, or `_send` or Kafka
                 rejects a record.
-            KdslError: The producer or the user's partitioner has failed.
+            KdslError: No broker answers, the producer or the user's partitioner has failed, or a format cannot fetch or
+                store what it needs, such as a schema.
         """
         rows = size = 0
         violations: Counter[str] = Counter()
@@ -470,7 +494,7 @@ def merge_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     To encode and send a batch costs a third of a millisecond, whatever its size.
 
     A concatenated batch stays within PIECE_BYTES, far below the 2 GiB that a string column can hold; a larger batch is
-    passed on unchanged. A batch without rows may be yielded if there are no others.
+    passed on unchanged. A batch without rows may be yielded.
     """
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
@@ -493,7 +517,7 @@ def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split a batch into pieces of about PIECE_BYTES; a piece has one row at least."""
+    """Split a batch into pieces of about PIECE_BYTES; a piece has one row at least, a batch without rows no piece."""
     step = max(1, int(batch.num_rows * PIECE_BYTES / max(batch.nbytes, 1)))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
@@ -501,6 +525,8 @@ def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None]) -> None:
     """Check that the driver has not refused the batch, because a read of it has too many dead letters.
+
+    It waits until the letters are stored. Nothing is checked if no task has a result, or without the option `REFUSALS`.
 
     Raises:
         DeadLetterError: It has; Spark then does not commit the batch.
@@ -513,7 +539,7 @@ def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMe
 def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
     """Log what a write has written, and append it to the query's file of reports, if the options name one.
 
-    A file that cannot be opened here is ignored.
+    A file that cannot be opened here is ignored. Errors are those of `append_report`.
     """
     plan, _ = _read_cached(options)
     results = [m for m in messages if isinstance(m, TaskResult)]

@@ -99,7 +99,10 @@ class Task(InputPartition):
 def source_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns of a read with these options, with one for metrics if the rows carry those.
 
-    Errors are those of `read_options`.
+    Raises:
+        KeyError: The plan or the cluster is missing in the options.
+        ValueError: The plan is not JSON, or has another version of its form.
+        cattrs.ClassValidationError: It is not a plan of a read, or a format of it is not installed here.
     """
     schema = spark_schema(source_row(_read_plan_and_cluster(_own_options(options))[0]))
     return schema.add(COLUMN, "string") if _reports_on_rows(options) else schema
@@ -117,7 +120,8 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """Return the reader of a stream; it reads the options, and finds errors in them, when it is used.
 
-    Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
+    Its rows have the columns of the plan in the options, whatever the argument ``schema`` says. It is an
+    `UnlimitedStreamReader` if this PySpark has no read limits.
     """
     del schema
     reader = StreamReader if READ_LIMITS.is_in(pyspark_version()) else UnlimitedStreamReader
@@ -134,12 +138,15 @@ def _own_options(options: Mapping[str, str]) -> OptionItems:
 
 @lru_cache(maxsize=16)
 def _read_plan_and_cluster(options: OptionItems) -> tuple[ReadPlan, Cluster]:
-    """Read plan and cluster from options, cached in each process."""
+    """Read plan and cluster from options, cached in each process; errors are those of `read_options`."""
     return read_options(dict(options), ReadPlan)
 
 
 def _decoder(options: OptionItems) -> RecordDecoder:
-    """Return the decoder of the options' records, cached in each process; errors are those of its formats' decoders."""
+    """Return the decoder of the options' records, cached in each process, for `ZONE` or the task's time zone.
+
+    Effects and errors are those of `_decoder_in`.
+    """
     return _decoder_in(options, dict(options).get(ZONE) or _task_zone())
 
 
@@ -147,7 +154,7 @@ def _decoder(options: OptionItems) -> RecordDecoder:
 def _decoder_in(options: OptionItems, zone: str) -> RecordDecoder:
     """Return the decoder of the options' records for a time zone, cached in each process.
 
-    What is loaded then is excluded from garbage collection.
+    What is loaded then is excluded from garbage collection. Errors are those of `read_options`.
     """
     plan, cluster = _read_plan_and_cluster(options)
     decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
@@ -164,7 +171,8 @@ def _task_zone() -> str:
 def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch]:
     """Read and decode the rows of a task, in a Python worker; yield rows, chunks of upserts, or their changes.
 
-    No ranges give no rows; states of partitions without a range are carried forward.
+    Another partition than a `Task` gives no rows. No ranges give no rows; states of partitions without a range are
+    carried forward.
 
     Dead letters are written and metrics reported as the options say. The consumer is borrowed from the pool; after an
     error it is closed. From then on the process keeps freed memory (`keep_freed_memory`).
@@ -175,7 +183,9 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
             violates a rule with the action ``fail``.
         DeadLetterError: A dead letter cannot be written, or there are too many.
         ResolveError: The settings of a cluster have errors in this process.
-        KdslError: The states of partitions cannot be read or written.
+        KdslError: The states of partitions cannot be read, or a format cannot fetch what it needs, such as a schema.
+        OSError: The states of partitions cannot be written.
+        KafkaException: librdkafka refuses the settings of the consumer.
     """
     if not isinstance(task, Task):  # Spark creates an InputPartition for a batch without tasks
         return
@@ -225,7 +235,11 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
 
 
 def _create_output(options: OptionItems, task: Task) -> TaskOutput:
-    """Create the output of a task; a KdslError if the states of its partitions cannot be read."""
+    """Create the output of a task, with the function of the option `REPORT` if there is one.
+
+    Raises:
+        KdslError: The folder of the states is not known or not visible here, or a state cannot be read.
+    """
     plan, _ = _read_plan_and_cluster(options)
     folder = None if task.steps is None or not task.steps.id else state_folder(plan.table)
     text = dict(options).get(REPORT)
@@ -239,7 +253,12 @@ def _dead_letters(
 ) -> Iterator[None]:
     """Let a decoder write the records that it rejects in the body as dead letters; do nothing if the table has none.
 
-    When the body has succeeded, all letters are acknowledged. Errors are those of `LetterWriter`.
+    When the body has succeeded, all letters are acknowledged.
+
+    Raises:
+        DeadLetterError: A letter cannot be written, or there are too many.
+        ResolveError: The settings of a cluster have errors in this process.
+        KafkaReadError: A rejected record cannot be read again.
     """
     plan, cluster = _read_plan_and_cluster(options)
     of_letters = read_letter_cluster(dict(options))
@@ -271,7 +290,7 @@ def _read_with_reports(
     """Decode the batches of a task as `_read` does, and report metrics.
 
     The reports are a column of the rows, or else sent to the driver at the end; ``consumer`` is that whose statistics
-    are reported, None for none. The fetcher's count is set.
+    are reported, None for none. The fetcher's count is set. Errors are those of `_read`.
     """
     plan, decoder, named_options = _read_plan_and_cluster(options)[0], _decoder(options), dict(options)
     reporter = Reporter("; ".join(map(str, task.ranges)))
@@ -280,7 +299,10 @@ def _read_with_reports(
     rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
 
     def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Decode a raw batch to rows or chunks of upserts, and count for the reports what was read and left out."""
+        """Decode a raw batch to rows or chunks of upserts, and count for the reports what was read and left out.
+
+        Errors are those of `TaskOutput.add`. The client's statistics are added to the reports and then forgotten.
+        """
         filtered, dropped = decoder.filtered, Counter(decoder.dropped)
         batches_of_raw = list(output.add(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
@@ -313,9 +335,10 @@ def _reports_on_rows(options: Mapping[str, str]) -> bool:
 
 
 def _row_schema(options: OptionItems) -> pa.Schema:
-    """Return the schema of the rows that a task returns: that of the decoder, or of chunks.
+    """Return the schema of the rows that a task returns, with a field for metrics if the rows carry those.
 
-    Its errors are those of `source_schema`, which differs for deletes by record: they lack NOT NULL columns.
+    It is that of `source_schema`, except for single records of upserts, whose columns are as declared. Errors are those
+    of `source_schema`.
     """
     plan = _read_plan_and_cluster(options)[0]
     by_record = plan.upserts is not None and plan.upserts.by_record
@@ -376,9 +399,12 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Ask the brokers for the offsets of the read, and divide them into tasks; gaps that are skipped are logged.
 
+        Offsets initializers are called.
+
         Raises:
-            KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, or one has no offset
-                to start or to end at.
+            KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, one has no offset to
+                start or to end at, or an offsets initializer has failed.
+            ResolveError: The client settings have errors in this process.
         """
         subscription = Subscription(*_read_plan_and_cluster(self._options))
         topics = subscription.topics()
@@ -421,7 +447,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             LeaseHeldError: The group is in use (`acquire_group_lease`).
-            KdslError: The lease cannot be acquired.
+            KdslError: The lease cannot be acquired, or (ResolveError) the client settings have errors in this process.
         """
         if self._opened_stream is None:
             plan, cluster = _read_plan_and_cluster(self._options)
@@ -432,7 +458,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened_stream
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which a query without checkpoint starts (`Stream.initial`, with its errors)."""
+        """Return the offsets at which a query without checkpoint starts (`Stream.initial`, with its errors).
+
+        The first call that needs the stream opens it (`_stream`), with the errors of that.
+        """
         return self._stream.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -449,7 +478,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the offsets at which the next micro-batch ends (`Stream.next`, with its errors).
 
         Raises:
-            KdslError: Spark asks for a limit that kdsl does not have.
+            KdslError: Spark asks for a limit that kdsl does not have; or as for `_stream`.
             OffsetFormatError: The checkpoint's offsets are those of another source, or of another version of kdsl.
         """
         return self._stream.next(Offsets.from_json(start), self._limits(limit)).to_json()
@@ -458,7 +487,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how far the topics could be read without limits when the last batch was planned; None before it.
 
         The document also has who took the group's lease and, if metrics are reported, how far the topics could be read
-        if no transaction was open (`Stream.ends_held_back`).
+        if no transaction was open (`Stream.ends_held_back`). Errors are those of `_stream`.
         """
         latest = self._stream.latest
         if latest is None:
@@ -470,7 +499,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**latest.to_json(), **report}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Ask the brokers for the present ends, and read only up to these, in as many batches as the limits require."""
+        """Ask the brokers for the present ends, and read only up to these, in as many batches as the limits require.
+
+        Errors are those of `Stream.freeze_ends` and `_stream`.
+        """
         self._stream.freeze_ends()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -481,7 +513,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             KafkaReadError: As for `Stream.ranges`.
-            KdslError: As for `Stream.ranges`.
+            KdslError: As for `Stream.ranges` and `_stream`.
             OffsetFormatError: As for `latestOffset`.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
@@ -556,9 +588,9 @@ class UnlimitedStreamReader(StreamReader):
         return {**super().__getstate__(), "_initial": None, "_first": None, "_last": None, "_started": False}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which a query without checkpoint starts: those of its first end, once that is known.
+        """Return the offsets at which a query without checkpoint starts, computed at the first call.
 
-        Errors are those of `Stream.initial`.
+        Errors are those of `Stream.initial` and `_stream`.
         """
         if self._initial is None:
             self._initial = self._stream.initial()
@@ -567,7 +599,7 @@ class UnlimitedStreamReader(StreamReader):
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         """Return the offsets at which the next micro-batch ends: that of the last one, if there is nothing new.
 
-        Errors are those of `Stream.initial` and `Stream.next`.
+        The first batch of this process has no limit. Errors are those of `Stream.initial`, `Stream.next` and `_stream`.
         """
         limits = self._limits(self.getDefaultReadLimit() if self._started else ReadAllAvailable())
         if self._last is None:
@@ -581,9 +613,13 @@ class UnlimitedStreamReader(StreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the tasks of a micro-batch, as a `StreamReader` does.
 
+        Before the first `latestOffset`, its end is where the next batch starts.
+
         Raises:
             KafkaReadError: As for `Stream.ranges`.
-            KdslError: As for `Stream.ranges`; or Spark did not say where a query with a checkpoint continues.
+            KdslError: As for `Stream.ranges` and `_stream`; or Spark did not say where a query with a checkpoint
+                continues.
+            OffsetFormatError: The checkpoint's offsets are those of another source, or of another version of kdsl.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         if stop == self._first and not begin.initial:

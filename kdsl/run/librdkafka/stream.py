@@ -71,6 +71,9 @@ class Stream:
             before the first one.
         ends_held_back: How far they could be read if no transaction was open: for each partition in which that is
             more, at most to the declared end. Records that were appended while the batch was planned are left out.
+
+    Raises:
+        ResolveError: The client settings have errors in this process.
     """
 
     def __init__(
@@ -104,9 +107,11 @@ class Stream:
     def initial(self) -> Offsets:
         """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
 
+        Offsets initializers are called.
+
         Raises:
-            KafkaReadError: The brokers refuse or do not answer, a topic or a partition is missing, or one has no offset
-                to start or to end at.
+            KafkaReadError: The brokers refuse or do not answer, a topic or a partition is missing, one has no offset to
+                start or to end at, or an offsets initializer has failed.
         """
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
@@ -155,7 +160,8 @@ class Stream:
         Raises:
             KafkaReadError: The brokers refuse or do not answer, the offsets are no longer valid, or a declared end
                 cannot be computed.
-            KdslError: The checkpoint is of another changelog mode (`check_state_mode`).
+            KdslError: The checkpoint is of another changelog mode (`check_state_mode`) or keeps the last rows of keys
+                elsewhere (`check_state_place`), or the topic of a state by partition has new partitions.
         """
         self._warn_of_changed_start(start)
         check_state_mode(self._plan, start.compared)
@@ -223,9 +229,10 @@ class Stream:
         A batch that `next` has planned last is not checked again.
 
         Raises:
-            KafkaReadError: The batch was planned before a restart, and its topic or records no longer exist. Deleted
-                records are skipped instead, logged and counted in the next batch, if ``auto.offset.reset`` allows it.
-            KdslError: As for `next`.
+            KafkaReadError: The batch was planned before a restart, and its topic or records no longer exist, or the
+                brokers refuse or do not answer. Deleted records are skipped instead, logged and counted in the next
+                batch, if ``auto.offset.reset`` allows it.
+            KdslError: The checkpoint is of another changelog mode, or keeps the last rows of keys elsewhere.
         """
         check_state_mode(self._plan, end.compared)
         check_state_place(self._plan, end.state)
@@ -298,7 +305,7 @@ class Stream:
     def _add_end(self, current: Offsets) -> Offsets:
         """Return the offsets with their end and new partitions added, if a stream that had no end now declares one.
 
-        Otherwise return them unchanged. Errors are those of `Subscription.stop`.
+        Otherwise return them unchanged. Errors are those of `Subscription.topics` and `Subscription.stop`.
         """
         if current.stop or self._plan.stop.mode == "unbounded":
             return current
@@ -418,6 +425,7 @@ class Stream:
         Raises:
             TopicMissingError: A topic does not exist any more.
             TopicRecreatedError: A topic was deleted and created again.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         now = time.monotonic()
         interval = self._plan.discovery
@@ -444,6 +452,7 @@ class Stream:
 
         Raises:
             OffsetError: The settings do not allow it, or a position is beyond the end of its partition.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         behind = {partition: offset for partition, offset in unread.items() if ends[partition] != offset}
         if not behind:
@@ -459,6 +468,10 @@ class Stream:
         """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15).
 
         Empty for a bounded stream without discovery; for ``availableNow`` only those that existed at its start.
+
+        Raises:
+            TopicMissingError: The plan names a partition that a topic does not have.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         if current.stop and self._plan.discovery is None:
             return {}
@@ -482,7 +495,10 @@ class Stream:
             return dict(added)
 
     def _warn_of_unread(self, end: Mapping[TopicPartition, int]) -> None:
-        """Ask for the partitions, and log which were created after the end was computed, and are not read."""
+        """Ask for the partitions, and log which were created after the end was computed, and are not read.
+
+        Errors are those of `Subscription.topics` and `Subscription.partitions`.
+        """
         warn_of_unread(self._plan.table, set(self._subscription.partitions(self._subscription.topics())) - end.keys())
 
     def _choose_end(
@@ -537,7 +553,11 @@ class Stream:
         waiting = [partition for partition, count in backlog.items() if count]
 
         def count_before(millis: int) -> dict[TopicPartition, int]:
-            """Ask how many records of each waiting partition come before a time, at most its backlog."""
+            """Ask how many records of each waiting partition come before a time, at most its backlog.
+
+            Raises:
+                KafkaReadError: The brokers refuse, or do not answer.
+            """
             offsets = self._admin.at_time(waiting, millis)
             reached = {
                 partition: backlog[partition] if offset is None else offset - positions[partition]
@@ -563,6 +583,7 @@ class Stream:
         Raises:
             TopicMissingError: A topic does not exist any more.
             TopicRecreatedError: A topic was deleted and created again.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         unknown = offsets.ids.keys() - topics.keys()
         topics = {**topics, **self._admin.topics(unknown, known=True)}

@@ -127,7 +127,7 @@ def _cut(ranges: Iterable[Range], parallelism: int, task_records: int, piece_rec
 
 
 def _distribute(pieces: list[Range], count: int) -> list[list[Range]]:
-    """Distribute ranges over at most ``count`` tasks with about equal numbers of records."""
+    """Distribute ranges over at most ``count`` tasks with about equal numbers of records; ``pieces`` is sorted."""
     pieces.sort(key=lambda r: (-len(r), r.topic, r.partition, r.start))
     tasks: list[list[Range]] = [[] for _ in range(min(count, len(pieces)))]
     loads = [(0, i) for i in range(len(tasks))]

@@ -33,7 +33,7 @@ POOL_SIZE = 4
 
 
 class _TopicLookup:
-    """An admin client with a thread of its own."""
+    """An admin client with a thread of its own; a ResolveError if the client settings have errors in this process."""
 
     def __init__(self, cluster: Cluster, table: str) -> None:
         self._admin = LibrdkafkaAdmin(cluster, table, answered=True)  # the records have just come from it
@@ -44,7 +44,7 @@ class _TopicLookup:
         return self._thread.submit(self._admin.topics, names, known=True)
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Let the thread end when it has answered, without waiting for it."""
         self._thread.shutdown(wait=False)
 
 
@@ -76,6 +76,7 @@ class TopicCheck:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
             KafkaReadError: The brokers refuse, or do not answer.
+            ResolveError: The client settings have errors in this process.
         """
         answer = self._ask()
         try:
@@ -99,6 +100,7 @@ class TopicCheck:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
             KafkaReadError: The brokers refuse, or do not answer.
+            ResolveError: The client settings have errors in this process.
         """
         unverified: list[R] = []
         verified_at, any_batch = float("-inf"), False
@@ -123,13 +125,14 @@ class TopicCheck:
     def verify(self) -> None:
         """Ask for the topic ids now, with a pooled admin client, and compare them with the planned ones.
 
-        Without planned ids nothing is asked, and a topic for which the brokers have no id now is not compared: brokers
+        Without planned ids nothing is asked; a topic for which the brokers have no id now is not compared: brokers
         before Kafka 2.8 have none.
 
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
             KafkaReadError: The brokers refuse, or do not answer.
+            ResolveError: The client settings have errors in this process.
         """
         self._compare(self._ask())
 
@@ -140,6 +143,7 @@ class TopicCheck:
 
         Raises:
             TopicRecreatedError: A topic was created again, which explains the error; the error is its cause.
+            ResolveError: The client settings have errors in this process.
         """
         if isinstance(error, TopicRecreatedError | UnreachableError | NotAllowedError):
             return
@@ -149,7 +153,7 @@ class TopicCheck:
         """Ask for the present topic ids in a thread, with a pooled admin client; None if there is nothing to check.
 
         Raises:
-            ResolveError: The client cannot be created, because a reference to a secret cannot be resolved here.
+            ResolveError: The client cannot be created: its settings have errors in this process.
         """
         if not self._ids:
             return None

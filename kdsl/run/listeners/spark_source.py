@@ -179,7 +179,7 @@ class SparkSourceGuard:
 
         Raises:
             TopicRecreatedError: A topic was deleted and created again.
-            KafkaReadError: The brokers refuse, or do not answer.
+            KafkaReadError: The brokers refuse, or do not answer, or a partition was deleted meanwhile.
         """
         guarded, table = _guarded[one.read.id], one.read.plan.table
         names = {topic for topic, _ in one.end.positions}
@@ -214,7 +214,8 @@ class SparkSourceGuard:
 def _end(query: Query, error: KdslError) -> None:
     """End a query that still runs in the same run: with an error in a classic session.
 
-    Spark Connect can only stop it. A warning is logged if a classic session does not take the error, either.
+    Spark Connect can only stop it. A warning is logged if a classic session does not take the error, either. Errors of
+    Spark, such as those of a session that has ended, are passed on.
     """
     running = query.session.streams.get(query.id)
     if running is None or str(running.runId) != query.run_id:

@@ -19,7 +19,7 @@ def start_query(
         writer: What it writes, and where.
         checkpoint: The folder of its checkpoint.
         trigger: The arguments of Spark's ``trigger``; None for one batch after the other.
-        name: Its name.
+        name: Its name; None for none.
     """
     writer = writer.option("checkpointLocation", checkpoint)
     if name is not None:

@@ -41,8 +41,8 @@ def watch(
     """Register a streaming read, add kdsl's observers, and register the session's listener; for both transports.
 
     The observers commit offsets, stop bounded queries, hold the leases of groups, check Spark's own source, and tell
-    tasks where the checkpoint is. If the
-    listener cannot be registered, Spark's error is raised, and the read stays registered.
+    tasks where the checkpoint is. With Spark's own source the lease of a group is acquired now, if the read checks it.
+    If the listener cannot be registered, Spark's error is raised, and the read stays registered.
 
     Args:
         spark: The session, classic or Connect.

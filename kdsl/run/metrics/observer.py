@@ -49,11 +49,11 @@ class MetricsObserver:
         _tracker(progress.query.id).add_progress(add_reports(progress.document, progress.java), names)
 
     def on_idle(self, query: Query) -> None:
-        """Note that a query waits for data."""
+        """Note that a query waits for data: its rates become 0 (`Tracker.idle`)."""
         _tracker(query.id).idle()
 
     def on_end(self, query: Query) -> None:
-        """Note that a query has ended."""
+        """Note that a query has ended, and read the last numbers of its sink (`Tracker.end`)."""
         _tracker(query.id).end(query.run_id)
 
 
@@ -66,7 +66,7 @@ def _lease(read: Read) -> str:
 
 
 def note_write(query: StreamingQuery, plan: WritePlan, spool: Spool | None) -> None:
-    """Note what a query writes, right after its start.
+    """Note what a query writes, right after its start, and begin to follow its run.
 
     Args:
         query: The query.
@@ -81,7 +81,8 @@ def metrics(query: StreamingQuery) -> QueryMetrics:
     """Return the present metrics of a streaming query, after adding the reports that Spark remembers.
 
     Counters count from the start of the query in this process and include all batches that have ended. A query without
-    tables of kdsl has neither sources nor sinks. What Spark raises when it is asked for the reports is passed on.
+    tables of kdsl has neither sources nor sinks. What was dropped according to the added reports is logged. What Spark
+    raises when it is asked for the reports is passed on.
 
     Args:
         query: The query, running or ended, of a classic session or of Spark Connect.
@@ -93,7 +94,10 @@ def metrics(query: StreamingQuery) -> QueryMetrics:
 
 
 def all_metrics() -> tuple[QueryMetrics, ...]:
-    """Return the metrics of all running queries of this process, each as of now (`Tracker.snapshot`)."""
+    """Return the metrics of all running queries of this process, each as of now (`Tracker.snapshot`).
+
+    New drops in the sinks' files of reports are logged.
+    """
     with _lock:
         running = [tracker for tracker in _trackers.values() if not tracker.ended]
     return tuple(tracker.snapshot() for tracker in running)

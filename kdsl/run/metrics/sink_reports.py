@@ -77,12 +77,13 @@ class Spool:
 
     Attributes:
         path: The file.
-        total: What was written up to the last `read`; the send time and the clients are those of the last batch.
+        total: What was written up to the last `read`; the send time is that of the last batch with records, and each
+            client has its last statistics.
         has_reports: Whether there has been anything to read.
     """
 
     def __init__(self) -> None:
-        """Create an empty file, which only the user can read, in the folder of this process."""
+        """Create an empty file, which only the user can read, in the folder of this process; OSError if that fails."""
         self.path = process_folder("metrics") / f"{next(_nth)}.jsonl"
         self.path.touch(mode=0o600)
         self.total = SinkCounts()
@@ -120,6 +121,8 @@ class Spool:
 @contextmanager
 def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
     """Log which rows a batch write has left out or counted, when the body has ended without an error.
+
+    They come from a `Spool`, which is deleted at the end.
 
     Yields:
         The option with which the batch is written; none if the plan can leave out no row.

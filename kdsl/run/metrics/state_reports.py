@@ -45,6 +45,7 @@ def observe_sizes(df: DataFrame, name: str) -> DataFrame:
     from pyspark.sql import functions as sf
 
     def total(position: int) -> str:
+        """Return the SQL of the sum of the numbers at a position, from 1, in the strings of buckets."""
         return f"aggregate(buckets, 0L, (s, x) -> s + cast(split_part(x, ' ', {position}) as bigint))"
 
     # A set, because a batch that runs twice reports each bucket twice, with equal values.
@@ -60,6 +61,7 @@ def read_sizes(observed: Iterable[str]) -> Iterator[BucketSize]:
 
     Raises:
         ValueError: A string contains something other than integers.
+        TypeError: It has fewer than three or more than four.
     """
     for text in observed:
         yield BucketSize(*map(int, text.split()))

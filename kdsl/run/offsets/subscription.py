@@ -34,6 +34,9 @@ class Subscription:
     Attributes:
         admin: The admin client.
         reset: What to do about an offset that is missing or has expired.
+
+    Raises:
+        ResolveError: Without ``admin``: the client settings have errors, or a reference cannot be resolved here.
     """
 
     def __init__(self, plan: ReadPlan, cluster: Cluster, admin: ClusterAdmin | None = None) -> None:
@@ -94,12 +97,13 @@ class Subscription:
         return [partition for partition in every if partition in wanted] if wanted else every
 
     def begin(self, topics: Mapping[str, Topic]) -> Begin:
-        """Compute where a stream without a checkpoint starts, as `span` does, with its errors."""
+        """Compute where a stream without a checkpoint starts, as `span` does, with its effects and errors."""
         return self.span(topics, batch=False)[0]
 
     def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[TopicPartition, int]]:
         """Compute where a read without a checkpoint starts, and where it ends by itself; call offsets initializers.
 
+        The brokers are asked for the offsets.
         Gaps that are skipped, and decisions that were not declared, are logged.
 
         Args:

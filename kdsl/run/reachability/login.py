@@ -159,7 +159,8 @@ def _examine_tls(raw: socket.socket, address: Address, settings: Mapping[str, st
     unknown is None in the result.
 
     Raises:
-        OSError: The handshake fails; an `ssl.SSLError` if the port does not speak TLS, or has a wrong certificate.
+        OSError: The handshake fails; an `ssl.SSLError` if the port does not speak TLS, or has a wrong certificate. Or
+            the trusted certificates cannot be read.
     """
     ours = settings.get("security.protocol", "plaintext").upper().endswith("SSL")
     context = verifying(settings) if ours else trusting()

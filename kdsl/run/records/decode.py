@@ -208,7 +208,8 @@ class RecordDecoder:
                 it violates a row rule with the action ``fail``, or without `dead_letters` one with ``dead_letter``. The
                 error names the first such record and counts the others.
             DecodeError: The format returned arrays of another length or type than it should.
-            KdslError: What `dead_letters` raises, such as a DeadLetterError.
+            KdslError: A format cannot fetch what it needs, such as a schema from the registry; or what
+                `dead_letters` raises, such as a DeadLetterError.
         """
         return self.decode_with_records(raw).rows
 
@@ -219,9 +220,9 @@ class RecordDecoder:
         out; without it they are an error.
 
         Raises:
-            RecordError: A record is rejected, and there is no output for dead letters.
-            DecodeError: The format returned arrays of another length or type than it should.
-            KdslError: What `dead_letters` raises.
+            RecordError: As for `decode`.
+            DecodeError: As for `decode`.
+            KdslError: As for `decode`.
         """
         records, rejections = self.filter(raw), dict[int, Rejection]()
         remaining = records
@@ -256,6 +257,7 @@ class RecordDecoder:
         Raises:
             RecordError: Records are rejected; _RejectedError if there is an output for dead letters.
             DecodeError: The format returned arrays of another length or type than it should.
+            KdslError: A format cannot fetch what it needs, such as a schema from the registry.
         """
         raw = self._replace_json_nulls(raw)
         value = self._decode_part(raw, "value", self._value)
@@ -454,6 +456,7 @@ class RecordDecoder:
         Raises:
             RecordError: A message cannot be decoded; _RejectedError with an output for dead letters.
             DecodeError: The format returns rows that cannot be assigned to messages.
+            KdslError: A format cannot fetch what it needs, such as a schema from the registry.
         """
         if decoder is None:
             return None

@@ -141,7 +141,10 @@ class RecordEncoder:
         kinds: pa.Array | None,
         deletes: Mask | None,
     ) -> pa.Array:
-        """Encode message values; ``deletes`` get null, and so do rows that cannot be encoded, added to ``failures``."""
+        """Encode message values; ``deletes`` get null, and so do rows that cannot be encoded, added to ``failures``.
+
+        Errors are those of `_PartEncoder.encode`.
+        """
         kinds = None if self._plan.upserts else kinds
         if deletes is None:
             return self._encode_part(self._value, "__raw_value__", columns, length, failures, kinds)
@@ -167,6 +170,7 @@ class RecordEncoder:
         """Return the keys or values of messages: the column of the metadata key ``raw`` if the plan has one.
 
         Otherwise they are encoded, or null without an encoder; rows that cannot be encoded are added to ``failures``.
+        Errors are those of `_PartEncoder.encode`.
         """
         if raw in self._metadata:
             return columns[self._metadata[raw].column].cast(pa.binary())
@@ -225,7 +229,7 @@ class _PartEncoder:
         """Encode the rows of a batch; those that cannot be encoded are null, and added to ``failures``.
 
         Raises:
-            KdslError: The format cannot fetch or store what it needs (`kdsl.formats.Encoder.encode`).
+            KdslError: The format cannot fetch or store what it needs, such as a schema in the schema registry.
         """
         if self._fields:
             rows = pa.StructArray.from_arrays([columns[name] for name in self._columns], fields=self._fields)

@@ -83,6 +83,7 @@ def build_metadata_column(raw: pa.Array, column: MetadataColumn, zone: str = "UT
 
     Raises:
         BadMetadataError: A value does not fit, such as an offset that overflows INT.
+        pa.ArrowInvalid: The time zone is needed, and unknown.
     """
     converters: Mapping[str, Callable[[pa.Array], pa.Array]] = {
         "timestamp": lambda a: _instants(a, nullable=column.type.nullable),
@@ -140,6 +141,7 @@ def convert_metadata(array: pa.Array, kind: t.DataType, to: t.DataType, zone: st
 
     Raises:
         BadMetadataError: An integer does not fit.
+        pa.ArrowInvalid: The time zone is needed, and unknown.
     """
     match kind, to:
         case t.TimestampLtz(), _:

@@ -35,7 +35,7 @@ def write_packet(records: pa.RecordBatch) -> bytes:
 
 
 def write_packets(raw: pa.RecordBatch) -> pa.RecordBatch:
-    """Write a raw batch as rows of `PACKET_COLUMNS`, one for each of its topics; the order of records stays."""
+    """Write a raw batch as rows of `PACKET_COLUMNS`, one for each of its topics as they come; records stay in order."""
     names = pc.unique(raw.column("topic")).to_pylist()
     parts = [raw] if len(names) == 1 else [raw.filter(pc.equal(raw.column("topic"), name)) for name in names]
     columns = [

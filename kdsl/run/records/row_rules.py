@@ -80,6 +80,9 @@ class RowRules:
         columns: The columns of the rows.
         by_key: Whether changes are applied by key, so that only rows after a change are left out.
         whole_deletes: Whether the rows before changes, and deleted rows, have all their values.
+
+    Raises:
+        ConditionError: A condition cannot be compiled, which planning checks.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class RowRules:
         self._changes = ROW_KIND in types
 
     def __bool__(self) -> bool:
+        """Return whether there are rules."""
         return bool(self._rules)
 
     def find_violations(self, rows: pa.RecordBatch) -> list[Violation]:

@@ -92,7 +92,7 @@ class ChunkOutput:
         Raises:
             RecordError: As for `RecordDecoder.decode`.
             DecodeError: As for `RecordDecoder.decode`.
-            KdslError: What the output for dead letters raises.
+            KdslError: As for `RecordDecoder.decode`.
         """
         decoded = self._decoder.decode_with_records(raw)
         if decoded.rows.num_rows or decoded.truncates:

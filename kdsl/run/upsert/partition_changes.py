@@ -80,7 +80,7 @@ class PartitionChanges:
         decoder: Decodes the records.
         plan: What is read.
         steps: What the task does with states.
-        folder: The folder of the states of all reads; None keeps nothing.
+        folder: The folder of the states of all reads, in which those of the partitions are created; None keeps nothing.
 
     Raises:
         KdslError: As for `PartitionState`.
@@ -122,11 +122,10 @@ class PartitionChanges:
             raw: The records.
 
         Raises:
-            RecordError: As for `RecordDecoder.decode`; or a record's key belongs to another partition, or has a value
-                that is unavailable.
+            RecordError: As for `RecordDecoder.decode`; or a record's key belongs to another partition or has the same
+                hash as another key, a value is unavailable, or a record empties the table of several partitions.
             DecodeError: As for `RecordDecoder.decode`.
-            KdslError: What the output for dead letters raises; or stored rows cannot be converted to the present
-                columns; or two keys have the same hash.
+            KdslError: As for `RecordDecoder.decode`; or stored rows cannot be converted to the present columns.
         """
         decoded = self._decoder.decode_with_records(raw)
         partitions = decoded.of("partition").to_numpy()
@@ -139,9 +138,9 @@ class PartitionChanges:
                 yield from self._collect(partition, _piece_of(decoded, np.flatnonzero(partitions == partition)))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of the remaining records, and store the states at which the batch ends.
+        """Yield the changes of the remaining records, and store the states at which the batch ends (`PartitionState`).
 
-        Errors are those of `add`.
+        Errors are those of `add`, and an OSError if a state cannot be written.
         """
         for number, partition in self._partitions.items():
             yield from self._compute(number)
@@ -150,7 +149,10 @@ class PartitionChanges:
             partition.state.store()
 
     def _compute_net(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
-        """Yield the changes from the rows at the beginning of the batch to those at its end."""
+        """Yield the changes from the rows at the beginning of the batch to those at its end.
+
+        Errors are those of `PartitionState.find`.
+        """
         for hashes, deleted, rows in state.list_changes():
             stored_rows = state.find(hashes, stored=True)
             ids = np.append(stored_rows.keys, np.arange(len(hashes)))
@@ -167,7 +169,10 @@ class PartitionChanges:
         return [(number, of.state.keys, of.state.bytes) for number, of in self._partitions.items()]
 
     def _collect(self, number: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
-        """Collect upserts of a partition; when there are enough, yield their changes."""
+        """Collect upserts of a partition; when there are enough, yield their changes.
+
+        Errors are those of `_compute`.
+        """
         partition = self._partitions[number]
         partition.pieces.append(piece)
         partition.rows += piece.rows.num_rows
@@ -176,10 +181,12 @@ class PartitionChanges:
             yield from self._compute(number)
 
     def _apply_truncates(self, decoded: RowsOfRecords) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of records that include some which say that the table was emptied.
+        """Yield the changes of records that include some which say that the table was emptied; delete its rows' keys.
 
         Raises:
-            RecordError: The topic has several partitions, so that other tasks have rows of the table.
+            RecordError: The topic has several partitions, so that other tasks have rows of the table; or as for
+                `_compute`.
+            KdslError: As for `_compute`.
         """
         first = decoded.truncates[0]
         number, offset = (decoded.raw.column(name)[first].as_py() for name in ("partition", "offset"))
@@ -201,7 +208,16 @@ class PartitionChanges:
             start = end
 
     def _compute(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes that the collected upserts of a partition cause, and add these to its state."""
+        """Yield the changes that the collected upserts of a partition cause, and add these to its state.
+
+        Changes that are computed for the whole batch (net) are not yielded. Values that became NULL are counted in the
+        decoder.
+
+        Raises:
+            RecordError: A key belongs to another partition or has the same hash as another one, or a value is
+                unavailable.
+            KdslError: Stored rows cannot be converted to the present columns.
+        """
         partition = self._partitions[number]
         pieces, partition.pieces, partition.rows, partition.bytes = partition.pieces, [], 0, 0
         if not sum(piece.rows.num_rows for piece in pieces):

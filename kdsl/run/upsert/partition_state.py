@@ -114,7 +114,7 @@ class PartitionState:
         table: The table's name, for messages.
         schema: The schema of the rows.
         key: The columns of the key with their types, as text; a stored state must have the same.
-        folder: Where the state is; None for a read that keeps nothing.
+        folder: Where the state is, which is created if it is missing; None for a read that keeps nothing.
         start: The version at which the batch begins; None is an empty state.
         end: The version at which it ends.
         time: When the batch was planned, in milliseconds since 1970; 0 if rows do not expire.
@@ -230,7 +230,7 @@ class PartitionState:
         return convert_stored_rows(own, self._schema, self._table)
 
     def add(self, hashes: Words, deleted: Mask, rows: pa.RecordBatch) -> None:
-        """Add the keys that have changed.
+        """Add the keys that have changed; many of them are written to a file, whose errors are passed on.
 
         Args:
             hashes: The hashes of the keys, distinct and ascending.
@@ -246,12 +246,18 @@ class PartitionState:
             self._own[-2:] = [self._keep(self._merge(self._own[-2:], bottom=False))]
 
     def list_rows(self) -> Iterator[tuple[Words, pa.RecordBatch]]:
-        """Yield the hashes and rows of all keys that exist, in batches; keys may be added meanwhile."""
+        """Yield the hashes and rows of all keys that exist, in batches by hash; keys may be added meanwhile.
+
+        Errors are those of `find`.
+        """
         for batch in self._drop_expired(self._merge((*self._runs, *self._own), bottom=True)):
             yield batch.column(0).to_numpy(), self._convert(batch)
 
     def list_changes(self) -> Iterator[tuple[Words, Mask, pa.RecordBatch]]:
-        """Yield the keys that have changed in the batch as `add` takes them, each once, in batches."""
+        """Yield the keys that have changed in the batch as `add` takes them, each once, in batches by hash.
+
+        Errors are those of `find`.
+        """
         for batch in self._merge(self._own, bottom=False):
             deleted = batch.column(1).to_numpy(zero_copy_only=False)
             yield batch.column(0).to_numpy(), deleted, self._convert(batch)
@@ -261,6 +267,11 @@ class PartitionState:
 
         Those of the version at which the batch begins stay, because the batch may be repeated. A task that Spark has
         abandoned and that ends batches later, when files of its version were removed, does not replace the version.
+        Runs are merged, and expired rows may be removed and subtracted from `keys`.
+
+        Raises:
+            OSError: A file cannot be written.
+            KdslError: As for `find`.
         """
         if self._folder is None:
             return
@@ -292,7 +303,7 @@ class PartitionState:
             _remove_before(self._folder, self._start, before)
 
     def _keep(self, batches: Iterable[pa.RecordBatch]) -> Run:
-        """Return batches as a run: in memory, or in a file if they are large."""
+        """Return batches as a run: in memory, or in a file if they are large and the state has a folder."""
         held, size, rest = [], 0, iter(batches)
         for batch in rest:
             held.append(batch)
@@ -302,7 +313,11 @@ class PartitionState:
         return Run(tuple(held))
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> Run:
-        """Write batches to a new file, and return it as a run."""
+        """Write batches to a new file, without empty ones, and return it as a run that is mapped into memory.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         assert self._folder is not None
         path = self._folder / f"{self._end:020d}-{uuid.uuid4().hex}.arrow"
         schema = pa.schema([*_OWN, *self._schema])
@@ -320,6 +335,9 @@ class PartitionState:
         Args:
             runs: The runs.
             bottom: Whether no older run follows, so that deleted keys can be left out.
+
+        Raises:
+            KdslError: As for `convert_stored_rows`.
         """
         if not runs:
             return

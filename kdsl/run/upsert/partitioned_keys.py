@@ -38,7 +38,10 @@ class KeyPlacement:
         self._encoder = plan.key.format.encoder(plan.key.row, Use(side="key", topics=plan.topics.names))
 
     def belong(self, rows: pa.RecordBatch, partition: int) -> Mask:
-        """Return which rows have a key that belongs to a partition; one that cannot be encoded belongs nowhere."""
+        """Return which rows have a key that belongs to a partition; one that cannot be encoded belongs nowhere.
+
+        If the topic has one partition, all rows belong to it, unchecked.
+        """
         if self._partitions == 1 or not rows.num_rows:
             return np.ones(rows.num_rows, dtype=bool)
         columns = [rows.column(name) for name in self._columns]

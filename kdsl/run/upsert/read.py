@@ -148,7 +148,10 @@ class _Changes:
     unavailable: UnavailableRule | None
 
     def of_bucket(self) -> Callable[[pa.Table], pa.Table]:
-        """Return the function that computes the changes of a bucket in a batch; one bucket at a time is in memory."""
+        """Return the function that computes the changes of a bucket in a batch; one bucket at a time is in memory.
+
+        Without before-images these are only the last change of each key.
+        """
         compute = self.all if self.upserts.images else self.last
 
         def compute_bucket(table: pa.Table) -> pa.Table:  # Spark reads the annotations

@@ -41,7 +41,10 @@ class _RowOutput:
         self._decoder, self._table, self._report = decoder, table, report
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode raw records, and yield their rows if there are any; errors are those of `RecordDecoder.decode`."""
+        """Decode raw records, and yield their rows if there are any; errors are those of `RecordDecoder.decode`.
+
+        The function for reports is called once for each batch of records, and its errors are passed on.
+        """
         rows = self._decoder.decode(raw)
         if self._report is not None and raw.num_rows:
             self._report(self._decoder, self._table, raw)
@@ -86,7 +89,7 @@ def create_task_output(
         report: Called for rows that are neither packets nor upserts.
 
     Raises:
-        KdslError: As for `PartitionChanges`.
+        KdslError: The stored state of a partition does not exist, or was written with another key or by a newer kdsl.
     """
     if plan.upserts is None:
         return _PacketOutput(decoder, plan.table) if plan.packed else _RowOutput(decoder, plan.table, report)

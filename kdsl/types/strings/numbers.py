@@ -28,7 +28,7 @@ def trim(text: str) -> str:
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """Read a signed integer of 8, 16, 32 or 64 bits; a sign and digits of any script, no blanks.
+    """Read a signed integer of 8, 16, 32 or 64 bits; a sign and digits of any script up to U+FFFF, no blanks.
 
     Raises:
         ValueError: The string is not an integer, or out of range.
@@ -47,6 +47,8 @@ def parse_integer(text: str, bits: int) -> int:
 def parse_double(text: str) -> float:
     """Read a double: decimal or hexadecimal, ``NaN``, ``Infinity``, an ending ``f`` or ``d``; blanks are trimmed.
 
+    A number that is too large is infinite.
+
     Raises:
         ValueError: The string is not a number.
     """
@@ -63,6 +65,8 @@ def parse_double(text: str) -> float:
 
 def parse_float(text: str) -> float:
     """Read a 32-bit float, rounded once from the text; the grammar is `parse_double`'s.
+
+    A number that is too large is infinite.
 
     Raises:
         ValueError: The string is not a number.
@@ -125,7 +129,7 @@ def _decimal_context(precision: int) -> decimal.Context:
 def parse_decimal(text: str, precision: int, scale: int) -> Decimal | None:
     """Read a DECIMAL(precision, scale), rounded half up to the scale; None when it has too many digits.
 
-    Digits of any script are read, blanks are not.
+    Digits of any script up to U+FFFF are read, blanks are not.
 
     Raises:
         ValueError: The string is not a number, or its exponent is too large.

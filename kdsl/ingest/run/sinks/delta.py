@@ -44,16 +44,20 @@ class DeltaWriter(TableWriter):
         return DeltaTarget(names, is_path=False, schema_evolution=False)
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
-        """The columns of a table; its primary key, which Delta does not store, is the one that is known.
+        """The columns of a table, None if there is none; its primary key, which Delta does not store, is the known one.
 
         Raises:
-            ChangelogError: A column has a type that Kafka tables do not have.
+            ChangelogError: A column has a type that Kafka tables do not have, or Delta cannot be added to the session.
         """
         columns = self.target(table).read_columns(spark)
         return None if columns is None else TableSchema(columns, () if known is None else known.primary_key)
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
-        """Whether the catalog has a database; with a path, whether the database's folder there has anything."""
+        """Whether the catalog has a database; with a path, whether the database's folder there has anything.
+
+        Raises:
+            CheckpointError: There is a path, and its file system cannot be reached.
+        """
         if self._sink.path is None:
             names = [*filter(None, [self._sink.catalog]), *database]
             return spark.catalog.databaseExists(".".join(map(quote_name, names)))
@@ -61,7 +65,13 @@ class DeltaWriter(TableWriter):
         return bool(folder.names("/".join(database)))
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse the changes of types of a table if they would rewrite more bytes than the sink allows."""
+        """Refuse the changes of types of a table if together they would rewrite more bytes than the sink allows.
+
+        There is then one refusal, which names the first of them. Other changes are never refused.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
         altered = [change for change in changes if change.tag == "alter.column.type"]
         if not altered:
             return []
@@ -86,6 +96,11 @@ class DeltaWriter(TableWriter):
         """Create or change a table, then merge its last changes by the primary key, or append its inserts without one.
 
         See `TableWriter.write_table`. A change of the table and the rows are different commits.
+
+        Raises:
+            ChangelogError: The table has another batch with this number or a later one, or lacks a column; or Delta
+                cannot be added to the session.
+            Exception: That of Spark, if a job fails.
         """
         target, spark = self.target(table.table), table.rows.sparkSession
         self.change_table(spark, table.table, table.evolution.changes, table.tables[0].plan.transformed)
@@ -106,7 +121,9 @@ def change_delta_table(
     partition_keys: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Make changes of a table.
+    """Make changes of a table: first its creation, then new columns, then types; those that it has are not repeated.
+
+    Errors of Spark are passed on.
 
     Args:
         target: The table.
@@ -114,6 +131,9 @@ def change_delta_table(
         changes: The changes.
         partition_keys: The columns by which a new table is partitioned.
         properties: The properties of a new table.
+
+    Raises:
+        ChangelogError: Delta cannot be added to the session.
     """
     added: list[t.Field] = []
     altered: list[t.Field] = []

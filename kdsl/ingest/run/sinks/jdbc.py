@@ -52,10 +52,11 @@ class JdbcWriter(TableWriter):
         return find_database_table(self._sink, ".".join(map(quote_identifier, table)))
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
-        """The columns and the primary key of a table; see `SinkWriter.read_schema`.
+        """The columns and the primary key of a table; None if there is no such table.
 
         Raises:
-            ChangelogError: The database cannot be reached.
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: A reference to a secret cannot be resolved.
         """
         del known
         return self.target(table).read_schema(spark)
@@ -64,7 +65,8 @@ class JdbcWriter(TableWriter):
         """Whether a schema exists in the database of the address.
 
         Raises:
-            ChangelogError: The database cannot be reached.
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: A reference to a secret cannot be resolved.
             ValueError: ``database`` is not one name.
         """
         (schema,) = database
@@ -92,6 +94,11 @@ class JdbcWriter(TableWriter):
 
         See `TableWriter.write_table`. At the first write of a table, staging tables of a killed run are dropped; a
         schema that a new table needs is created.
+
+        Raises:
+            ChangelogError: The database cannot be reached or reports an error, or the table has another batch with this
+                number or a later one.
+            SecretError: A reference to a secret cannot be resolved.
         """
         target, spark, keys = self.target(table.table), table.rows.sparkSession, table.schema.primary_key
         if table.table not in self._started:
@@ -113,13 +120,19 @@ class JdbcWriter(TableWriter):
 def change_database_table(
     target: JdbcTarget, spark: SparkSession, changes: Sequence[SchemaChange], keys: Sequence[str]
 ) -> None:
-    """Make changes of a table of Postgres apart from a batch.
+    """Make changes of a table of Postgres apart from a batch; each is committed by itself.
+
+    A schema that a new table needs is created.
 
     Args:
         target: The table.
         spark: A classic session.
         changes: The changes, in order.
         keys: The primary key of a new table.
+
+    Raises:
+        ChangelogError: The database cannot be reached, or reports an error.
+        SecretError: A reference to a secret cannot be resolved.
     """
     creates = any(change.tag == "create.table" for change in changes)
     schema = create_schema(target.table) if creates else None

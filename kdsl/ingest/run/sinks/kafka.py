@@ -102,6 +102,9 @@ class KafkaWriter(SinkWriter):
         """Write the messages of all tables; see `SinkWriter.write`.
 
         With exactly-once, they are one write, and a batch is written once.
+
+        Raises:
+            KdslError: As for `kdsl.run.write.write`; a WriteError if a row cannot be encoded or sent.
         """
         if not tables:
             return

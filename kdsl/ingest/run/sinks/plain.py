@@ -54,7 +54,14 @@ class MemoryWriter(TableWriter):
         self._applied: dict[tuple[TableId, str], Batch] = {}
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
-        """Add rows, or replace them by the primary key, unless the batch is applied; see `TableWriter.write_table`."""
+        """Apply the last changes by the primary key, or append the inserts of a table without one.
+
+        The rows are collected. A batch that is applied already is skipped; see `TableWriter.write_table`.
+
+        Raises:
+            ChangelogError: The table has another batch with this number or a later one; or a change lacks a value, and
+                the table does not have its row.
+        """
         name = table.table
         if table.schema.primary_key:
             rows = table.last_changes().persist()

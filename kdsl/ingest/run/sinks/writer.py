@@ -69,7 +69,8 @@ class SinkTable:
     def rows(self) -> DataFrame:
         """The rows: the row kind (`kdsl.formats.ROW_KIND`), then columns of the sink table with its types.
 
-        They are in the order of the changes of each key, unless they have columns for it.
+        They are in the order of the changes of each key, unless they have columns for it (`ORDER`). They may have the
+        columns ``PASSES`` and `kdsl.formats.UNAVAILABLE`, too.
         """
         return self.build_rows()
 
@@ -79,7 +80,7 @@ class SinkTable:
         return self.evolution.schema
 
     def last_changes(self) -> DataFrame:
-        """The last change of each key: ``+U`` with the row that it has now, or ``-D``."""
+        """The last change of each key: ``+U`` with its present row, or ``-D``. A NULL in a key fails the job."""
         order = [name for name in ORDER if name in self.rows.columns]
         return last_changes(self.rows, self.schema.primary_key, order).drop(*order)
 
@@ -177,7 +178,7 @@ class SinkWriter(Protocol):
         """Make the changes of tables, and write the rows of a batch to them.
 
         A batch may be repeated after a failure: changes that a table has already are not repeated, and rows that it
-        has already are not written again.
+        has already are not written again. Errors are those of the sink and of Spark.
 
         Args:
             tables: The tables.
@@ -251,4 +252,4 @@ class TableWriter(SinkWriter):
 
     @abstractmethod
     def write_table(self, table: SinkTable, batch: Batch) -> None:
-        """Make the changes of a table, and write the rows of a batch to it."""
+        """Make the changes of a table, and write the rows of a batch to it; errors are those of sink and Spark."""

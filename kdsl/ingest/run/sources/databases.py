@@ -47,9 +47,13 @@ class DatabaseReader:
     def read_tables(self, spark: SparkSession, progress: Mapping[str, str]) -> SourceBatch:
         """Find the tables that are selected, and their columns; see `SnapshotReader.read_tables`.
 
+        ``progress`` is ignored. Of MySQL, tables with dates or times are read once, to find values that cannot be
+        copied (`read_mysql_table`).
+
         Raises:
-            ChangelogError: The database cannot be reached, a pattern selects no table, or a column has a type that the
-                tables of kdsl do not have.
+            ChangelogError: The database cannot be reached, a pattern cannot be used or selects no table, or a column
+                has a type that the tables of kdsl do not have.
+            SecretError: A reference to a secret cannot be resolved.
         """
         del progress
         source = self._source
@@ -62,7 +66,11 @@ class DatabaseReader:
         return SourceBatch([self._read_table(spark, table, entry) for table, entry in selected.items()])
 
     def _read_table(self, spark: SparkSession, table: TableId, entry: DatabaseTable) -> SourceTable:
-        """Find the columns and the primary key of a table; rows are not read yet."""
+        """Find the columns and the primary key of a table; its rows are not read yet, except by `read_mysql_table`.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or as for `_read_other_table`.
+        """
         target = find_database_table(self._source, entry.sql_name)
         key = target.read_key(spark, entry.schema, entry.name)
         fetch = {"fetchsize": str(self._source.fetch_size)}
@@ -79,7 +87,7 @@ class DatabaseReader:
         Of Postgres, dates and times are read as strings, which are converted then.
 
         Raises:
-            ChangelogError: A column has a type that the tables of kdsl do not have.
+            ChangelogError: A column has a type that the tables of kdsl do not have, or the table cannot be read.
         """
         rows = target.read_rows(spark, options=fetch)
         known = target.read_schema(spark) if self._product == _POSTGRES else None
@@ -123,7 +131,11 @@ def _read_rows(
     options: Mapping[str, str],
     quote: Callable[[str], str],
 ) -> DataFrame:
-    """Read columns with one query, and convert them. Nothing is read before a job asks for it."""
+    """Read columns with one query, and convert them. The types are read at once, rows only when a job asks for them.
+
+    Raises:
+        ChangelogError: The database cannot be reached, or the query fails.
+    """
     from pyspark.sql import functions as F
 
     selected = ", ".join(f"{column.sql} AS {quote(f'c{i}')}" for i, column in enumerate(columns))
@@ -147,7 +159,8 @@ def select_tables(
         default: The default schema.
 
     Raises:
-        ValueError: A pattern of ``patterns`` fits no table; it may fit only tables that are left out.
+        ValueError: A pattern of ``patterns`` fits no table, or a pattern cannot be used. One that fits only tables that
+            are left out is not an error.
     """
     left_out = {entry for pattern in excluded for _, entry in _match(tables, pattern, default)}
     selected: dict[DatabaseTable, TableId] = {}

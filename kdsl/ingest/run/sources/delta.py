@@ -46,7 +46,7 @@ class _DeltaReader:
         """The last version of the table.
 
         Raises:
-            ChangelogError: There is no table.
+            ChangelogError: There is no table, or Delta cannot be added to the session.
         """
         version = self._target.read_version(spark)
         if version is None:
@@ -71,7 +71,8 @@ class DeltaRowReader(_DeltaReader):
         """Read the columns of the table, at its last version or that of the progress; see `SnapshotReader.read_tables`.
 
         Raises:
-            ChangelogError: There is no table, or it has a column of a type that the tables of kdsl do not have.
+            ChangelogError: There is no table, its version cannot be read, or it has a column of a type that the tables
+                of kdsl do not have.
         """
         version = int(progress[_AT]) if progress else self._version(spark)
         return SourceBatch([self._rows(spark, version)], {_AT: str(version)})
@@ -101,10 +102,11 @@ class DeltaChangeReader(_DeltaReader):
         """Read the changes up to the last version of the batch; see `StreamReader.read_batch`.
 
         The first batch reads all rows, or changes from the ``starting-version`` on: none for ``latest``, or before that
-        version.
+        version. A batch without newer commits has no tables.
 
         Raises:
-            ChangelogError: The table has a column of a type that the tables of kdsl do not have.
+            ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta refuses to
+                read a version or its changes.
         """
         from pyspark.sql import functions as F
 
@@ -137,6 +139,7 @@ class DeltaChangeReader(_DeltaReader):
         schema = reduce(_join, (part.schema for part in parts))
 
         def build() -> DataFrame:
+            """Unite the rows of the parts, in order."""
             first, *others = (part.rows(schema) for part in parts)
             return reduce(lambda rows, more: rows.unionByName(more), others, first)
 

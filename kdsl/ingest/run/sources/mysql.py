@@ -57,7 +57,9 @@ class MySqlTable:
 def read_mysql_table(
     spark: SparkSession, target: JdbcTarget, table: TableId, entry: DatabaseTable, *, tiny_boolean: bool
 ) -> MySqlTable:
-    """Find out how a table is read, and look for values that no column type holds, for which the table is read once.
+    """Find out how a table is read, and look for values that no column type holds.
+
+    For the latter, a table with dates or times is read once.
 
     Columns of types that kdsl does not read, and values that their columns do not hold, are refusals of the result;
     zero dates that the driver's properties turn into NULL are only counted.
@@ -70,7 +72,8 @@ def read_mysql_table(
         tiny_boolean: Whether TINYINT(1) is BOOLEAN.
 
     Raises:
-        ChangelogError: The database cannot be reached.
+        ChangelogError: The database cannot be reached, or reports an error.
+        SecretError: A reference to a secret cannot be resolved.
     """
     as_null = str(target.properties.get(_BEHAVIOR, "")).replace("_", "").lower() == "converttonull"
     types = MySqlTypes(zoned=True, tiny_boolean=tiny_boolean)

@@ -153,5 +153,5 @@ def write_spec(spec: TransactionSpec) -> str:
 
 
 def read_spec(text: str) -> TransactionSpec:
-    """Read the specification from the value of an option."""
+    """Read the specification from the value of an option, as `write_spec` returns it."""
     return structure(json.loads(text), TransactionSpec)

@@ -68,6 +68,8 @@ def write_transactionally(
 ) -> R | None:
     """Write a task's rows in a transaction, unless they have been written, which is logged.
 
+    If the specification names a log, the record that the write is done is in the same transaction.
+
     A task without rows does not begin a transaction: the task has no rows either when the batch is written again.
 
     If a commit is not answered and the token cannot be read afterwards, the error says that the rows may be visible;
@@ -93,7 +95,9 @@ def write_transactionally(
         RecordError: A row cannot be written.
         KafkaReadError: The token cannot be read.
         ProducerError: librdkafka refuses the settings.
-        KdslError: This version of pyspark does not allow the check that all rows have arrived.
+        KdslError: This version of pyspark does not allow the check that all rows have arrived, or (ResolveError) the
+            client settings have errors in this process.
+        Exception: Any other error of ``batches`` and ``send``.
     """
     if index >= spec.writers:
         raise ExactlyOnceError(
@@ -144,6 +148,7 @@ def _begin_transaction(
         ExactlyOnceError: The id cannot be acquired, its token forbids the write, or the transaction cannot begin.
         KafkaReadError: The token cannot be read.
         ProducerError: librdkafka refuses the settings.
+        ResolveError: The client settings have errors in this process.
     """
     owned = _take_pooled(settings, spec, batch)
     for fresh in (False, True) if owned else (True,):
@@ -182,6 +187,7 @@ def check_no_later_run(spec: TransactionSpec, cluster: Cluster) -> None:
     Raises:
         ExactlyOnceError: A later run or another writer has acquired them, or has written a later batch.
         KafkaReadError: The token of the id cannot be read.
+        ResolveError: The client settings have errors in this process.
     """
     _refuse_late_task(spec, cluster, spec.id_of(0), spec.batch or 0)
 
@@ -190,7 +196,7 @@ def send_done_record(producer: TransactionalProducer, spec: TransactionSpec) -> 
     """Send the record that marks the write as done, within its transaction, and wait for its acknowledgement.
 
     Raises:
-        ProducerError: The topic does not exist, or the record cannot be written.
+        ProducerError: The topic does not exist, no broker answers, or the record cannot be written.
     """
     key, value = spec.done_record()
     code = producer.look_up(spec.log, spec.step_timeout)
@@ -210,8 +216,10 @@ def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: 
     Without a token there is nothing to check.
 
     Raises:
-        ExactlyOnceError: A later run or another writer has acquired the ids, or has written a later batch.
+        ExactlyOnceError: A later run or another writer has acquired the ids, or has written a later batch; or the token
+            is malformed, or of a newer kdsl.
         KafkaReadError: The token cannot be read.
+        ResolveError: The client settings have errors in this process.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     token = admin.token(id_, stable=False)  # does not wait for a transaction that a writer has left open
@@ -242,9 +250,10 @@ def take_id(
         A new producer, which is closed after an error, and the id's last token; None if it has none.
 
     Raises:
-        ExactlyOnceError: The id cannot be acquired.
+        ExactlyOnceError: The id cannot be acquired, or its token is malformed or of a newer kdsl.
         KafkaReadError: The token cannot be read.
         ProducerError: librdkafka refuses the settings.
+        ResolveError: The client settings have errors in this process.
     """
     producer = TransactionalProducer(settings)
     try:
@@ -320,12 +329,16 @@ def _open_admin(pid: int, cluster: Cluster, table: str) -> TokenAdmin:
 
 
 def token_admin_of(cluster: Cluster, table: str) -> TokenAdmin:
-    """Return the admin client of a cluster and table, which this process reuses; errors are those of `_open_admin`."""
+    """Return the admin client of a cluster and table, which this process reuses.
+
+    Raises:
+        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved here.
+    """
     return _open_admin(os.getpid(), cluster, table)
 
 
 def abort_and_close(producer: TransactionalProducer) -> None:
-    """Try for a short time to abort the open transaction, and close the producer."""
+    """Try for a short time to abort the open transaction, ignoring errors, and close the producer."""
     with suppress(Exception):  # otherwise the next producer of the id aborts it
         producer.abort(_ABORT_SECONDS)
     producer.abandon()

@@ -24,7 +24,11 @@ TIMEOUT, RETENTION = "transaction.max.timeout.ms", "offsets.retention.minutes"
 
 
 class TokenAdmin(LibrdkafkaAdmin):
-    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions."""
+    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions.
+
+    Raises:
+        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved here.
+    """
 
     def __init__(self, cluster: Cluster, table: str) -> None:
         super().__init__(cluster, table)
@@ -41,6 +45,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         Raises:
             KafkaReadError: The token cannot be read, as when the transaction does not end within a minute.
             ExactlyOnceError: The token was written by a newer version of kdsl, or is malformed.
+            KdslError: The client settings have errors, or librdkafka refuses them.
         """
         code, offsets = retry(
             lambda timeout: self._offsets_of.read(id_, min(10.0, max(1.0, timeout)), stable=stable),
@@ -58,7 +63,7 @@ class TokenAdmin(LibrdkafkaAdmin):
     def ids(self, prefix: str) -> list[str]:
         """List the transactional ids of a prefix (``PREFIX-0`` and so on) whose groups exist.
 
-        None if this user may not list groups.
+        Empty if this user may not list groups.
 
         Raises:
             KafkaReadError: The brokers refuse, or do not answer in time.
