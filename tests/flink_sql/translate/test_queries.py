@@ -149,9 +149,9 @@ class TestCallsWithinClauses:
         assert "HAVING" in error.fix
 
     def test_an_aggregate_in_the_query_of_in_does_not_group_the_outer_query(self) -> None:
-        query = "SELECT k, x IN (SELECT MAX(x) FROM c) AS largest FROM a WHERE x IN (SELECT MAX(x) FROM c)"
+        query = "SELECT k, x IN (SELECT MAX(z) FROM c) AS largest FROM a WHERE x IN (SELECT MAX(z) FROM c)"
 
-        assert translate_query(query, TABLES).text.count("max(`c`.`x`)") == 2
+        assert translate_query(query, TABLES).text.count("max(`c`.`z`)") == 2
 
     def test_a_table_within_a_default_is_renamed(self) -> None:
         text = "SELECT JSON_VALUE(v, 'lax $.a' DEFAULT (SELECT MAX(w) FROM shop.b) ON EMPTY) AS one FROM a"
