@@ -147,7 +147,7 @@ class SparkSourceGuard:
                 self._thread.start()
 
     def _run(self) -> None:
-        """Check the queued batches, and log errors; a query whose topic was recreated is ended, and its error stored.
+        """Check the queued batches (`_check_or_end`), and log errors.
 
         Runs in a thread, until the queue is empty.
         """
@@ -159,17 +159,29 @@ class SparkSourceGuard:
                     self._thread = None
                     return
             try:
-                self._check(progress, one)
-            except TopicRecreatedError as e:
-                log.error("%s; the query %s is ended", e, progress.query.name or progress.query.id)  # noqa: TRY400
-                self._errors[progress.query.run_id] = e.with_traceback(None)  # its frames would keep the query alive
-                if len(self._errors) > _KEPT_ERRORS:
-                    del self._errors[next(iter(self._errors))]
-                _end(progress.query, e)
+                self._check_or_end(progress, one)
             except KdslError as e:
                 log.warning("%s: a batch could not be checked for lost records: %s", one.read.plan.table, e)
             except Exception:
                 log.exception("%s: a batch could not be checked for lost records", one.read.plan.table)
+
+    def _check_or_end(self, progress: Progress, one: ReadProgress) -> None:
+        """Check a batch (`_check`); if a topic was recreated, store the error, and end the query.
+
+        That a query cannot be ended is logged. Other errors are those of `_check`.
+        """
+        try:
+            self._check(progress, one)
+        except TopicRecreatedError as e:
+            query = progress.query
+            log.error("%s; the query %s is ended", e, query.name or query.id)  # noqa: TRY400
+            self._errors[query.run_id] = e.with_traceback(None)  # its frames would keep the query alive
+            if len(self._errors) > _KEPT_ERRORS:
+                del self._errors[next(iter(self._errors))]
+            try:
+                _end(query, e)
+            except Exception:
+                log.exception("the query %s could not be ended", query.name or query.id)
 
     def _check(self, progress: Progress, one: ReadProgress) -> None:
         """Compare the ids of the topics that a batch has read with the former ones; count and log skipped offsets.

@@ -77,6 +77,27 @@ def test_a_long_process_stores_the_errors_of_the_last_runs_only(monkeypatch: pyt
     assert all(isinstance(e, TopicRecreatedError) and e.__traceback__ is None for e in errors[2:])
 
 
+def test_batches_are_still_checked_after_a_query_that_cannot_be_ended(caplog: pytest.LogCaptureFixture) -> None:
+    read = register(read_plan("orders", transport="jvm", group_id="not ended"), Cluster("h:1"))
+    admin = MagicMock()
+    admin.topics.return_value = {"orders": Topic("now", 1)}
+    guard = SparkSourceGuard()
+    session = MagicMock()
+    session.streams.get.side_effect = RuntimeError("the session has ended")
+
+    for run in ("first", "second"):
+        spark_source.guard(read, admin, {"orders": "before"}, passes_gaps=False)
+        progress = Progress(Query("id", run, session=session), 0, 1, {})
+        guard.on_progress(
+            progress, (ReadProgress(read, None, Offsets({A: 1}, {"orders": ""}, read=read.id), None, 1, 0),)
+        )
+        guard.wait()
+
+    assert isinstance(guard.error_of("first"), TopicRecreatedError)
+    assert isinstance(guard.error_of("second"), TopicRecreatedError)
+    assert caplog.text.count("the query id could not be ended") == 2
+
+
 def test_deleted_records_are_counted_if_the_policy_continues(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,
