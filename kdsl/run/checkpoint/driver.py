@@ -54,15 +54,24 @@ class CurrentDriver:
             failure: An error that another driver may have caused; it becomes the cause of the error raised here.
 
         Raises:
-            CheckpointError: Another driver has, or the checkpoint cannot be read.
+            CheckpointError: Another driver has, or the checkpoint cannot be read, or its note is damaged.
         """
         text = self._folder.read(FILE)
-        other = None if text is None else json.loads(text)
-        if other is not None and other["id"] != self._id:
+        if text is None:
+            return
+        try:
+            other = json.loads(text)
+            if other["id"] == self._id:
+                return
+            whose = f"{other['host']}, process {other['process']}, and took over at {other['started']}"
+        except (ValueError, KeyError, TypeError):
             raise CheckpointError(
-                f"{explain_other_driver(self._folder.location)}; the other one runs on {other['host']}, process "
-                f"{other['process']}, and took over at {other['started']}"
+                f"{self._folder.path(FILE)}, which names the driver that uses the checkpoint, cannot be read; make "
+                "sure that no other driver runs with this checkpoint, remove the file, and start again"
             ) from failure
+        raise CheckpointError(
+            f"{explain_other_driver(self._folder.location)}; the other one runs on {whose}"
+        ) from failure
 
 
 def explain_other_driver(location: str) -> str:

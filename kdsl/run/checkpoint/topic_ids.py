@@ -66,8 +66,9 @@ def _read_ids(text: str, location: str) -> dict[str, dict[str, str]]:
     """
     try:
         document = json.loads(text)
-        version, reads = document["version"], dict(document["reads"])
-    except (ValueError, KeyError, TypeError):
+        version = document["version"]
+        reads = {read: dict(ids.items()) for read, ids in document["reads"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointError(
             f"{location} cannot be read; remove it to continue once without a check of topic ids"
         ) from None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kdsl.errors import CheckpointError
-from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.checkpoint.driver import FILE, CurrentDriver
 from kdsl.run.checkpoint.folder import open_local_folder
 
 
@@ -33,3 +33,13 @@ def test_a_driver_takes_over_once(tmp_path: Path) -> None:
     second.require()
     with pytest.raises(CheckpointError):
         first.require()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "null", "{}", '{"id": "another"}'])
+def test_a_damaged_note_of_the_driver_is_an_error_of_the_checkpoint(tmp_path: Path, text: str) -> None:
+    driver = CurrentDriver(open_local_folder(tmp_path))
+    driver.take_over()
+    (tmp_path / FILE).write_text(text, encoding="utf-8")
+
+    with pytest.raises(CheckpointError, match=r"driver\.json, which names the driver .* cannot be read"):
+        driver.require()
