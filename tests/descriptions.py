@@ -16,8 +16,11 @@ Describe = Callable[..., Descriptions]
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def describe_as(topics: Mapping[str, int]) -> Describe:
-    """A method of `AdminClient` that knows these topics, by their numbers of partitions, without asking brokers."""
+def describe_as(topics: Mapping[str, int], error: int = UNKNOWN) -> Describe:
+    """A method of `AdminClient` that knows these topics, by their numbers of partitions, without asking brokers.
+
+    Others have the error.
+    """
 
     def describe(_: AdminClient, wanted: TopicCollection, **__: Any) -> Descriptions:
         results: dict[str, Future[TopicDescription]] = {}
@@ -28,7 +31,7 @@ def describe_as(topics: Mapping[str, int]) -> Describe:
                 partitions = [TopicPartitionInfo(n, node, [node], [node]) for n in range(topics[name])]
                 results[name].set_result(TopicDescription(name, Uuid(0, 1), False, partitions))
             else:
-                results[name].set_exception(KafkaException(KafkaError(UNKNOWN)))
+                results[name].set_exception(KafkaException(KafkaError(error)))
         return results
 
     return describe

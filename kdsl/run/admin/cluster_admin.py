@@ -80,7 +80,12 @@ class ClusterAdmin(Protocol):
         ...
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask the brokers for the offsets that a consumer group has committed; partitions without one are left out."""
+        """Ask the brokers for the offsets that a consumer group has committed; partitions without one are left out.
+
+        Raises:
+            NotAllowedError: This user may not see the group, or one of the topics.
+            KafkaReadError: The brokers refuse for another reason, or do not answer.
+        """
         ...
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:

@@ -6,6 +6,7 @@ It needs a classic session, whose JVM it runs in, and the connector's jars in th
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -26,6 +27,8 @@ from kdsl.spark_internals.session import is_connect, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("kdsl.brokers")
 
 _ERRORS = "org.apache.kafka.common.errors."
 _REFUSED = {
@@ -145,24 +148,35 @@ class JavaAdmin:
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed; partitions without one are left out.
 
-        Errors are those of `_group_offsets`. Without partitions nothing is requested.
+        Without partitions nothing is requested.
+
+        Raises:
+            NotAllowedError: This user may not see the group, or one of the topics.
+            KafkaReadError: The brokers refuse for another reason, or do not answer in time.
         """
         wanted = list(partitions)
         if not wanted:
             return {}
         options = self._clients.admin.ListConsumerGroupOffsetsOptions()
         options = options.topicPartitions(self.java_list([self._java_partition(p) for p in wanted]))
-        return self._group_offsets(group, options)
+        offsets = self._group_offsets(group, options)
+        # Java's client leaves out the offsets of topics that this user may not see, but not their descriptions' errors.
+        self._describe_topics(sorted({topic for topic, _ in set(wanted) - offsets.keys()}))
+        return offsets
 
     def groups(self) -> list[str]:
         """The sorted ids of all consumer groups that this user may see.
 
-        The groups of a broker that refuses or does not answer are left out.
+        The groups of a broker that refuses or does not answer are left out, with a warning in the log.
 
         Raises:
             KafkaReadError: The list of brokers cannot be fetched: they refuse, or none answers in time.
         """
-        groups = self.result(self.client.listConsumerGroups().valid(), "the list of groups")
+        listing, what = self.client.listConsumerGroups(), "the list of groups"
+        groups = self.result(listing.valid(), what)
+        for error in self.elements(self.result(listing.errors(), what))[:1]:
+            reason = str(error.getMessage() or error.getClass().getName())
+            log.warning("%s: the groups of a broker are missing from the list: %s", self._table, reason)
         return sorted(str(group.groupId()) for group in self.elements(groups))
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:

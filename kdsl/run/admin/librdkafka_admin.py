@@ -209,14 +209,16 @@ class LibrdkafkaAdmin:
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed; partitions without one are left out.
 
-        So are those of topics that this user may not see. Without partitions nothing is requested.
+        Without partitions nothing is requested.
 
         Raises:
-            NotAllowedError: This user may not see the group.
+            NotAllowedError: This user may not see the group, or one of the topics.
             KafkaReadError: The brokers refuse for another reason, or do not answer in time.
         """
         wanted = frozenset(partitions)
         offsets = self._group_offsets(group, {topic for topic, _ in wanted}) if wanted else {}
+        # The brokers leave out the offsets of topics that this user may not see, but refuse to describe these topics.
+        self._existing_topics(sorted({topic for topic, _ in wanted - offsets.keys()}))
         return {partition: offset for partition, offset in offsets.items() if partition in wanted}
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:

@@ -54,3 +54,27 @@ def test_a_refused_operation_is_named_with_the_missing_rights(admin: JavaAdmin) 
 
     assert "grant READ and DESCRIBE on the consumer group to it" in str(read.value)
     assert "grant READ and DESCRIBE on the topic to it" in str(committed.value)
+
+
+def test_offsets_of_a_topic_that_may_not_be_seen_do_not_count_as_missing(admin: JavaAdmin) -> None:
+    offsets = admin.client.listConsumerGroupOffsets.return_value.partitionsToOffsetAndMetadata.return_value
+    offsets.get.side_effect = java_error("GroupIdNotFoundException")
+    topic = admin.client.describeTopics.return_value.topicNameValues.return_value.get.return_value
+    topic.get.side_effect = java_error("TopicAuthorizationException")
+
+    with pytest.raises(NotAllowedError, match="Orders: this user may not read the topic 'orders'"):
+        admin.committed("g", PLACES)
+
+
+def test_groups_that_a_broker_does_not_list_are_logged(admin: JavaAdmin, caplog: pytest.LogCaptureFixture) -> None:
+    admin.jvm.java.util.ArrayList = list
+    listing = admin.client.listConsumerGroups.return_value
+    listing.valid.return_value.get.return_value = [MagicMock(**{"groupId.return_value": name}) for name in ("b", "a")]
+    listing.errors.return_value.get.return_value = []
+
+    assert admin.groups() == ["a", "b"]
+    assert not caplog.records
+
+    listing.errors.return_value.get.return_value = [java_error("DisconnectException").java_exception]
+    assert admin.groups() == ["a", "b"]
+    assert caplog.messages == ["Orders: the groups of a broker are missing from the list: it is refused"]

@@ -102,6 +102,19 @@ def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockClus
         assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
 
 
+def test_offsets_of_a_topic_that_may_not_be_seen_do_not_count_as_missing(
+    mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = LibrdkafkaAdmin(Cluster(mock_cluster.servers[0]), "Orders")
+    assert brokers.committed("g", [("orders", 0), ("deleted", 0)]) == {}
+
+    refusal = describe_as({"orders": 1}, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(AdminClient, "describe_topics", refusal)
+    assert brokers.committed("g", [("orders", 0)]) == {}
+    with pytest.raises(NotAllowedError, match="Orders: this user may not read the topic 'hidden'"):
+        brokers.committed("g", [("orders", 0), ("hidden", 0)])
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -410,6 +423,9 @@ class TestSecurity:
             fetch(read_plan("orders"), bob, [Range("orders", 0, 0, 2)])
         with pytest.raises(NotAllowedError, match="the offsets of the group 'orders-group'"):
             LibrdkafkaAdmin(bob, "Orders").committed("orders-group", [("orders", 0)])
+        kafka.allow("bob", "DESCRIBE", group="orders-group")
+        with pytest.raises(NotAllowedError, match="this user may not read the topic 'hidden'"):
+            LibrdkafkaAdmin(bob, "Orders").committed("orders-group", [("orders", 0), ("hidden", 0)])
 
 
 @pytest.mark.kafka
