@@ -71,7 +71,9 @@ _clients: dict[tuple[int, Registry], RegistryClient] = {}
 
 
 def registry_client(registry: Registry) -> RegistryClient:
-    """Get the client of a registry, created once per process; secrets are resolved now.
+    """Get the client of a registry, created once per process, and again after it was closed.
+
+    Secrets are resolved when it is created.
 
     Raises:
         ResolveError: The settings have errors; all are reported.
@@ -339,7 +341,10 @@ class RegistryClient:
         return self._read(answer, what, lambda document: str(document["compatibilityLevel"]))
 
     def close(self) -> None:
-        """Close the connections; the client cannot send requests afterwards."""
+        """Close the connections; the client cannot send requests afterwards, and `registry_client` creates another."""
+        with _lock:
+            for key in [key for key, client in _clients.items() if client is self]:
+                del _clients[key]
         self._http.close()
 
     def _list(self, path: str, what: str, convert: Callable[[Any], T]) -> list[T]:

@@ -429,6 +429,15 @@ class TestOutages:
         assert registry_client(Registry("http://a")) is registry_client(Registry("http://a"))
         assert registry_client(Registry("http://a")) is not registry_client(Registry("http://b"))
 
+    def test_a_client_that_was_closed_is_replaced(self) -> None:
+        registry = Registry("http://closed")
+        closed = registry_client(registry)
+        closed.close()
+
+        assert registry_client(registry) is not closed
+        closed.close()
+        assert registry_client(registry) is registry_client(registry)
+
 
 def authorization(wanted: str) -> Any:
     return lambda request: 200 if request.headers.get("Authorization") == wanted else 401
