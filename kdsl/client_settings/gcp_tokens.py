@@ -34,8 +34,8 @@ def provide_token(**options: str) -> str:
         options: ``principal``, the account, if the credentials do not name it; other options are ignored.
 
     Raises:
-        TokenError: The library is not installed, there are no credentials, they cannot be renewed, or the account is
-            not known.
+        TokenError: The library is not installed, there are no credentials, they cannot be renewed, or the account or
+            the end of the token is not known.
     """
     try:
         with _lock:  # google-auth's credentials may be refreshed by one thread at a time
@@ -47,6 +47,11 @@ def provide_token(**options: str) -> str:
     except Exception as e:  # noqa: BLE001  # those of google-auth and requests have no common base
         raise explain_failure(NAME, e, options) from None
     account = options.get("principal") or os.environ.get(PRINCIPAL) or _account(credentials)
+    if credentials.expiry is None:
+        raise TokenError(
+            "Google Cloud's credentials do not say when their token expires, which the brokers must know; use those of "
+            "a service account or of a user (GOOGLE_APPLICATION_CREDENTIALS)"
+        )
     if not account:
         raise TokenError(
             f"the account of Google Cloud's credentials is not known; set {PRINCIPAL}, or write the option principal"

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import google.oauth2.credentials
 import pytest
 from typer.testing import CliRunner
 
@@ -341,6 +342,14 @@ def test_a_token_of_google_is_renewed_before_it_expires(
     monkeypatch.setattr("google.auth._helpers.utcnow", lambda: later)
 
     assert gcp_tokens.provide_token().split(".")[2] != first.split(".")[2]
+
+
+def test_credentials_of_google_without_an_expiry_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = google.oauth2.credentials.Credentials("token")  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(gcp_tokens, "_credentials", lambda _: (credentials, None))
+
+    with pytest.raises(TokenError, match="do not say when their token expires"):
+        gcp_tokens.provide_token(principal="me@example.com")
 
 
 @pytest.mark.parametrize(
