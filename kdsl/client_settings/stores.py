@@ -98,8 +98,12 @@ def _read(store: Store, data: bytes) -> Pem:
 
 
 def _read_jks_certificates(data: bytes, store: Store) -> Pem:
-    """Read the trusted certificates from a JKS store, that of a key among them, as in Java; errors as in `read_jks`."""
-    return Pem("".join(_format_certificate(entry.certificates[0]) for entry in read_jks(data, store.password)))
+    """Read the trusted certificates from a JKS store, that of a key among them, as in Java; errors as in `read_jks`.
+
+    A key without a certificate is skipped.
+    """
+    first = (der for entry in read_jks(data, store.password) for der in entry.certificates[:1])
+    return Pem("".join(map(_format_certificate, first)))
 
 
 def _read_jks_key(data: bytes, store: Store) -> Pem:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import ssl
+import struct
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -111,6 +112,14 @@ def test_the_reason_why_a_store_cannot_be_read_is_reported(
 ) -> None:
     with pytest.raises(StoreError, match=reason):
         READ.read_store(Store("keystore", str(make(keys, tmp_path)), "JKS", PASSWORD))
+
+
+def test_a_key_without_a_certificate_is_no_authority(tmp_path: Path) -> None:
+    entry = struct.pack(">IH", 1, 3) + b"ann" + bytes(8) + struct.pack(">I", 2) + b"\x30\x00" + struct.pack(">I", 0)
+    path = write(tmp_path, struct.pack(">III", 0xFEEDFEED, 2, 1) + entry)
+
+    with pytest.raises(StoreError, match="it contains no certificate of an authority"):
+        READ.read_store(Store("truststore", str(path), "JKS"))
 
 
 def write(folder: Path, data: bytes) -> Path:
