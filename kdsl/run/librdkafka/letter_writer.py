@@ -389,8 +389,8 @@ class RecordReader:
             discard(consumer)
             raise
         consumer.pause()
-        again = pa.concat_batches(wanted_batches)
-        order = pc.index_in(wanted, _place_keys(again))
+        places = pa.chunked_array([_place_keys(batch) for batch in wanted_batches], pa.string())  # may be empty
+        order = pc.index_in(wanted, places)
         if order.null_count:
             missing = order.is_null().index(True).as_py()
             topic, partition, offset = (records.column(name)[missing].as_py() for name in _IDENTITY)
@@ -398,7 +398,7 @@ class RecordReader:
                 f"{self._table}: the record at topic {topic}, partition {partition}, offset {offset} cannot be read, "
                 "and was deleted before it could be copied to the dead letters; start the read again"
             )
-        return again.take(order)
+        return pa.concat_batches(wanted_batches).take(order)
 
 
 def _place_keys(records: pa.RecordBatch) -> pa.Array:
