@@ -11,8 +11,8 @@ import json
 import logging
 import re
 import zlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import attrs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -33,6 +33,7 @@ _LONGEST = 249
 _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _SECONDS = 30.0
 _log = logging.getLogger(__name__)
+V = TypeVar("V")
 
 
 def log_topic(prefix: str) -> str:
@@ -125,12 +126,23 @@ class WriteLog:
         created = not self._admin.topics([self.topic]) and self._create(target)
         if not created:
             self._check_policy()
-        # Not every broker knows at once about a topic that was created.
-        if not retry(lambda _: self._admin.topics([self.topic]), bool, Deadline(_SECONDS)):
+        self._wait_for(lambda: self._admin.topics([self.topic]))
+
+    def _wait_for(self, ask: Callable[[], Mapping[str, V]]) -> Mapping[str, V]:
+        """Ask the brokers for the topic until the answer is not empty, and return it.
+
+        Not every broker knows at once about a topic that was created, perhaps by another process.
+
+        Raises:
+            TopicMissingError: They do not know the topic in time.
+        """
+        answer = retry(lambda _: ask(), bool, Deadline(_SECONDS))
+        if not answer:
             raise TopicMissingError(
                 f"{self._table}: the brokers do not know the topic {self.topic!r}, which records the writes that are "
                 f"done, {_SECONDS:g} s after it was created; check that all brokers run, and start the write again"
             )
+        return answer
 
     def _create(self, target: str) -> bool:
         """Create the topic, compacted and with one partition, and return whether this process did, which is logged.
@@ -163,10 +175,11 @@ class WriteLog:
 
         Raises:
             ExactlyOnceError: Its ``cleanup.policy`` is another one.
+            TopicMissingError: The brokers do not know the topic in time.
             KafkaReadError: The settings cannot be read for another reason.
         """
         try:
-            policy = self._admin.topic_settings(self.topic)[POLICY]
+            policy = self._wait_for(lambda: self._admin.topic_settings(self.topic))[POLICY]
         except NotAllowedError as e:
             _log.warning(
                 "%s: kdsl cannot check whether the topic %s keeps the record of done writes (%s); make sure that "

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import nullcontext
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 from kdsl.cluster import Cluster
+from kdsl.errors import ExactlyOnceError
 from kdsl.run.admin.errors import NotAllowedError
-from kdsl.run.exactly_once.write_log import WriteLog
+from kdsl.run.exactly_once.write_log import POLICY, WriteLog
 from kdsl.testing import LocalKafka
+from tests.descriptions import describe_as, hide_at_first
 
 USERS = {"root": "root-pw", "ann": "ann-pw"}
 PREFIX = "orders/1"
@@ -47,3 +53,29 @@ def test_missing_rights_are_reported_one_by_one_and_those_of_the_docs_suffice(
     log.prepare("out")
     assert log.find(["monday"]) == {}
     assert f"grant DESCRIBE_CONFIGS on the topic '{log.topic}'" in caplog.text
+
+
+@pytest.mark.parametrize(("policy", "refused"), [("compact", False), ("delete", True)])
+def test_a_broker_that_does_not_know_the_topic_of_another_process_yet_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, policy: str, refused: bool
+) -> None:
+    log = WriteLog(Cluster("localhost:1"), "orders", "Orders")
+    answers: list[object] = [KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)), policy]
+
+    def describe(_: AdminClient, resources: list[ConfigResource], **__: object) -> dict[ConfigResource, Future[object]]:
+        future = Future[object]()
+        answer = answers.pop(0)
+        if isinstance(answer, KafkaException):
+            future.set_exception(answer)
+        else:
+            future.set_result({POLICY: ConfigEntry(POLICY, answer)})
+        return {resources[0]: future}
+
+    monkeypatch.setattr(AdminClient, "describe_configs", describe)
+    monkeypatch.setattr(WriteLog, "_create", lambda *_: False)  # another process was faster
+    monkeypatch.setattr(AdminClient, "describe_topics", describe_as({log.topic: 1}))
+    hide_at_first(monkeypatch)
+
+    with pytest.raises(ExactlyOnceError, match="is 'delete'") if refused else nullcontext():
+        log.prepare("out")
+    assert not answers

@@ -10,7 +10,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 
 from kdsl.cluster import Cluster
 from kdsl.retry import Backoff, Deadline, retry
-from kdsl.run.admin.errors import RETRIABLE, NotAllowedError
+from kdsl.run.admin.errors import RETRIABLE, NotAllowedError, is_unknown_topic
 from kdsl.run.admin.group_offsets import GroupOffsets
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.transactions.token import Token, read_token
@@ -87,6 +87,8 @@ class TokenAdmin(LibrdkafkaAdmin):
     def topic_settings(self, topic: str) -> dict[str, str]:
         """Ask the brokers for all settings of a topic, defaults included, and return their values as strings, by name.
 
+        Empty if the broker that answers does not know the topic.
+
         Raises:
             NotAllowedError: This user may not read the settings.
             KafkaReadError: The settings cannot be read.
@@ -94,6 +96,8 @@ class TokenAdmin(LibrdkafkaAdmin):
         resource = ConfigResource(ResourceType.TOPIC, topic)
         config = self._ask(lambda timeout: self._admin.describe_configs([resource], request_timeout=timeout))[resource]
         if isinstance(config, KafkaError):
+            if is_unknown_topic(config):
+                return {}
             raise self._read_error(config, f"the settings of the topic {topic!r}")
         return {name: entry.value for name, entry in config.items()}
 
