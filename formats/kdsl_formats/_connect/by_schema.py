@@ -20,7 +20,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._columns.arrays import Mask
 from kdsl_formats._connect.messages import schema_in, split_head
-from kdsl_formats._connect.schemas import table_of_schema
+from kdsl_formats._connect.schemas import fields_of, table_of_schema
 from kdsl_formats._connect.wires import Modes, wire_of
 from kdsl_formats._text import writing
 
@@ -54,8 +54,7 @@ def types_of_schema(schema: Any, members: Sequence[str] = ()) -> SchemaTypes:
         ValueError: It is not a schema of rows.
     """
     if members:
-        fields = schema.get("fields") if isinstance(schema, Mapping) else None
-        by_name = {f.get("field"): f for f in fields or () if isinstance(f, Mapping)}
+        by_name = {f["field"]: f for f in fields_of(schema)}
         schema = next((by_name[name] for name in reversed(members) if name in by_name), None)
     table = table_of_schema(schema)
     if table is None:

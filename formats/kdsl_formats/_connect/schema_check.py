@@ -18,7 +18,7 @@ from kdsl.formats import BadRecord, Decoded, Decoder
 from kdsl.types import model as t
 from kdsl_formats._columns.arrays import Mask
 from kdsl_formats._connect.messages import schema_in, split_head
-from kdsl_formats._connect.schemas import DECIMAL, TIME_SCHEMAS
+from kdsl_formats._connect.schemas import DECIMAL, TIME_SCHEMAS, fields_of
 from kdsl_formats._connect.wires import Decimals, Modes, Times, Timestamps, wire_of
 
 _MAX_SCHEMAS = 16  # schemas
@@ -103,10 +103,9 @@ class SchemaCheckingDecoder:
 
     def _find_problem(self, schema: Any) -> str:
         """How a schema, or with `members` those members of it, contradicts the columns; empty if it does not."""
-        rows = [schema]
+        rows: list[Any] = [schema]
         if self._members:
-            fields = schema.get("fields") if isinstance(schema, Mapping) else None
-            rows = [f for f in fields or () if isinstance(f, Mapping) and f.get("field") in self._members]
+            rows = [f for f in fields_of(schema) if f["field"] in self._members]
         return "; ".join(
             dict.fromkeys(each for one in rows for each in find_contradictions(one, self._row, self._modes))
         )
@@ -118,7 +117,8 @@ def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str =
     A column that the schema lacks contradicts nothing; the keys of maps are not compared.
 
     Args:
-        schema: The schema of Kafka Connect; anything but an object contradicts nothing.
+        schema: The schema of Kafka Connect; anything but an object contradicts nothing, and neither do its malformed
+            fields.
         kind: The column's type.
         modes: How values are read.
         path: The path of the column.
@@ -127,12 +127,7 @@ def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str =
         return
     match kind:
         case t.Row(fields=fields):
-            fields_found = schema.get("fields")
-            inner = (
-                {f.get("field"): f for f in fields_found if isinstance(f, Mapping)}
-                if isinstance(fields_found, list)
-                else {}
-            )
+            inner = {f["field"]: f for f in fields_of(schema)}
             for field in fields:
                 inner_path = f"{path}.{field.name}" if path else field.name
                 yield from find_contradictions(inner.get(field.name), field.type, modes, inner_path)

@@ -139,6 +139,17 @@ class SchemaTable:
     notes: tuple[str, ...] = ()
 
 
+def fields_of(schema: Any) -> list[Mapping[str, Any]]:
+    """The fields of a schema of rows, each with its name as ``field``; malformed ones are left out.
+
+    Empty if it is not a schema of rows.
+    """
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    if not isinstance(fields, list):
+        return []
+    return [f for f in fields if isinstance(f, Mapping) and isinstance(f.get("field"), str)]
+
+
 def table_of_schema(schema: Any) -> SchemaTable | None:
     """The table that a schema describes; None if it does not describe rows with at least one field, or is invalid.
 
@@ -149,7 +160,7 @@ def table_of_schema(schema: Any) -> SchemaTable | None:
     reader = _SchemaReader(modes)
     try:
         row = reader.read_column(schema, "")
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
     return SchemaTable(row, modes, tuple(reader.notes)) if isinstance(row, t.Row) and row.fields else None
 
@@ -188,7 +199,10 @@ class _SchemaReader:
         self.notes: list[str] = []
 
     def read_column(self, schema: Mapping[str, Any], path: str) -> t.DataType:
-        """The column type of a schema; adds to ``notes``. An invalid one raises KeyError, TypeError or ValueError."""
+        """The column type of a schema; adds to ``notes``.
+
+        An invalid schema raises KeyError, TypeError, ValueError or OverflowError.
+        """
         return self._read_type(schema, path).as_nullable(bool(schema.get("optional")))
 
     def _read_type(self, schema: Mapping[str, Any], path: str) -> t.DataType:
@@ -209,13 +223,7 @@ class _SchemaReader:
             self.notes.append(f"{path}: it is a {name}, which time.precision.mode {self.modes.times!r} does not read")
         match kind:
             case "struct":
-                fields = [
-                    t.Field(
-                        f["field"], self.read_column(f, f"{path}.{f['field']}" if path else f["field"]), f.get("doc")
-                    )
-                    for f in schema["fields"]
-                ]
-                return t.Row(tuple(fields))
+                return t.Row(tuple(self._read_field(f, path) for f in schema["fields"]))
             case "array":
                 return t.Array(self.read_column(schema["items"], f"{path}[]"))
             case "map" if schema["keys"]["type"] == "string":
@@ -226,6 +234,14 @@ class _SchemaReader:
             case _:
                 return _COLUMNS[kind]
 
+    def _read_field(self, schema: Mapping[str, Any], path: str) -> t.Field:
+        """Read a field of the row at ``path``; adds to ``notes``; errors as in `read_column`."""
+        name, doc = schema["field"], schema.get("doc")
+        if not isinstance(name, str):
+            raise TypeError(name)
+        kind = self.read_column(schema, f"{path}.{name}" if path else name)
+        return t.Field(name, kind, doc if isinstance(doc, str) else None)
+
     def _read_decimal(self, parameters: Mapping[str, Any], path: str) -> t.DataType:
         """Read the column type of a Decimal with these parameters; a precision that is cut to 38 is noted in ``notes``.
 
@@ -234,6 +250,8 @@ class _SchemaReader:
         Raises:
             KeyError: There is no scale.
             ValueError: The scale is not one of a DECIMAL, or a parameter is not an integer.
+            TypeError: A parameter is neither a number nor a string.
+            OverflowError: A parameter is infinite.
         """
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         if not 0 <= scale <= t.MAX_DECIMAL:

@@ -11,6 +11,7 @@ import pytest
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl_formats._connect import schema_check
+from kdsl_formats._connect.schemas import table_of_schema
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
 
@@ -130,3 +131,53 @@ def test_more_schemas_than_the_cache_holds_are_checked_equally() -> None:
 def test_nothing_is_checked_without_settings() -> None:
     decoder = Json(schema_include=True).decoder(ROW)
     assert not isinstance(decoder, schema_check.SchemaCheckingDecoder)
+
+
+MALFORMED = [
+    5,
+    {"type": "struct", "fields": 5},
+    {"type": "struct", "fields": True},
+    {"type": "struct", "fields": [{"type": "int64", "field": ["id"]}]},
+    {"type": "struct", "fields": [{"type": "int64", "field": {"name": "id"}}]},
+]
+
+
+def envelope_of(row_schema: Any) -> dict[str, Any]:
+    images = [{**row_schema, "field": name} for name in ("before", "after")] if isinstance(row_schema, dict) else 5
+    return {"type": "struct", "fields": images}
+
+
+@pytest.mark.parametrize("malformed", MALFORMED, ids=json.dumps)
+def test_a_malformed_schema_contradicts_nothing(malformed: Any) -> None:
+    change = {"before": None, "after": PAYLOAD, "op": "c"}
+    for wrong in (malformed, envelope_of(malformed)):
+        assert decode(Json(**SETTINGS), message(wrong)).bad == ()
+        decoded = decode(DebeziumJson(**SETTINGS), message(wrong, change), message(envelope_of(schema()), change))
+        assert (len(decoded.rows), decoded.bad) == (2, ())
+
+
+@pytest.mark.parametrize("malformed", [*MALFORMED, {"type": "struct", "fields": [decimal(0)]}], ids=json.dumps)
+@pytest.mark.parametrize("many", [1, 100], ids=["one by one", "together"])
+def test_a_message_whose_columns_come_from_a_malformed_schema_is_bad(malformed: Any, many: int) -> None:
+    good, row = {"type": "struct", "fields": [{"type": "int64", "field": "id"}]}, {"id": 7}
+    change = {"before": None, "after": row, "op": "c", "source": {"db": "d", "schema": "s", "table": "t"}}
+    cases: list[tuple[Json | DebeziumJson, Any, Any, list[Any]]] = [
+        (Json(schema_include=True), row, good, [malformed]),
+        (DebeziumJson(schema_include=True), change, envelope_of(good), [malformed, envelope_of(malformed)]),
+    ]
+    for chosen, payload, fitting, wrong in cases:
+        for one in wrong:
+            parts = [message(fitting, payload)] * many + [message(one, payload)] + [message(fitting, payload)] * many
+            messages = pa.array(parts, pa.binary())
+            decoded = chosen.reading_observed().decoder(t.row(id=t.BigInt())).decode(messages)
+            observed = chosen.observer().observe(messages, {})
+
+            assert [bad.index for bad in decoded.bad] == [bad.index for bad in observed.bad] == [many]
+            assert "has no schema of a row" in decoded.bad[0].reason
+            assert len(decoded.rows) == 2 * many
+
+
+def test_an_infinite_scale_is_malformed() -> None:
+    infinite = json.loads(json.dumps(decimal(0)).replace('"0"', "1e400"))
+
+    assert table_of_schema({"type": "struct", "fields": [{**infinite, "field": "total"}]}) is None
