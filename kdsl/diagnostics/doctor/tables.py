@@ -11,7 +11,7 @@ from kdsl.client_settings.kdsl_settings import KdslSettings
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import open_admin, subscribe
 from kdsl.diagnostics.doctor.admin import Inspector, NotAnsweredError, Settings, TopicState, topic_settings
-from kdsl.diagnostics.doctor.findings import Finding, error, ok, warning
+from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
 from kdsl.durations import duration_text
 from kdsl.errors import KdslError, OffsetError, ResolveError, listing, nearest
 from kdsl.plan.model import ReadPlan, WritePlan
@@ -63,7 +63,10 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
             continue
         yield from check_leaders(name, state)
         yield from check_rights(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
-        settings = _settings(inspector, name)
+        settings = _ask_settings(inspector, name)
+        if isinstance(settings, NotAnsweredError):
+            yield _explain_unknown_settings(name, settings)
+            continue
         compacted = "compact" in settings.get("cleanup.policy", "")
         if plan.upserts is not None and (not plan.upserts.events or message_key_has_primary_key(plan)):
             yield from _check_retention(name, settings)
@@ -96,8 +99,12 @@ def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iter
             continue
         yield from check_leaders(name, state)
         yield from check_rights(f"topic {name}", state.rights, ("WRITE", "DESCRIBE"))
-        yield from check_durability(name, state, _settings(inspector, name), kdsl_settings)
-        yield from _check_topic_settings(name, plan, _settings(inspector, name), client)
+        settings = _ask_settings(inspector, name)
+        if isinstance(settings, NotAnsweredError):
+            yield _explain_unknown_settings(name, settings)
+            continue
+        yield from check_durability(name, state, settings, kdsl_settings)
+        yield from _check_topic_settings(name, plan, settings, client)
     yield from _check_producer(plan, kdsl_settings, client)
     if plan.transactions is not None:
         yield _check_transactions(plan, cluster)
@@ -156,18 +163,27 @@ def check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, .
         yield error(f"rights on {check}", message, f"grant it: kafka-acls --add --operation {missing[0].title()} …")
 
 
-def _settings(inspector: Inspector, name: str) -> Settings:
-    """Ask for the settings of a topic; an empty mapping if the cluster does not report them, for whatever reason."""
+def _ask_settings(inspector: Inspector, name: str) -> Settings | NotAnsweredError:
+    """Ask for the settings of a topic, or why the cluster does not report them; that error is not raised."""
     try:
         return topic_settings(inspector, name)
-    except NotAnsweredError:  # without the right DESCRIBE_CONFIGS
-        return {}
+    except NotAnsweredError as e:
+        return e
+
+
+def _explain_unknown_settings(name: str, why: NotAnsweredError) -> Finding:
+    """Return the finding of a topic whose settings could not be asked for; what depends on them is not checked."""
+    message = f"its settings are not checked, because the cluster does not report them: {why}"
+    return skip(f"settings of {name}", message, "grant DESCRIBE_CONFIGS on the topic to this user if it is missing")
 
 
 def check_durability(
     name: str, state: TopicState, settings: Settings, kdsl_settings: KdslSettings
 ) -> Iterator[Finding]:
-    """Report settings of the topic with which records can be lost or writes fail when a broker does."""
+    """Report settings of the topic with which records can be lost or writes fail when a broker does.
+
+    A setting that ``settings`` lacks has Kafka's default.
+    """
     check = f"durability of {name}"
     replicas = min((p.replicas for p in state.partitions), default=0)
     in_sync = min((p.in_sync for p in state.partitions), default=0)

@@ -6,15 +6,17 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from unittest.mock import MagicMock
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 
 from kdsl import Col, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
 from kdsl.cluster import Cluster
-from kdsl.diagnostics.doctor import Finding, examine
-from kdsl.diagnostics.doctor.admin import Partition, TopicState
+from kdsl.diagnostics.doctor import Finding, examine, tables
+from kdsl.diagnostics.doctor.admin import NotAnsweredError, Partition, TopicState
+from kdsl.diagnostics.doctor.findings import ok
 from kdsl.diagnostics.doctor.network import check_advertised
 from kdsl.diagnostics.doctor.tables import check_durability, check_leaders, check_rights
 from kdsl.plan.model import ReadPlan, WritePlan
@@ -364,6 +366,27 @@ def test_three_replicas_with_two_in_sync_lose_nothing() -> None:
     assert (
         list(check_durability("orders", state(3, 3), {"min.insync.replicas": "2"}, Cluster("k:1").kdsl_settings)) == []
     )
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_settings_that_are_not_reported_are_not_judged(replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = NotAnsweredError("Topic authorization failed.", KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    inspector = MagicMock()
+    inspector.topics.return_value = {"orders": state(replicas, replicas)}
+    inspector.configs.return_value = {"orders": refused}
+    monkeypatch.setattr(tables, "_check_start", lambda *_, **__: ok("start", "earliest"))
+    cluster = Cluster("k:1")
+
+    written = list(tables.check_write(table("orders").write_plan(cluster), cluster, inspector))
+    read = list(tables.check_read(table("orders").read_plan(cluster=cluster), cluster, inspector))
+
+    for findings in (written, read):
+        (skipped,) = [f for f in findings if f.state != "ok"]
+        assert (skipped.check, skipped.state) == ("settings of orders", "skipped")
+        assert "the cluster does not report them: Topic authorization failed." in skipped.message
+        assert skipped.fix == "grant DESCRIBE_CONFIGS on the topic to this user if it is missing"
+    assert {"producer", "partitioner"} <= {f.check for f in written}
+    assert "start" in {f.check for f in read}
 
 
 def test_a_partition_without_a_leader_and_one_that_lags() -> None:
