@@ -221,7 +221,8 @@ def replay(
         change: Maps each record: it may change key, value, headers and timestamp. None sends them unchanged.
         max_attempts: Records that were rejected as often are left.
         force: For a table by key, also send records without a key, and those whose key has a later record in the
-            original topic.
+            original topic. That is the topic of the target or, if ``to`` names another topic and the target does not
+            have it, of the cluster of the letters.
         dry_run: Send and commit nothing; ``change`` is called all the same.
         group: The consumer group; by default `default_group`.
         from_start: Begin with the first letter, not at the group's offsets.
@@ -230,8 +231,8 @@ def replay(
         What was done with the letters from there on.
 
     Raises:
-        DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to the
-            target.
+        DeadLetterError: A record cannot be sent, the mapping function fails, an original topic that must be searched
+            for later records does not exist, or only Java's client can log in to the target.
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or offsets cannot be committed,
             for example because the group has members.
         ResolveError: The client settings have errors.
@@ -267,7 +268,8 @@ def replay(
                 counts["dropped"] += 1
             else:
                 letters.append(changed)
-        outdated = set() if force else _find_outdated(sending, [letter for letter in letters if letter.keyed])
+        keyed = [] if force else [letter for letter in letters if letter.keyed]
+        outdated = _find_outdated((sending,) if to == ORIGINAL else (sending, cluster), keyed)
         wanted = [letter for letter in letters if letter.id not in outdated]
         counts["outdated"] += len(letters) - len(wanted)
         counts["sent"] += len(wanted)
@@ -342,10 +344,16 @@ def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
     )
 
 
-def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
+def _find_outdated(clusters: Collection[Cluster], letters: Iterable[DeadLetter]) -> set[str]:
     """Find the records whose key has a later one in the original partition, or that have no key; return their ids.
 
-    The original partitions are read; errors as for `read_letters`.
+    Args:
+        clusters: The clusters that may have the original topics; of several that have one, the first one counts.
+        letters: The letters of the records.
+
+    Raises:
+        DeadLetterError: No cluster has an original topic.
+        KdslError: The original partitions cannot be read; errors as for `read_letters`.
     """
     outdated: set[str] = set()
     wanted: dict[TopicPartition, list[tuple[bytes, DeadLetter]]] = {}
@@ -354,15 +362,33 @@ def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
             outdated.add(letter.id)
         else:
             wanted.setdefault((letter.topic, letter.partition), []).append((letter.key, letter))
+    home = {topic: _find_original(clusters, topic) for topic in {topic for topic, _ in wanted}}
     for (topic, partition), of_partition in wanted.items():
         first = min(letter.offset for _, letter in of_partition) + 1
         keys = pa.array([key for key, _ in of_partition], pa.binary())
         last: dict[bytes, int] = {}
-        for batch in _read(cluster, topic, {"key"}, {partition: first}):
+        for batch in _read(home[topic], topic, {"key"}, {partition: first}):
             matching = batch.filter(pc.is_in(batch.column("key"), keys))
             last.update(zip(matching.column("key").to_pylist(), matching.column("offset").to_pylist(), strict=True))
         outdated |= {letter.id for key, letter in of_partition if last.get(key, -1) > letter.offset}
     return outdated
+
+
+def _find_original(clusters: Collection[Cluster], topic: str) -> Cluster:
+    """Return the first of some clusters that has an original topic.
+
+    Raises:
+        DeadLetterError: None has it.
+        KdslError: A cluster cannot be asked; errors as for `read_letters`.
+    """
+    for cluster in clusters:
+        if open_admin(cluster, topic).topics([topic]):
+            return cluster
+    places = " or ".join(dict.fromkeys(cluster.bootstrap_servers for cluster in clusters))
+    raise DeadLetterError(
+        f"the topic {topic!r}, from which records of a table by key came, is not on {places}, so that later records "
+        "with their keys cannot be found; create it, or send the records all the same (force=True, --force)"
+    )
 
 
 def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
