@@ -114,7 +114,7 @@ def test_the_reason_why_a_store_cannot_be_read_is_reported(
         READ.read_store(Store("keystore", str(make(keys, tmp_path)), "JKS", PASSWORD))
 
 
-def test_a_key_without_a_certificate_is_no_authority(tmp_path: Path) -> None:
+def test_a_key_without_a_certificate_is_skipped(tmp_path: Path) -> None:
     entry = struct.pack(">IH", 1, 3) + b"ann" + bytes(8) + struct.pack(">I", 2) + b"\x30\x00" + struct.pack(">I", 0)
     path = write(tmp_path, struct.pack(">III", 0xFEEDFEED, 2, 1) + entry)
 

@@ -8,7 +8,7 @@ import pytest
 
 from kdsl.run.admin.errors import NotAllowedError
 from kdsl.run.admin.java_admin import JavaAdmin
-from kdsl.spark_internals.errors import JavaError
+from kdsl.spark_internals.errors import JavaError, java_exception
 
 PLACES = [("orders", 0), ("orders", 1)]
 
@@ -75,6 +75,6 @@ def test_groups_that_a_broker_does_not_list_are_logged(admin: JavaAdmin, caplog:
     assert admin.groups() == ["a", "b"]
     assert not caplog.records
 
-    listing.errors.return_value.get.return_value = [java_error("DisconnectException").java_exception]
+    listing.errors.return_value.get.return_value = [java_exception(java_error("DisconnectException"))]
     assert admin.groups() == ["a", "b"]
     assert caplog.messages == ["Orders: the groups of a broker are missing from the list: it is refused"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext
+from unittest.mock import MagicMock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
 from kdsl.errors import ExactlyOnceError
@@ -68,7 +69,7 @@ def test_a_broker_that_does_not_know_the_topic_of_another_process_yet_is_asked_a
         if isinstance(answer, KafkaException):
             future.set_exception(answer)
         else:
-            future.set_result({POLICY: ConfigEntry(POLICY, answer)})
+            future.set_result({POLICY: MagicMock(value=answer)})
         return {resources[0]: future}
 
     monkeypatch.setattr(AdminClient, "describe_configs", describe)
