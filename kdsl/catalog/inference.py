@@ -186,7 +186,7 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
 def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema, str] | None:
     """The columns of a topic's subject, and its name and version; None where the registry has no such subject.
 
-    The version is the latest one at the first request of this process; it is requested once.
+    The version is the latest one, which is requested in each call.
 
     Raises:
         InferenceError: The subject's schema does not describe columns.
@@ -198,7 +198,7 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
 
     client = registry_client(registry)
     try:
-        latest = client.latest(f"{topic}-{side}")
+        latest = client.request_latest(f"{topic}-{side}")
     except UnknownSubjectError:
         return None
     try:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,11 +12,22 @@ import attrs
 from kdsl.changelog.dialects import product
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError
-from kdsl.spark_internals.errors import GatewayError, JavaError
+from kdsl.spark_internals.errors import GatewayError, JavaError, java_exception
 
 _CONTENT = "batch_content"
 _TABLE_KINDS = ("TABLE", "BASE TABLE", "PARTITIONED TABLE", "FOREIGN TABLE", "SYSTEM VERSIONED")
 _VIEW_KINDS = ("VIEW", "MATERIALIZED VIEW")
+_MISSING_TABLE: Mapping[str, tuple[str, ...]] = {
+    "postgresql": ("42P01",),
+    "mysql": ("42S02",),
+    "mariadb": ("42S02",),
+    "sqlserver": ("S0002", "42S02"),
+    "oracle": ("942",),
+    "db2": ("42704",),
+    "h2": ("42S02", "42S03", "42S04"),
+    "derby": ("42X05", "42Y07"),
+}
+"""The SQLSTATEs or, for Oracle, the error codes with which databases report that a table does not exist."""
 _SYSTEM_SCHEMAS = ("information_schema", "mysql", "performance_schema", "sys", "pg_catalog")
 
 
@@ -54,10 +65,15 @@ class DatabaseTable:
 
 def is_unique_violation(error: Exception) -> bool:
     """Whether an error itself, not its cause, says that a statement violates a unique constraint (SQLSTATE 23505)."""
-    java = getattr(error, "java_exception", None)
-    with suppress(GatewayError):  # only an SQLException has a state
-        return java is not None and str(java.getSQLState()) == "23505"
-    return False
+    return "23505" in _sql_codes(error)
+
+
+def _sql_codes(error: Exception) -> frozenset[str]:
+    """The SQLSTATE and the error code of an SQLException; none of another error."""
+    java = java_exception(error)
+    with suppress(GatewayError):  # only an SQLException has them
+        return frozenset() if java is None else frozenset((str(java.getSQLState()), str(java.getErrorCode())))
+    return frozenset()
 
 
 class Connection:
@@ -244,17 +260,40 @@ class Connection:
         return [name for name in dict.fromkeys(names) if name.startswith(prefix)]
 
     def exists(self, table: str) -> bool:
-        """Whether a table can be queried; any error of the database counts as no."""
+        """Whether a table, which is named without quotes, exists.
+
+        Raises:
+            JavaError: The table cannot be queried for another reason, such as a missing permission.
+        """
         try:
             self.columns(table)
-        except JavaError:
+        except JavaError as e:
+            if self._has_table(table, e):
+                raise
             return False
         return True
 
+    def _has_table(self, table: str, error: Exception) -> bool:
+        """Whether a table exists that cannot be queried.
+
+        The error says it, or for a database whose errors are not known here the list of its tables. JavaError if it
+        does not list them.
+        """
+        codes = _MISSING_TABLE.get(self._product())
+        if codes is not None:
+            return _sql_codes(error).isdisjoint(codes)
+        schema, _, name = table.lower().rpartition(".")
+        schema = schema.rpartition(".")[2].strip(self._mark)
+        listed = ((str(one.schema or "").lower(), one.name.lower()) for one in self.tables_and_views())
+        return any(other == name and (not schema or within == schema) for within, other in listed)
+
     def drop(self, table: str) -> None:
         """Drop a table if it can be queried; otherwise nothing happens. JavaError if that is refused."""
-        if self.exists(table):
-            self.run(f"DROP TABLE {table}")
+        try:
+            self.columns(table)
+        except JavaError:
+            return
+        self.run(f"DROP TABLE {table}")
 
     def create_batches_table(self, table: str) -> None:
         """Create the table of batches, unless another process has just created it; JavaError if that is refused."""

@@ -22,6 +22,7 @@ from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
+from kdsl.spark_internals.errors import JavaError, java_message
 from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.plans import plan_physically
 from kdsl.spark_internals.session import (
@@ -183,8 +184,7 @@ class DeltaTarget:
     ) -> DataFrame:
         """Read a table at a path with options of Delta's reader, and settings of a clone of its session.
 
-        The read is planned, because Delta checks only then whether it has the changes. Errors of Java that PySpark does
-        not convert are raised unchanged.
+        The read is planned, because Delta checks only then whether it has the changes.
 
         Raises:
             ChangelogError: Delta refuses it, or cannot be added to the session.
@@ -197,8 +197,8 @@ class DeltaTarget:
             try:
                 frame = session.load(self, options)
                 plan_physically(frame)
-            except PySparkException as e:
-                raise ChangelogError(f"{self!r} cannot be read with {dict(options)}: {e}") from e
+            except (PySparkException, JavaError) as e:
+                raise ChangelogError(f"{self!r} cannot be read with {dict(options)}: {java_message(e)}") from e
             return DataFrame(frame, session.python())
 
     def create(
@@ -256,16 +256,18 @@ class DeltaTarget:
             session.sql(f"ALTER TABLE {self._sql_name} ADD COLUMNS ({names})")
 
     def bytes_to_rewrite(self, spark: SparkSession, columns: Sequence[t.Field]) -> int:
-        """How many bytes of files `change_types` rewrites, all of the table; 0 if it can change the types in place.
+        """How many bytes of files `change_types` rewrites: 0 if it changes no type or changes them in place, else all.
 
         Args:
             spark: A classic session.
-            columns: The columns with their new types; the table must have one of them with another type.
+            columns: The columns with their new types.
 
         Raises:
             ChangelogError: As for `read_columns`.
         """
         new = self._types_to_change(spark, columns)
+        if not new:
+            return 0
         session = _Delta(spark)
         with session.active():
             detail = session.detail(self)

@@ -176,7 +176,7 @@ class JdbcTarget:
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         """Read the number of the last batch of a writer, None if there is none; drop the staging tables it has left.
 
-        None also if the table `BATCHES` cannot be queried. The driver is not attached here; see `check`.
+        None also if the table `BATCHES` does not exist. The driver is not attached here; see `check`.
 
         Raises:
             ChangelogError: The database cannot be reached, or reports an error.
@@ -221,9 +221,10 @@ class JdbcTarget:
                 connection.add_content_column(batches)
                 if is_applied(repr(self), batch, connection.last_batch(batches, batch.writer, self.table)):
                     return
-            staging = _Staging(self, connection, changes, keys, writer, table_change)
-            alter = [] if table_change is None else table_change.write(self.table)
+            staging = _Staging(self, connection, keys, writer)
             try:
+                staging.prepare(changes, table_change)
+                alter = [] if table_change is None else table_change.write(self.table)
                 deletes, upserts = staging.fill() if keys else staging.fill_inserts()
                 try:
                     connection.run_transaction([*alter, *deletes, *upserts], batches, self.table, batch)
@@ -499,47 +500,44 @@ class _Staging:
     Args:
         target: The table.
         connection: The connection.
-        changes: The batch.
         keys: The columns of the key.
         writer: The writer of the batch.
-        table_change: A change of the table's columns that is still to be made. Staging tables are then copies of an
-            empty table that has it already.
-
-    Raises:
-        ChangelogError: The table does not have a column of the changelog.
     """
 
-    def __init__(
-        self,
-        target: JdbcTarget,
-        connection: Connection,
-        changes: DataFrame,
-        keys: Sequence[str],
-        writer: str,
-        table_change: TableChange | None,
-    ) -> None:
-        """Convert the rows for the database, find columns that need casts, and choose names.
+    _changes: DataFrame
+    _template: str
+    _names: Mapping[str, str]
+    _casts: Mapping[str, str]
 
-        Only with a change of the table, a staging table is created, with its columns after the change.
+    def __init__(self, target: JdbcTarget, connection: Connection, keys: Sequence[str], writer: str) -> None:
+        """Choose how the names of the staging tables begin; no table is created yet."""
+        self._target, self._connection, self._keys = target, connection, keys
+        self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
+        self._stages: list[str] = []
+        self._upserted: list[tuple[Statements, str]] = []
+
+    def prepare(self, changes: DataFrame, table_change: TableChange | None) -> None:
+        """Convert the rows for the database, and find columns that need casts; the other methods need this first.
+
+        Args:
+            changes: The batch.
+            table_change: A change of the table's columns that is still to be made. Staging tables are then copies of an
+                empty table that has it already, which is created here.
 
         Raises:
             ChangelogError: The table does not have a column of the changelog.
             JavaError: The database cannot read the table, or rejects the change.
         """
+        target, connection = self._target, self._connection
         url = _unwrap(target.url)
-        self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
-        self._stages: list[str] = []
-        self._target, self._connection = target, connection
         self._template = target.table if table_change is None else self._create_template(table_change)
         existing = connection.columns(self._template)
-        names = target._match_columns(list(existing), changes)  # noqa: SLF001
+        names = target._match_columns(list(existing), changes)  # noqa: SLF001  # of the same module
         types = {name: existing[to] for name, to in names.items()}
-        self._changes = write_as_strings(changes, types, postgres=product(url) == "postgresql")
-        self._keys, self._names = keys, names
+        self._changes, self._names = write_as_strings(changes, types, postgres=product(url) == "postgresql"), names
         kinds = {name: self._changes.schema[name].dataType.simpleString() for name in names}
         casts = {connection.quote(to): cast_type(url, kinds[name], existing[to]) for name, to in names.items()}
         self._casts = {name: kind for name, kind in casts.items() if kind is not None}
-        self._upserted: list[tuple[Statements, str]] = []
 
     def _create_template(self, change: TableChange) -> str:
         """Create an empty table with the columns that the target has after a change, and return its name.

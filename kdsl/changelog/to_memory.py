@@ -44,7 +44,7 @@ class MemoryTable:
         with self._lock:
             items = list(self._rows.items())
         with suppress(TypeError):
-            items.sort(key=lambda item: item[0])
+            items = sorted(items, key=lambda item: item[0])  # a sort in place would leave a part of them sorted
         return [dict(row) for _, row in items]
 
     def get(self, *key: Any) -> dict[str, Any] | None:

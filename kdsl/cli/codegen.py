@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -90,12 +91,14 @@ def proto(
 def json_schema(
     file: Annotated[Path, typer.Argument(help="A JSON Schema.")],
     topic: Topic = "",
-    name: Name = "",
+    name: Annotated[
+        str, typer.Option("--name", help="The table's name; by default the schema's title, or else the file's name.")
+    ] = "",
     out_file: Out = None,
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for a JSON Schema, by default named like the file; exit with 1 if it is not a JSON object."""
+    """Generate the table for a JSON Schema; exit with 1 if it is not a JSON object."""
     import json
 
     from kdsl.codegen.inputs.json_schema import json_schema_draft
@@ -106,7 +109,21 @@ def json_schema(
         raise CodegenError(f"{file} is not valid JSON: {e}") from None
     if not isinstance(schema, dict):
         raise CodegenError(f"{file}: a JSON Schema must be an object")
-    _write([json_schema_draft(schema, topic=topic, name=name or file.stem)], file.name, out_file, check, as_json)
+    name = name or _name_of_title(schema.get("title")) or file.stem
+    _write([json_schema_draft(schema, topic=topic, name=name)], file.name, out_file, check, as_json)
+
+
+def _name_of_title(title: object) -> str:
+    """The name of a table after the title of its JSON Schema, or after the last part of a URL.
+
+    The words of a title that cannot be a name are joined. Empty for a title without letters and digits.
+    """
+    from kdsl.codegen.names import class_name
+
+    last = title.rstrip("/").rpartition("/")[2] if isinstance(title, str) else ""
+    if not re.search(r"[^\W_]", last):
+        return ""
+    return last if re.fullmatch(r"[\w.-]+", last) else class_name(last, (), "Table")
 
 
 @app.command("ddl")

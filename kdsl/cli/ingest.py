@@ -210,11 +210,19 @@ def _run(
 def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
     """Print the progress, what was counted, the last schema change, and the tables.
 
+    An error that prevents that the progress is known is printed in its place.
+
     Raises:
-        KdslError: The checkpoint has nothing of an ingestion, or cannot be read; or as for `_progress_lines`.
+        KdslError: The checkpoint has nothing of an ingestion, or cannot be read.
+        Exit: The progress is not known (exit code 1); raised at the end.
     """
     state, plan = load_state(checkpoint), ingestion.plan()
-    lines = [f"checkpoint {checkpoint}", *_progress_lines(ingestion.source, checkpoint, state)]
+    lines, exit_code = [f"checkpoint {checkpoint}"], 0
+    try:
+        lines += _progress_lines(ingestion.source, checkpoint, state)
+    except KdslError as e:
+        lines.append(f"the progress is not known: {e}")
+        exit_code = 1
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
     if state.changes:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
@@ -228,6 +236,8 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
         records, columns = f"{state.records.get(table, 0):,}", f"{len(schema.columns):,}"
         grid.add_row(format_id(table), records, columns, ", ".join(schema.primary_key), targets)
     out.print(grid)
+    if exit_code:
+        raise typer.Exit(exit_code)
 
 
 def _progress_lines(source: Source, checkpoint: str, state: IngestState) -> list[str]:

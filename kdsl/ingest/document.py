@@ -33,8 +33,8 @@ def read_document(
         file: The name of its file, for messages.
 
     Returns:
-        The ingestion, or None if there are problems; and the problems of the document. With problems, they contain
-        those of the parts that could be read, too; otherwise `kdsl.ingest.resolve` finds those.
+        The ingestion, or None if there are errors; and the problems of the document. With errors, they contain those of
+        the parts that could be read, too; otherwise they are warnings, and `kdsl.ingest.resolve` finds the others.
     """
     reader = _Reader(text, file, variables)
     return reader.read()
@@ -59,7 +59,7 @@ class _Reader:
         self.problems.append(Problem(code, message, fix, self.document.where(path)))
 
     def read(self) -> tuple[IngestionDef | None, list[Problem]]:
-        """Read the document; see `read_document`. After any problem, warnings too, there is no ingestion."""
+        """Read the document; see `read_document`."""
         if self.problems:
             return None, self.problems
         value = self.document.value
@@ -77,10 +77,11 @@ class _Reader:
         pipeline = self.read_pipeline(value.get("pipeline", {}))
         document = self.document
         locations = Locations(Spelling.YAML, document.file, {**document.lines, **self._locate_moved()})
-        if not self.problems and isinstance(source, Source) and isinstance(sink, Sink):
+        has_errors = any(problem.severity == "error" for problem in self.problems)
+        if not has_errors and isinstance(source, Source) and isinstance(sink, Sink):
             return IngestionDef(
                 source, sink, transform=transform, route=route, pipeline=pipeline, locations=locations
-            ), []  # fmt: skip
+            ), self.problems  # fmt: skip
         unread = {p.where.path for p in self.problems if p.code == "variable"}
         others = check_parts(source, sink, transform, route, pipeline, locations)
         return None, list(dict.fromkeys([*self.problems, *(p for p in others if p.where.path not in unread)]))

@@ -72,7 +72,7 @@ class Ingestion(IngestionDef):
         """
         definition, problems = read_document(text, variables or {}, file=file)
         if definition is not None:
-            problems = find_problems(definition)
+            problems = list(dict.fromkeys([*problems, *find_problems(definition)]))
         values = {} if definition is None else {a.name: getattr(definition, a.name) for a in attrs.fields(IngestionDef)}
         return cls(**values) if values else None, tuple(sorted(problems, key=file_position))
 

@@ -135,10 +135,6 @@ class RecordSplitter:
             raw: The records, with topic, partition, offset, key and value.
             known: What is known of the tables.
             rejected: Records that are rejected already, ascending; they show nothing, and are among the rejections.
-
-        Raises:
-            ResolveError: Records must be decoded to find out whether they can be read (see `_split_topic`), and a
-                column of their table has the name of a metadata column.
         """
         if rejected:
             return self._split_rest(raw, known, rejected)
@@ -167,9 +163,6 @@ class RecordSplitter:
 
         With a static schema, records that do not fit a known table are rejected; so are records with placeholders for
         values that did not change, if the format's ``unavailable`` is ``error``.
-
-        Raises:
-            ResolveError: As for `_find_unfitting`.
         """
         by_id, values = self._name_known(topic, known)
         of_topic = self._feed.table_id(topic)
@@ -251,9 +244,12 @@ class RecordSplitter:
             table: The table; its decoder is kept for as long as its columns stay the same.
             known: The columns with which they are read.
 
-        Raises:
-            ResolveError: A column has the name of a metadata column.
+        Returns:
+            The records; none if a column has the name of a metadata column: the batch is then refused as a whole.
         """
+        listed = {column.name for column in self._feed.metadata_columns(table)}
+        if any(field.name in listed for field in known.schema.columns):
+            return []
         schema, decoder = self._decoders.get(table, (None, None))
         if decoder is None or schema != known:
             key = known.schema.primary_key if self._keyed else ()

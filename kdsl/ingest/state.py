@@ -143,7 +143,8 @@ class StateFiles:
     """
 
     def __init__(self, folder: Folder, name: str = "") -> None:
-        self._folder, self._place = folder, f"{SCHEMAS}/{quote(name, safe='')}" if name else SCHEMAS
+        inside = f"/{quote(name, safe='')}" if name else ""
+        self._folder, self._place, self._aside = folder, f"{SCHEMAS}{inside}", f"{SET_ASIDE}{inside}"
 
     def load(self, before: int | None = None) -> IngestState:
         """Read the state; that of a checkpoint without files is empty.
@@ -230,16 +231,16 @@ class StateFiles:
         return before.add(note)
 
     def set_aside(self) -> None:
-        """Move the files of the checkpoint's schemas into another folder, so that everything is learned again.
+        """Move the files into another folder, so that everything is learned again.
 
-        Those of all ingestions that share the checkpoint are moved.
+        Those of other ingestions that share the checkpoint stay.
 
         Raises:
             CheckpointError: A file cannot be read, written or removed.
         """
-        for name in self._folder.names(SCHEMAS):
-            self._folder.write(f"{SET_ASIDE}/{name}", self._folder.read(f"{SCHEMAS}/{name}") or "")
-            self._folder.remove(f"{SCHEMAS}/{name}")
+        for name in map(_file, self._numbers()):
+            self._folder.write(f"{self._aside}/{name}", self._folder.read(f"{self._place}/{name}") or "")
+            self._folder.remove(f"{self._place}/{name}")
 
     def _numbers(self) -> list[int]:
         """The numbers of the batches that have a file, ascending; other files are ignored."""

@@ -208,8 +208,17 @@ class RegistryClient:
             RegistryError: The registry does not answer, or refuses.
         """
         if subject not in self._latest:
-            self._latest[subject] = self._version(subject, "latest")
+            self._latest[subject] = self.request_latest(subject)
         return self._latest[subject]
+
+    def request_latest(self, subject: str) -> SubjectVersion:
+        """Request the latest version of a subject, in each call; what `latest` returns stays the same.
+
+        Raises:
+            UnknownSubjectError: There is no such subject.
+            RegistryError: The registry does not answer, or refuses.
+        """
+        return self._version(subject, "latest")
 
     def _version(self, subject: str, version: str) -> SubjectVersion:
         """Fetch a version of a subject, and cache its schema by its id.

@@ -341,6 +341,26 @@ def test_keys_have_their_own_subject_or_are_looked_at(
     assert inferred.source == f"the subject {registered}-key (version 1), the subject {registered}-value (version 1)"
 
 
+def test_a_table_that_is_refreshed_has_the_columns_of_the_latest_schemas(
+    cluster: Cluster, kdsl_topic: MakeTopic
+) -> None:
+    topic = kdsl_topic()
+    assert cluster.registry is not None
+    client, catalog = registry_client(cluster.registry), KafkaCatalog("shop", cluster)
+
+    def register(*names: str) -> None:
+        fields = [{"name": name, "type": ["null", "long"], "default": None} for name in names]
+        text = json.dumps({"type": "record", "name": "Order", "fields": fields})
+        client.register(f"{topic}-value", RegisteredSchema(text))
+
+    register("a")
+    before = columns(catalog.table(topic))
+    register("a", "b")
+
+    assert columns(catalog.table(topic)) == before == [*POSITION, ("value_a", t.BigInt())]
+    assert columns(catalog.refresh(topic)) == [*before, ("value_b", t.BigInt())]
+
+
 def test_topics_without_a_subject_are_json(cluster: Cluster, kdsl_topic: MakeTopic, kdsl_kafka: LocalKafka) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, '{"a": 1}')

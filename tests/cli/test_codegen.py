@@ -97,6 +97,28 @@ def test_json_contains_the_source_and_the_notes(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
+    ("title", "options", "name"),
+    [
+        ("Order", (), "Order"),
+        ("https://x.org/orders/", (), "orders"),
+        ("An order, of 2026", (), "AnOrderOf2026"),
+        ("/", (), "shop.schema"),
+        (None, (), "shop.schema"),
+        ("Order", ("--name", "orders"), "orders"),
+    ],
+)
+def test_a_json_schema_names_the_table_by_its_title_or_else_its_file(
+    title: str | None, options: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.schema.json"
+    file.write_text(json.dumps({"title": title, "type": "object", "properties": {"a": {"type": "string"}}}))
+
+    done = CliRunner().invoke(app, ["codegen", "json-schema", str(file), "--json", *options])
+
+    assert json.loads(done.stdout)["tables"] == [name]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["avro", "nope.avsc"], "the file 'nope.avsc' cannot be read"),

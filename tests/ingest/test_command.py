@@ -12,7 +12,14 @@ from typer.testing import CliRunner, Result
 from kdsl.changelog.to_delta import _Delta
 from kdsl.cli import ingest as command
 from kdsl.cli.app import app
+from kdsl.diagnostics import lag
+from kdsl.errors import UnreachableError
+from kdsl.ingest.evolution import UpstreamTable
+from kdsl.ingest.state import START, IngestState, Note, StateFiles
+from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import LocalKafka
+from kdsl.types import model as t
+from kdsl.types.widening import TableSchema
 from tests.changelog.tables import needs_delta
 
 TYPE_CHECKING = False
@@ -117,6 +124,31 @@ def test_a_run_prints_rows_and_its_checkpoint_says_what_was_learned(
     assert "class A(\n    KafkaTable,\n" in module
     assert f'topic="{topic}"' in module
     assert kdsl(*call, "c", "--schemas").exit_code == 2
+
+
+def test_the_status_without_brokers_has_the_rest_and_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+    table = UpstreamTable(TableSchema((t.Field("id", t.BigInt()),)))
+    note = Note(START, {("a",): table}, counts={"dirty": 3})
+    StateFiles(open_local_folder(checkpoint)).write(note, IngestState())
+    call = (write_file(tmp_path), "--var", "topic=x", "--status")
+
+    result = kdsl(*call)
+    assert (result.exit_code, "has not finished a batch yet" in result.output) == (0, True)
+
+    def fail(_: object) -> Any:
+        raise UnreachableError("no broker of localhost:1 answers")
+
+    monkeypatch.setattr(lag, "checkpoint_positions", lambda _: (0, {("x", 0): 1}))
+    monkeypatch.setattr(lag, "LagReader", fail)
+    result = kdsl(*call)
+
+    assert result.exit_code == 1
+    assert f"checkpoint {checkpoint}\nthe progress is not known: no broker of localhost:1 answers\ndirty: 3\n" in (
+        result.output
+    )
+    assert "1 tables" in result.output
 
 
 def test_a_run_of_the_changes_of_a_delta_table(

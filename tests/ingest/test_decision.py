@@ -166,6 +166,11 @@ class TestRefusals:
                 "+ takes a number",
             ),
             (plan(KafkaTopics(CLUSTER), source={}), show(delta(1, ("größe",), id="INT")), "has characters other than"),
+            (
+                plan(source={"metadata": ("offset",)}),
+                show(delta(1, offset="INT")),
+                "the messages have a column 'offset', and metadata.list has, too; set value.fields-prefix",
+            ),
         ],
     )
     def test_nothing_is_noted(self, planned: IngestPlan, batch_seen: Seen, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -255,6 +256,16 @@ def test_what_cannot_be_read_is_an_error(orders: Orders) -> None:
     with pytest.raises(StreamingQueryException, match=r"cannot be read with[^\n]*DELTA_MISSING_CHANGE_DATA"):
         orders.run(orders.ingestion(starting_version="0"))
     assert setup.state().sinks == {}
+
+
+def test_a_log_that_lacks_a_version_is_an_error(orders: Orders) -> None:
+    orders.create()
+    orders.sql(*(f"INSERT INTO {{}} VALUES ({i}, 'x')" for i in range(3)))
+    (Path(orders.path) / "_delta_log" / f"{2:020}.json").unlink()
+    target = DeltaTarget(orders.path, is_path=True, schema_evolution=True)
+
+    with pytest.raises(ChangelogError, match=r"cannot be read with .*'startingVersion': '1'"):
+        target.read_changes(orders.setup.spark, 1, 3)
 
 
 def test_a_checkpoint_belongs_to_one_table(orders: Orders) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,6 +35,7 @@ from kdsl.ingest import (
 )
 from kdsl.ingest.document import is_ingestion_document
 from kdsl.ingest.ends import registry
+from kdsl.ingest.ends.end import WrongOption
 from kdsl.options import option
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.csv import Csv
@@ -475,6 +477,31 @@ def test_ends_of_other_packages_are_found_by_their_entry_points(monkeypatch: pyt
     assert ingestion.sink == Shout(loud=True)
     assert "shout" in registry.end_types("sink")
     assert "is not a subclass of kdsl.ingest.Sink" in str(problems(document(sink={"type": "odd"})))
+
+
+class Whisper(Sink):
+    """A sink of another package, which warns of an option that it ignores."""
+
+    type: ClassVar[str] = "whisper"
+
+    @classmethod
+    def read(cls, strings: Mapping[str, str]) -> tuple[Whisper, list[WrongOption]]:
+        wrong = [WrongOption("whisper", key, f"{key} has no effect", "remove it", "warning") for key in strings]
+        return cls(), wrong
+
+
+def test_an_ingestion_with_warnings_of_an_end_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    points = {"sink.whisper": EntryPoint("sink.whisper", f"{__name__}:Whisper", registry.GROUP)}
+    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    registry.end_class.cache_clear()
+    file = tmp_path / "shop.yaml"
+    file.write_text(document(sink={"type": "whisper", "loud": "true"}), encoding="utf-8")
+
+    ingestion, wrong = Ingestion.read(file.read_text(encoding="utf-8"))
+
+    assert ingestion == Ingestion.from_yaml(file)
+    assert [(problem.message, problem.severity) for problem in wrong] == [("loud has no effect", "warning")]
+    assert wrong[0].where.line == 7
 
 
 def test_the_two_examples_of_the_page_are_the_same_ingestion() -> None:

@@ -20,6 +20,7 @@ from kdsl.ingest.initial_schemas import read_initial_schemas
 from kdsl.ingest.records import Packet, RecordSplitter, Split, initial_tables, plan_table
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
+from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
@@ -296,6 +297,17 @@ def test_metadata_columns_are_the_last() -> None:
     source = feed(metadata=("topic", "partition", "offset"))
 
     assert rows(source, records({"a": 1}))["t",] == [{"a": 1, "topic": "t", "partition": 0, "offset": 10}]
+
+
+def test_tasks_leave_a_column_with_the_name_of_a_metadata_column_to_the_decision() -> None:
+    source = feed(metadata=("offset",), inference="static")
+    batch = records({"id": 1, "offset": 2}, {"id": "x", "offset": 3})
+    table = UpstreamTable(TableSchema((t.Field("id", t.BigInt()), t.Field("offset", t.BigInt()))))
+
+    done = split(source, batch, {("t",): table})
+
+    assert done.rejections == ()
+    assert [packet.records.num_rows for packet in done.packets] == [2]
 
 
 def test_every_kind_of_metadata_is_a_column() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
 from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable, changes_between
-from kdsl.ingest.state import SCHEMAS, START, WHOLE_EVERY, IngestState, Note, StateFiles
+from kdsl.ingest.state import SCHEMAS, SET_ASIDE, START, WHOLE_EVERY, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
@@ -153,6 +153,22 @@ def test_a_batch_that_is_repeated_keeps_the_changes_of_the_attempt_before(tmp_pa
 
     assert [one for _, one in files.load().changes] == list(first.changes)
     assert files.load().sinks == first.sinks
+
+
+def test_what_is_set_aside_is_moved_and_other_ingestions_keep_theirs(tmp_path: Path) -> None:
+    folder = open_local_folder(tmp_path)
+    alone, shop, other = (StateFiles(folder, name) for name in ("", "a/b", "c"))
+    for one in (alone, shop, other):
+        run(one, change(3))
+    before = {name: folder.read(f"{SCHEMAS}/{name}3.json") for name in ("", "a%2Fb/", "c/")}
+
+    alone.set_aside()
+    assert (alone.load(), shop.load().last, other.load().last) == (IngestState(), 3, 3)
+    shop.set_aside()
+
+    assert (shop.load(), other.load().last) == (IngestState(), 3)
+    assert [folder.read(f"{SET_ASIDE}/{name}3.json") for name in before] == [before[""], before["a%2Fb/"], None]
+    assert None not in before.values()
 
 
 class TestDamage:

@@ -425,6 +425,19 @@ class TestOutages:
         assert (other.schema(number).kind, other.latest(subject).id) == ("AVRO", number)
         assert len(front.requests) == count
 
+    def test_the_latest_version_can_be_requested_again(self) -> None:
+        versions = iter((1, 2, 3))
+
+        def answer(request: Request) -> tuple[int, Any]:
+            version = next(versions)
+            return 200, {"schema": ORDER.text, "id": version, "version": version, "subject": request.path.split("/")[2]}
+
+        with Front(answer) as front:
+            actual = connect(front)
+            numbers = [actual.latest("s"), actual.request_latest("s"), actual.latest("s"), actual.request_latest("s")]
+
+        assert [one.version for one in numbers] == [1, 2, 1, 3]
+
     def test_a_process_has_one_client_of_a_registry(self) -> None:
         assert registry_client(Registry("http://a")) is registry_client(Registry("http://a"))
         assert registry_client(Registry("http://a")) is not registry_client(Registry("http://b"))

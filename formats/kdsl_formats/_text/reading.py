@@ -262,11 +262,6 @@ def _keep_only(strings: pa.StringArray, keep: Mask) -> pa.StringArray:
     return slices(content(strings), *bounds(strings), keep, pa.string())
 
 
-def _no_fallback(strings: pa.Array) -> Mask:
-    """A mask in which no string needs the fallback."""
-    return np.zeros(len(strings), dtype=bool)
-
-
 def _unread(strings: pa.Array, values: pa.Array) -> Mask:
     """Which strings have no value, although they are not NULL."""
     return np.asarray(pc.and_(values.is_null(), strings.is_valid()))

@@ -169,7 +169,8 @@ def start_ingestions(
     driver = CurrentDriver(opened.folder)
     runners: list[BatchRunner] = []
     if rebuild_schemas:
-        StateFiles(opened.folder).set_aside()
+        for part in parts:
+            StateFiles(opened.folder, part.name).set_aside()
     for part, plan, sink_writer in zip(parts, plans, writers, strict=True):
         files = _open_state(spark, part, plan, opened, sink_writer, allow)
         if reader is not None:
