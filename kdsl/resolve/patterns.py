@@ -256,7 +256,7 @@ class _Translation:
         match = self._take(re.compile(r"\\[pP](?:\{(\^?)([^}]*)\}|([A-Z]))"))
         if match is None:
             raise PatternError(f"has \\{letter} without a property at position {start}", "write it as \\p{Lower}")
-        name = match[2] or match[3]
+        name = match[2] or match[3] or ""
         characters = _characters_of_property(name)
         if characters is None:
             raise PatternError(

@@ -81,6 +81,7 @@ def test_the_common_syntax_of_both_languages_is_unchanged(pattern: str) -> None:
         ("a(?-i)b", "switches a flag in its middle at position 1", r"\(\?-i:…\)"),
         ("(?i)a(?-i)b", "switches a flag in its middle at position 5", r"\(\?-i:…\)"),
         (r"\p{IsFoo}", r"has the property \\p{IsFoo} at position 0", "write the characters out"),
+        (r"\p{}", r"has the property \\p{} at position 0", "write the characters out"),
         (r"a\Gb", r"has \\G at position 1", "write a pattern"),
         ("[a-z&&[^b]", "has a class in brackets that does not end, from position 0 on", "write a pattern"),
         ("(?i:[a&&b])", r"has '\[a&&b\]\)' at position 4, a class that only Java has, with", r"put \(\?i\) first"),
