@@ -19,7 +19,7 @@ demo: setup ## Start a real Kafka, let orders flow through Spark, stop it again
 	@$(BIN)/kdsl demo
 
 test: setup ## Run all tests but the long reliability scenarios
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium'
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium and not core'
 
 test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
 	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability and not debezium'

@@ -96,7 +96,7 @@ class TestChanges:
         assert orders.setup.state().last == 1
 
     @pytest.mark.parametrize(
-        ("start", "ids"), [pytest.param(None, [1, 2, 3], marks=LONG), ("latest", [3]), ("2", [2, 3])]
+        ("start", "ids"), [pytest.param(None, [1, 2, 3], marks=LONG), ("latest", [3]), pytest.param("2", [2, 3], marks=LONG)]
     )
     def test_where_they_start(self, orders: Orders, start: str | None, ids: list[int]) -> None:
         orders.create()
@@ -183,8 +183,9 @@ class TestChanges:
 
     @pytest.mark.parametrize(
         ("point", "deletion_vectors"),
-        [pytest.param("before the first table", True, marks=LONG), ("after all tables", False)],
+        [("before the first table", True), ("after all tables", False)],
     )
+    @LONG
     def test_a_batch_that_is_repeated_is_written_once(self, orders: Orders, point: str, deletion_vectors: bool) -> None:
         orders.create(properties=f"{FEED}, delta.enableDeletionVectors = {str(deletion_vectors).lower()}")
         orders.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b')")

@@ -292,7 +292,7 @@ class TestValuesThatMessagesDoNotHave:
         assert (problem.code, problem.where.path) == ("ingest-unavailable", "$.source.debezium-json.unavailable")
 
 
-@pytest.mark.parametrize("sink", ["delta", "kafka"])
+@pytest.mark.parametrize("sink", ["delta", pytest.param("kafka", marks=pytest.mark.reliability)])
 def test_a_record_with_null_in_the_primary_key_is_one_that_cannot_be_read(
     setup: Setup, kdsl_topic: MakeTopic, sink: str
 ) -> None:

@@ -65,7 +65,7 @@ def test_columns_are_learned_over_two_runs(setup: Setup) -> None:
     assert changes == [(0, "create.table"), (1, "add.column")]
 
 
-@pytest.mark.parametrize("prefetch", [0, 50])
+@pytest.mark.parametrize("prefetch", [pytest.param(0, marks=pytest.mark.reliability), 50])
 def test_the_last_row_of_a_key_wins_in_a_large_batch(setup: Setup, kdsl_topic: MakeTopic, prefetch: int) -> None:
     """Tasks read pieces of partitions. With a table that is known at the start, the batch is read from Kafka twice."""
     setup.topic = kdsl_topic(partitions=2)

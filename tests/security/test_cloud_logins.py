@@ -230,7 +230,7 @@ assert os.environ["AWS_SECRET_ACCESS_KEY"] not in plan
 
 
 @pytest.mark.parametrize(
-    "login", ["AWS_MSK_IAM", *(pytest.param(name, marks=pytest.mark.reliability) for name in ("entra", "gcp"))]
+    "login", [pytest.param(name, marks=pytest.mark.reliability) for name in ("AWS_MSK_IAM", "entra", "gcp")]
 )
 def test_executors_log_in_by_themselves(
     kafka: LocalKafka, clouds: Clouds, environment: dict[str, str], login: str

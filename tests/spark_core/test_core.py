@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 VERSION = pyspark_version()
 AVAILABLE_NOW = {"availableNow": True}
+ELSEWHERE = pytest.mark.core
+"""For what other tests of `make test` show with the Spark of this project."""
 
 
 @pytest.fixture
@@ -240,6 +242,7 @@ class TestStream:
         assert ("the limits of a batch apply neither" in caplog.text) is not READ_LIMITS.is_in(VERSION)
 
 
+@ELSEWHERE
 class TestExactlyOnce:
     """What was written and is written again is there once."""
 
@@ -319,6 +322,7 @@ class TestUpsert:
         assert sorted((row.word, row["count"]) for row in rows) == [("a", 2), ("b", 1)]
 
 
+@ELSEWHERE
 class TestDelta:
     """A changelog is applied to a Delta table, or Delta is refused before anything runs."""
 
@@ -400,6 +404,7 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+@ELSEWHERE
 class TestFormats:
     """Every format is written and read back."""
 
@@ -483,6 +488,7 @@ if {locked}:
 """
 
 
+@ELSEWHERE
 class TestConnect:
     """Spark Connect: a batch, a stream and an upsert table."""
 
@@ -683,6 +689,7 @@ def copy():
 """
 
 
+@ELSEWHERE
 class TestPipeline:
     """Declarative pipelines: a table and a sink, or refused by name."""
 
@@ -710,6 +717,7 @@ class TestPipeline:
             kp.auto_cdc(Words, cluster)
 
 
+@ELSEWHERE
 class TestJvm:
     """The transport ``jvm``: a batch and a stream over Spark's own Kafka connector."""
 
