@@ -156,6 +156,10 @@ class MessageEncoder:
         changes = find_changes(kinds, passes)
         if not len(changes.before):
             return None
+        if not passes.all():  # a row that is left out need not have a message
+            rows, places = rows.filter(pa.array(passes)), np.cumsum(passes) - 1
+            before, after = (np.where(side < 0, -1, places[side]) for side in (changes.before, changes.after))
+            changes = _Changes(before, after)
         columns = {f.name: cast_array(rows.column(f.name), f.type) for f in self._fields}
         arrays = [columns[f.name] for f in self._fields]
         structs = pa.StructArray.from_arrays(arrays, fields=list(self._fields))

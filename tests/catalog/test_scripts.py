@@ -401,6 +401,18 @@ def test_a_table_that_the_catalog_does_not_have(kdsl_kafka: LocalKafka, kdsl_top
     assert f"did you mean '{topic}'" in mistakes[0].message
 
 
+def test_a_copy_of_a_table_that_the_current_catalog_does_not_have(
+    kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = kdsl_topic()
+    text = f"""{CATALOG.format(kdsl_kafka.bootstrap_servers)}
+        CREATE CATALOG lake WITH ('type' = 'delta', 'path' = '{tmp_path}');
+        USE CATALOG shop;
+        CREATE TABLE lake.db.t AS TABLE `{topic}x`"""
+
+    assert codes(text, inference=True) == ["4: table-unknown"]
+
+
 def test_a_topic_without_records_is_a_problem_at_the_table(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     text = f"{CATALOG.format(kdsl_kafka.bootstrap_servers)}\nSELECT value_a FROM shop.kafka.`{topic}`"

@@ -96,7 +96,8 @@ class TestChanges:
         assert orders.setup.state().last == 1
 
     @pytest.mark.parametrize(
-        ("start", "ids"), [pytest.param(None, [1, 2, 3], marks=LONG), ("latest", [3]), pytest.param("2", [2, 3], marks=LONG)]
+        ("start", "ids"),
+        [pytest.param(None, [1, 2, 3], marks=LONG), ("latest", [3]), pytest.param("2", [2, 3], marks=LONG)],
     )
     def test_where_they_start(self, orders: Orders, start: str | None, ids: list[int]) -> None:
         orders.create()

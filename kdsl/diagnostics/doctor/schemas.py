@@ -130,6 +130,8 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
         named = chosen.subject is None and chosen.names_subject_after("record")
         record = chosen.sink_schema(row, client)[0] if named else ""
         subject = chosen.subject_of(Use(side=use.side, topics=(topic,)), record)
+    except RegistryUnreachableError:
+        raise
     except KdslError as e:
         return skip(f"{use.side} schema of {use.plan.table}", f"its subject is not known: {e}")
     check = f"subject {subject}"

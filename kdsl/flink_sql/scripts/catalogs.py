@@ -354,27 +354,24 @@ class ScriptCatalogs:
             definition = catalog.kafka.definition(path[-1], self.inference)
             return _declare(definition, path, catalog, name.where)
         except TopicMissingError:
-            self._record_missing(path, name)
+            if len(name.parts) == 3:  # a shorter name may mean another table
+                self.record_missing(path, name)
             return None
         except KdslError as e:
             self.problems += problems_of(e, f"the columns of {'.'.join(path)} cannot be inferred", name.where)
             self.unchecked.append(name)
             return None
 
-    def _record_missing(self, path: tuple[str, str, str], name: Name) -> None:
-        """Record a table without a topic as a problem and as unchecked if its name has three parts; else do nothing.
+    def record_missing(self, path: tuple[str, str, str], name: Name) -> None:
+        """Record a table without a topic as a problem, and as unchecked.
 
         The cluster is asked for its other topics, to name them; if that fails, this is recorded, too.
         """
-        if len(name.parts) == 3:
-            names = self.table_names(path[0], name.where) or []
-            message = (
-                f"the catalog {path[0]!r} has no table {path[-1]!r}{nearest(path[-1], names)}: its cluster has no "
-            )
-            message += "such topic"
-            fix = f"use one of {listing(names[:20])}" if names else "create the topic first"
-            self._add_problem("table-unknown", message, fix, name.where)
-            self.unchecked.append(name)
+        names = self.table_names(path[0], name.where) or []
+        message = f"the catalog {path[0]!r} has no table {path[-1]!r}{nearest(path[-1], names)}: its cluster has no "
+        fix = f"use one of {listing(names[:20])}" if names else "create the topic first"
+        self._add_problem("table-unknown", f"{message}such topic", fix, name.where)
+        self.unchecked.append(name)
 
     def infer(self, table: DeclaredTable) -> DeclaredTable | None:
         """A table with the columns that its declaration leaves out, which are inferred and added to ``inference``.

@@ -872,7 +872,12 @@ class _Planner:
 
     def report_missing(self, name: Name) -> None:
         """Record that there is no table to copy, unless it is one whose statement or columns could not be read."""
-        if name.last in self.unread_names or self.catalogs.path(name) is not None:
+        if name.last in self.unread_names:
+            return
+        path = self.catalogs.path(name)
+        if path is not None:
+            if len(name.parts) < 3 and name not in self.catalogs.unchecked:
+                self.catalogs.record_missing(path, name)
             return
         names = self.own_names()
         message = f"there is no table {str(name)!r} to copy{nearest(name.last, names)}"

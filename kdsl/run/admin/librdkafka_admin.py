@@ -246,7 +246,8 @@ class LibrdkafkaAdmin:
     def groups(self) -> list[str]:
         """The ids of all consumer groups that this user may see, in alphabetical order.
 
-        The groups of a broker that does not answer within `_LISTING` seconds are left out, with a warning in the log.
+        The groups of a broker that refuses, or does not answer within `_LISTING` seconds, are left out, with a warning
+        in the log.
 
         Raises:
             KafkaReadError: The brokers refuse, or none answers in time.
@@ -255,19 +256,22 @@ class LibrdkafkaAdmin:
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
             """Request the groups, and return them with the error of a broker whose groups are missing, or None.
 
+            An error after which the request is repeated comes before others.
+
             Raises:
                 KafkaReadError: The brokers refuse.
             """
             listing = self._ask(lambda timeout: {"": self._admin.list_consumer_groups(request_timeout=timeout)})[""]
             if isinstance(listing, KafkaError):
                 raise self._read_error(listing, "the list of groups")
-            missing = next(filter(None, (_if_retriable(errors.kafka_error(e)) for e in listing.errors)), None)
-            if missing is not None:
+            failures = list(filter(None, map(errors.kafka_error, listing.errors)))
+            failures.sort(key=lambda failure: _if_retriable(failure) is None)
+            if failures and _if_retriable(failures[0]) is not None:
                 self._view.note_error()
-            return listing.valid, missing
+            return listing.valid, failures[0] if failures else None
 
         deadline = Deadline(min(_LISTING, self._timeout))
-        groups, missing = retry(ask, lambda result: result[1] is None, deadline)
+        groups, missing = retry(ask, lambda result: _if_retriable(result[1]) is None, deadline)
         if missing is not None:
             log.warning("%s: the groups of a broker are missing from the list: %s", self._table, missing.str())
         return sorted(group.group_id for group in groups)

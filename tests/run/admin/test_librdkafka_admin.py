@@ -6,10 +6,11 @@ import ctypes
 import re
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from unittest.mock import MagicMock
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kdsl.cluster import Cluster
@@ -441,3 +442,17 @@ def test_a_broker_that_restarts_is_waited_for() -> None:
             wait_for_connection(kafka.bootstrap_servers)
             kafka.start_broker()
             assert answer.result() == {("orders", 0): 1}
+
+
+def test_groups_that_a_broker_does_not_list_are_logged(
+    kdsl_kafka: RunningKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker that refuses needs rights that differ between brokers, so the client's answer is replaced."""
+    listing = MagicMock(valid=[MagicMock(group_id=name) for name in ("b", "a")])
+    listing.errors = [KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))]
+    answer: Future[MagicMock] = Future()
+    answer.set_result(listing)
+    monkeypatch.setattr(AdminClient, "list_consumer_groups", lambda *_, **__: answer)
+
+    assert LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders").groups() == ["a", "b"]
+    assert "the groups of a broker are missing from the list: Broker: Cluster authorization failed" in caplog.text
