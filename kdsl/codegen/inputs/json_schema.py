@@ -180,7 +180,7 @@ class _Reader:
         """Read the column type of a schema of one JSON type; enumerations and notes are collected in the reader.
 
         Raises:
-            CodegenError: JSON Schema has no such type, or the schema contains itself.
+            CodegenError: JSON Schema has no such type, or a part of the schema cannot be converted; see `type`.
         """
         if kind == "object":
             return self._read_object(schema, path, around)
