@@ -179,7 +179,7 @@ class Cluster:
         return {**self.properties.reveal(), SERVERS: self.bootstrap_servers}
 
     def problems(self, transport: Literal["librdkafka", "jvm"] = "librdkafka") -> tuple[Problem, ...]:
-        """Check the client settings of consumer, producer and admin client; return errors, and warnings of no effect.
+        """Check the client settings of consumer, producer and admin client; return errors and warnings.
 
         No file is read, and references are parsed but not resolved; see `check_references` for those. The registry is
         not checked.
@@ -290,6 +290,8 @@ class Cluster:
         self, make: Callable[..., LibrdkafkaSettings], sizes: Mapping[str, str | int] | None, machine: Machine | None
     ) -> dict[str, Any]:
         """Translate the settings with resolved secrets to a configuration of librdkafka.
+
+        The machine, by default this one, reads and fetches key files, and serves tokens, as the settings need.
 
         Raises:
             ResolveError: The settings have errors, or a reference cannot be resolved here; warnings are ignored.

@@ -238,7 +238,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def table(target: str) -> Table:
-    """Load the one table of a target.
+    """Load the one table of a target, as `tables` does.
 
     Raises:
         TargetError: There is no table; or there are several, and none was named or they have the same name.

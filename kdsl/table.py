@@ -132,7 +132,8 @@ class Table:
         """Read the topic once, from the start to the end that the table declares; by default to the current ends.
 
         The records are read when an action runs. Warnings about the table are logged, each once in a process. The
-        session gets kdsl's data source, or with the transport ``jvm`` Spark's Kafka connector.
+        session gets kdsl's data source, or with the transport ``jvm`` Spark's Kafka connector; a classic one also gets
+        accumulators for the reports of tasks.
 
         Args:
             spark: The session.
@@ -178,8 +179,9 @@ class Table:
         """Read the topic as a stream; the offsets of a checkpoint override every other start.
 
         Warnings about the table are logged, each once in a process. The session gets kdsl's data source, or with the
-        transport ``jvm`` Spark's Kafka connector, and a listener that commits offsets and reports metrics. If the last
-        row of each key is kept for before-images, its state store becomes RocksDB.
+        transport ``jvm`` Spark's Kafka connector, and a listener that commits offsets and reports metrics; a classic
+        one also gets accumulators for the reports of tasks. If the last row of each key is kept for before-images, its
+        state store becomes RocksDB.
 
         Args:
             spark: The session.
@@ -226,6 +228,8 @@ class Table:
     ) -> DataFrame:
         """Read a plan of this table as a stream, as `read_stream` does, also with its errors.
 
+        Warnings about the table are not logged again.
+
         Args:
             spark: The session.
             plan: The plan, from `stream_plan`.
@@ -270,8 +274,9 @@ class Table:
         """Append the rows of a DataFrame to the topic, at least once or as the table declares; columns match by name.
 
         A missing topic is created if the brokers and the client property ``allow.auto.create.topics`` (true by default)
-        allow it. Warnings about the table are logged, each once in a process. The session gets kdsl's data source, or
-        with the transport ``jvm`` Spark's Kafka connector.
+        allow it. Warnings about the table are logged, each once in a process; and rows that are left out or violate
+        rules. The session gets kdsl's data source, and the process a temporary folder until it ends; with the transport
+        ``jvm`` the session gets Spark's Kafka connector instead.
 
         Args:
             df: A batch DataFrame with the table's physical and writable metadata columns.
@@ -313,7 +318,8 @@ class Table:
 
         The plan of the write is stored in the checkpoint; a change of it since the last run is logged. A missing topic
         is created as by `write`. Warnings about the table are logged, each once in a process. The session gets kdsl's
-        data source, or with the transport ``jvm`` Spark's Kafka connector, and a listener that reports metrics.
+        data source, or with the transport ``jvm`` Spark's Kafka connector, and a listener that reports metrics; the
+        process gets temporary folders until it ends.
 
         Args:
             df: A streaming DataFrame with the table's physical and writable metadata columns.
@@ -392,7 +398,7 @@ class Table:
         """Read the dead letters of the table: the records that reads of it could not read, with the reasons.
 
         A record that was read several times, for example by two actions, may have several letters. `decode` reads the
-        records again, with a corrected table. The session gets kdsl's data source.
+        records again, with a corrected table. The session changes as by `read`.
 
         Args:
             spark: The session.

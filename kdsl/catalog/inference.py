@@ -82,6 +82,7 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
         ResolveError: The client settings have errors.
+        KdslError: As for `newest_records`.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
@@ -216,7 +217,11 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
 
 
 def is_compacted(topic: str, cluster: Cluster) -> bool:
-    """Whether a topic is compacted; false where the cluster does not report its settings, whatever the reason."""
+    """Whether a topic is compacted; false where the cluster does not report its settings, whatever the reason.
+
+    Raises:
+        ResolveError: The client settings have errors.
+    """
     try:
         policy: str = _settings(topic, cluster).get("cleanup.policy", "")
     except NotAnsweredError:

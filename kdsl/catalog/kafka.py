@@ -59,14 +59,14 @@ class KafkaCatalog:
         options: The options of `kdsl.catalog.options.CatalogOptions`, by their Python names.
 
     Raises:
-        ResolveError: An option is unknown, or has a wrong value.
+        ResolveError: An option is unknown or has a wrong value, or options contradict each other.
     """
 
     def __init__(self, name: str, cluster: Cluster, **options: Unpack[CatalogKeywords]) -> None:
         """Check the options; nothing is read yet.
 
         Raises:
-            ResolveError: An option is unknown, or has a wrong value.
+            ResolveError: An option is unknown or has a wrong value, or options contradict each other.
         """
         of_cluster = [key for key in options if key in OF_CLUSTER]
         problems = [
@@ -86,14 +86,14 @@ class KafkaCatalog:
             options: The options.
 
         Raises:
-            ResolveError: An option is unknown, or has a wrong value.
+            ResolveError: An option is unknown or has a wrong value, or options contradict each other.
         """
         self = cls.__new__(cls)
         self._initialize(name, cluster, options)
         return self
 
     def _initialize(self, name: str, cluster: Cluster, options: CatalogOptions) -> None:
-        """Set the attributes, for both constructors; ResolveError if an option has a wrong value."""
+        """Set the attributes, for both constructors; ResolveError as in `of_options`."""
         self.name, self.cluster, self.options = name, cluster, options
         self._inference = Inference()
         fail_on([*options.problems(), *options.check()], f"the catalog {name!r}")
@@ -127,7 +127,8 @@ class KafkaCatalog:
 
         Raises:
             TopicMissingError: There is no such topic.
-            InferenceError: The topic has no records to infer columns from, or they cannot be read.
+            InferenceError: The topic has no records to infer columns from, or they cannot be read; or the catalog's
+                format needs a subject that is missing or has another format, or its schema does not describe columns.
             CheckpointError: The checkpoint has columns that were inferred for other options of the catalog, or cannot
                 be read or written.
             KafkaReadError: The brokers refuse, or cannot be reached.

@@ -143,7 +143,7 @@ class Connection:
             prepared.close()
 
     def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
-        """Prepare a statement, and set its parameters; the caller closes it."""
+        """Prepare a statement, and set its parameters; the caller closes it. JavaError if the database rejects it."""
         prepared = self._java.prepareStatement(statement)
         for index, value in enumerate(values, 1):
             prepared.setObject(index, value)
@@ -360,8 +360,8 @@ class Connection:
     ) -> None:
         """Store a batch's identity and run statements in one transaction; run none if the target has the batch.
 
-        After an error, also one of Java, the transaction is rolled back. At the end each statement commits again by
-        itself.
+        That it has it is logged. After an error, also one of Java, the transaction is rolled back. At the end each
+        statement commits again by itself.
 
         Args:
             statements: The statements.
@@ -405,7 +405,7 @@ class Connection:
         """Store the identity of a batch in its row, which is then locked until the transaction ends.
 
         Returns:
-            Whether the target does not have the batch yet.
+            Whether the target does not have the batch yet; if it has, that is logged.
 
         Raises:
             ChangelogError: The target has another batch with its number, or a later one.

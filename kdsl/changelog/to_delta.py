@@ -358,8 +358,8 @@ class DeltaTarget:
         """Merge changes into the table in one commit; a table that does not exist is created before.
 
         Columns that the table does not have are added if ``schema_evolution`` is set. A batch that the table already
-        has is skipped. If the merge fails, Spark's exception is raised, also for a change without all values whose row
-        the table does not have.
+        has is skipped, which is logged. If the merge fails, Spark's exception is raised, also for a change without all
+        values whose row the table does not have.
 
         Args:
             changes: The changes, at most one for each key.

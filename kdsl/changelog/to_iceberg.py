@@ -99,8 +99,8 @@ class IcebergTarget:
         """Merge changes into the table in one snapshot; a table that does not exist is created before.
 
         Columns that the table does not have are added before, if ``schema_evolution`` is set. A batch that the table
-        already has is skipped. If the merge fails, Spark's exception is raised, also for a change without all values
-        whose row the table does not have.
+        already has is skipped, which is logged. If the merge fails, Spark's exception is raised, also for a change
+        without all values whose row the table does not have.
 
         Args:
             changes: The changes, at most one for each key.
@@ -136,7 +136,7 @@ class IcebergTarget:
         return f"iceberg({self.table!r})"
 
     def _attach(self, spark: SparkSession) -> None:
-        """Add Iceberg's runtime to a session without it, and check that it has a catalog for the table.
+        """Add Iceberg's runtime to a session without it, log that, and check that it has a catalog for the table.
 
         Raises:
             ChangelogError: No runtime is published for this Spark, it cannot be fetched, or there is no catalog.

@@ -196,7 +196,8 @@ class JdbcTarget:
 
         The batch's number is stored in the table `BATCHES` of the same schema, which is created if it does not exist.
         Staging tables are created, and dropped at the end. If the transaction violates a unique constraint in Postgres,
-        it is repeated so that rows can swap their unique values. Without keys all rows are inserted.
+        it is repeated so that rows can swap their unique values. Both this and a batch that is skipped are logged.
+        Without keys all rows are inserted.
 
         Args:
             changes: See `Target.apply`.

@@ -87,6 +87,8 @@ class MemoryTable:
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Apply changes, which are collected in this process, and remember the batch; see `Target.apply`.
 
+        That a batch is skipped is logged.
+
         Raises:
             ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row;
                 or the table has another batch with this number or a later one.

@@ -46,7 +46,10 @@ def avro(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for an Avro schema; exit with 1 if the file is not one."""
+    """Generate the table for an Avro schema; exit with 1 if the file is not one.
+
+    With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
+    """
     from kdsl.codegen.inputs.avro import avro_draft
     from kdsl_formats.avro import Avro
     from kdsl_formats.avro.schemas import AvroTypeError, json_of
@@ -73,9 +76,10 @@ def proto(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for a Protobuf message.
+    """Generate the table for a Protobuf message; exit with 1 if the file cannot be compiled or lacks the message.
 
     With --out, the module finds the .proto file wherever it is imported from.
+    With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
     from kdsl.codegen.inputs.protobuf import protobuf_draft
 
@@ -98,7 +102,10 @@ def json_schema(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for a JSON Schema; exit with 1 if it is not a JSON object."""
+    """Generate the table for a JSON Schema; exit with 1 if it is not a JSON object.
+
+    With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
+    """
     import json
 
     from kdsl.codegen.inputs.json_schema import json_schema_draft
@@ -134,7 +141,10 @@ def ddl(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the tables that a Flink SQL script declares."""
+    """Generate the tables that a Flink SQL script declares; exit with 1 if it has errors or lacks a table.
+
+    With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
+    """
     from kdsl.codegen.inputs.ddl import ddl_drafts
 
     _write(ddl_drafts(file, names=tuple(tables or ())), Path(file).name, out_file, check, as_json)
@@ -156,8 +166,9 @@ def registry(
 ) -> None:
     """Generate the table for a subject of a schema registry: Avro, Protobuf or JSON Schema.
 
-    The key of an upsert table (--connector upsert-kafka) comes from the subject with the suffix -key. Exits with 2 if
-    no registry is named.
+    The key of an upsert table (--connector upsert-kafka) comes from the subject with the suffix -key. Exits with 1 if
+    the registry does not answer or lacks the subject, or its schema is not one of a table, and with 2 if no registry is
+    named. With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
     from kdsl.codegen.inputs.registry import registry_draft
 
@@ -189,8 +200,9 @@ def topic_command(
 ) -> None:
     """Generate a table that fits the last records of a topic.
 
-    It is an upsert table if the topic is compacted and its records have keys, unless --connector is kafka. Exits with 2
-    if no brokers are named.
+    It is an upsert table if the topic is compacted and its records have keys, unless --connector is kafka. Exits with 1
+    if the topic is empty, cannot be read or does not fit the options, and with 2 if no brokers are named.
+    With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
     from kdsl.codegen.inputs.topic import topic_draft
 
@@ -208,9 +220,10 @@ def export(
     out_file: Out = None,
     check: Check = False,
 ) -> None:
-    """Write tables as an Avro schema, Flink DDL or YAML, with a note about what cannot be expressed.
+    """Write a table as an Avro schema, or tables as Flink DDL or YAML, with a note about what cannot be expressed.
 
-    Exits with 2 for --key without avro.
+    Exits with 1 if there is no such table, a table has errors, or the form cannot express it at all, and with 2 for
+    --key without avro. With --check, exits with 1 if the file of --out differs, and with 2 without --out.
     """
     from kdsl.codegen.avro_schema import to_avro
     from kdsl.codegen.ddl_text import write_ddl

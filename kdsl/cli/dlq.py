@@ -59,7 +59,7 @@ def list_letters(
 ) -> None:
     """Print the first letters of a topic: which record, which table, why.
 
-    Exits with 2 if no brokers are named.
+    Exits with 1 if the topic cannot be read or --where names no part of a letter, and with 2 if no brokers are named.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
@@ -89,7 +89,7 @@ def count(
 ) -> None:
     """Count the rejected records by table, side and reason; several letters of one record count once.
 
-    Exits with 2 if no brokers are named.
+    Exits with 1 if the topic cannot be read or --where names no part of a letter, and with 2 if no brokers are named.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
@@ -118,7 +118,8 @@ def show(
 ) -> None:
     """Print the newest letter of a record with its key, value and headers, which are data of the record.
 
-    Long ones are shortened, except with --json. Exits with 1 if there is no letter, and with 2 if no brokers are named.
+    Long ones are shortened, except with --json. Exits with 1 if there is no letter or the topic cannot be read, and
+    with 2 if no brokers are named.
     """
     with progress(f"reading {topic}"):
         letter = find_letter(_require_cluster(cluster), topic, record)
@@ -170,8 +171,8 @@ def replay(
     """Send the records again: appended to their topic or another, unchanged or mapped by a function.
 
     The module of a function is imported, also from the current folder. Unless --dry-run is given, the consumer group
-    stores the position at which the next replay goes on. Exits with 1 if records are left that were rejected too often,
-    are incomplete, or are outdated, and with 2 if no brokers are named.
+    stores the position at which the next replay goes on. Exits with 1 if it fails, or records are left that were
+    rejected too often, are incomplete, or are outdated, and with 2 if no brokers are named.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     target = cluster_from_options(to_bootstrap, properties=to_properties)

@@ -32,7 +32,7 @@ def plan(
 ) -> None:
     """Print what a read (or a write) of a table does, or what an ingestion in YAML or the copies in a script do.
 
-    Exits with 1 if they have errors, and with 2 for --write or --json with an ingestion or copies.
+    Exits with 1 if they do not exist or have errors, and with 2 for --write or --json with an ingestion or copies.
     """
     text = _show_copies(target)
     if load.is_ingestion(target):
@@ -75,7 +75,10 @@ def schema(
     value: Annotated[bool, typer.Option("--value", help="The schema of the message value.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the schema of a table's DataFrame, or of its message key or value; exit with 2 if both are asked for."""
+    """Print the schema of a table's DataFrame, or of its message key or value; exit with 2 if both are asked for.
+
+    Exits with 1 if the table does not exist or cannot be read.
+    """
     if key and value:
         raise typer.BadParameter("give --key or --value, not both")
     table = load.table(target)

@@ -56,8 +56,9 @@ def start(
 ) -> None:
     """Start Kafka and leave it running; if it runs already with these settings, only add missing topics or a registry.
 
-    It is an error (exit code 1) if it runs with another number of brokers, port, data folder or login. The first start
-    on a machine downloads Kafka (about 45 MB) and the registry (about 110 MB) from Maven Central.
+    It is an error (exit code 1) if it cannot be started, or runs with another number of brokers, port, data folder or
+    login; another version and properties are ignored. The first start on a machine downloads Kafka (about 45 MB) and
+    the registry (about 110 MB) from Maven Central.
     """
     topics = dict(_parse_topic(text) for text in topic or ())
     properties = dict(_parse_property(text) for text in property_ or ())
@@ -89,7 +90,7 @@ def start(
 
 @app.command()
 def stop(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
-    """Stop Kafka; do nothing if it is not running. A temporary data folder is removed, another one is kept."""
+    """Stop Kafka and its registry; do nothing if none runs. A temporary data folder is removed, another one is kept."""
     with _progress("stopping Kafka"):
         stopped = detached.stop(name)
     if as_json:

@@ -49,8 +49,8 @@ def lag(
 ) -> None:
     """Show how far a consumer group or a query lags behind, for each partition.
 
-    Exits with 1 if the group, the checkpoint or a broker cannot be found, or if the lag exceeds --fail-above
-    or is unknown, because the group has committed nothing in a partition with records.
+    Exits with 1 if the table has errors, if the group, the checkpoint or a broker cannot be found, or if the lag
+    exceeds --fail-above or is unknown, because the group has committed nothing in a partition with records.
     Exits with 2 if both --group and --checkpoint are named, or if neither they nor a table, or no brokers are named.
     """
     from kdsl.diagnostics.lag import LagReader
@@ -92,7 +92,8 @@ def _make_fetch(
 ) -> Callable[[], Lag]:
     """Return a function that asks for the lag of a checkpoint or, if it is None, of a group.
 
-    For a group, ``topics`` are included with all their partitions, whether the group has read them or not.
+    For a group, ``topics`` are included with all their partitions, whether the group has read them or not. The
+    function raises the errors of `LagReader.lag_of`, `LagReader.group_positions` and `checkpoint_positions`.
     """
     from kdsl.diagnostics.lag import checkpoint_positions
 

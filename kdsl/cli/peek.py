@@ -23,7 +23,10 @@ def peek(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Print the last records of a table, decoded."""
+    """Print the last records of a table, decoded.
+
+    Exits with 1 if the table has errors or no cluster, or its records cannot be read or decoded.
+    """
     from kdsl.diagnostics.peek import last_changes, last_records
 
     table = load.table(target)

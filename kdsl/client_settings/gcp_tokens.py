@@ -31,7 +31,8 @@ def provide_token(**options: str) -> str:
     """Return a token of the application default credentials, which google-auth renews before they expire.
 
     Args:
-        options: ``principal``, the account, if the credentials do not name it; other options are ignored.
+        options: ``principal``, the account, by default that of the environment variable (`PRINCIPAL`), else of the
+            credentials; other options are ignored.
 
     Raises:
         TokenError: The library is not installed, there are no credentials, they cannot be renewed, or the account or

@@ -33,7 +33,7 @@ _CREDENTIALS = {
 def add_java_login(draft: SettingsDraft, own: dict[str, str], machine: Machine | None) -> dict[str, str]:
     """Set the JAAS configuration of a draft for Java, and what else its login needs.
 
-    It is the user's, or made from librdkafka's user and password, or for tokens or Kerberos from their settings.
+    It is the user's, or made from librdkafka's user and password, or for tokens, AWS or Kerberos from their settings.
     Problems are recorded in the draft.
 
     Args:
@@ -64,9 +64,10 @@ def _add_kerberos_login(
 ) -> dict[str, str]:
     """Set the JAAS configuration and the service name of a Kerberos login in the draft, unless the user has set them.
 
-    A keytab in the user's JAAS configuration that must be fetched is replaced by the path of a copy. For another
-    mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``, the properties that
-    only librdkafka has, unless the connector's settings have them.
+    A keytab in the user's JAAS configuration that must be fetched is replaced by the path of a copy. An incomplete
+    login and unreadable files are recorded as problems. For another mechanism, or without SASL, unused settings only
+    get a warning. Principal and keytab are removed from ``own``, the properties that only librdkafka has, unless the
+    connector's settings have them.
 
     Returns:
         The system property for krb5.conf, if it is set; otherwise nothing.
@@ -96,7 +97,7 @@ def _add_kerberos_login(
 
 
 def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine: Machine | None) -> None:
-    """Set the JAAS configuration for a principal and a keytab, or for a ticket cache.
+    """Set the JAAS configuration for a principal and a keytab (see `_locate`), or for a ticket cache.
 
     A principal alone uses the ticket cache if Flink's login asks for the cache, or is for Kafka and does not turn the
     cache off; otherwise it is recorded as an error, as a keytab alone is. With neither, the ticket cache is used if

@@ -74,8 +74,8 @@ def find_file(location: str) -> str:
     """Find a key file on this machine, or fetch it into a file that only this user may read, and return its path.
 
     Args:
-        location: A path, which is also looked for by its name among the files that Spark ships and in the working
-            directory; or a URL, fetched once per process.
+        location: A path or ``file:`` URL, which is also looked for by its name among the files that Spark ships and in
+            the working directory; or another URL, fetched once per process.
 
     Raises:
         KeyFileError: There is no such file here, no fetcher can fetch it, or the fetcher failed.

@@ -218,10 +218,10 @@ def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
 def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
     """Translate a login with tokens: of an identity provider, of a provider of kdsl, or unsecured ones.
 
-    Nothing is translated if the callback handler or login module does not fit, which is recorded as a problem, or if
-    the JAAS configuration is an unresolved reference. The settings of an identity provider are not translated, either,
-    if librdkafka's own properties configure the tokens. With a machine, this process begins to serve the tokens of a
-    provider of kdsl; without one, while planning, the provider is only checked.
+    Nothing is translated if the login's callback handler or module does not fit, which is recorded as a problem (as is
+    any client callback handler), or if the JAAS configuration is an unresolved reference. The settings of an identity
+    provider are not translated, either, if librdkafka's own properties configure the tokens. With a machine, this
+    process begins to serve the tokens of a provider of kdsl; without one, while planning, the provider is only checked.
     """
     _refuse_handler(draft, None, CLIENT_HANDLER)
     handler = draft.java.get(LOGIN_HANDLER, "OAuthBearerLoginCallbackHandler")
@@ -294,9 +294,9 @@ def _use_endpoint(draft: SettingsDraft, endpoint: Endpoint | None) -> None:
 def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, machine: Machine | None) -> None:
     """Translate the login of a cloud: OAUTHBEARER, with tokens that this process creates.
 
-    Handlers and a login module of another login, a profile beside a role, and a second provider of tokens are recorded
-    as errors, and options that the login does not have as warnings. Nothing is created without a machine (while
-    planning), or if the JAAS configuration is an unresolved reference.
+    Handlers and a login module of another login, a profile beside a role, a second provider of tokens, and a token
+    that cannot be created are recorded as errors, and options that the login does not have as warnings. Nothing is
+    created without a machine (while planning), or if the JAAS configuration is an unresolved reference.
     """
     draft.set("sasl.mechanism", "OAUTHBEARER", "sasl.mechanism")
     _refuse_handler(draft, cloud)

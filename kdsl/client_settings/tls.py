@@ -40,7 +40,7 @@ def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
 
     If the protocol does not use TLS, only a warning is recorded. Nothing is done if the protocol is an unresolved
     reference, or if none of Java's settings of TLS and of librdkafka's files is set. Without a machine (while planning)
-    no file is read.
+    no file is read, fetched or written.
     """
     names = [name for name in draft.java if name.startswith("ssl.")]
     names += [name for name in _FILES if name in draft.librdkafka]
@@ -69,9 +69,9 @@ def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> Non
     """Replace the location of a file in the draft's settings by what librdkafka can open on this machine.
 
     A path is looked up. A file that must be fetched is replaced by its PEM content if librdkafka has a property for
-    that (a chain of several certificates is written to a file), otherwise by the path of a copy. A location that no
-    machine can read, or a file without the expected PEM, is recorded as a problem. Without a machine (while planning)
-    nothing is replaced.
+    that (a chain of several certificates is written to a file), otherwise by the path of a copy. A file that is missing
+    here, that no machine can read (of Java's settings, that is reported before), or that lacks the expected PEM, is
+    recorded as a problem. Without a machine (while planning) nothing is replaced.
     """
     location = draft.settings[name]
     if reason := explain_unreachable(location):
@@ -111,7 +111,8 @@ def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str])
     """Record what Java refuses about a store, and return its location.
 
     That is PEM in the settings ``contents`` for a store of another type or beside a location, a password without
-    effect, and a location that no machine can read. None if the location is not set, not resolved, or not readable.
+    effect, and a location that no machine can read. None if the location is not set or not readable, or if it or the
+    store's type is not resolved.
     """
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)

@@ -179,7 +179,7 @@ def _translate_rows(draft: SettingsDraft) -> None:
 
 
 def _set_property(draft: SettingsDraft, target: LibrdkafkaProperty, text: str, source: str) -> None:
-    """Set a property of librdkafka; a number is limited to its range."""
+    """Set a property of librdkafka: a number with a range as `set_number` does, other values as `set` does."""
     if target.low is None:
         draft.set(target.name, text, source)
     else:

@@ -316,6 +316,7 @@ class Annotations:
         """Yield the source of the classes that stand for rows and enumerations in the columns, and of their aliases.
 
         Inner classes come first, and none comes twice in a call. The classes of the tables themselves are not included.
+        The names that the classes use are imported.
 
         Raises:
             CodegenError: A default cannot be written, as in `value`.
@@ -328,7 +329,7 @@ class Annotations:
     def _write_classes(self, draft: TableDraft, path: Path, kind: t.DataType, written: set[str]) -> Iterator[str]:
         """Yield the source of the classes of a type that are not in ``written``, inner ones first; add them to it.
 
-        Errors are those of `classes`.
+        Imports and errors are those of `classes`.
         """
         for step, child in child_types(kind):
             yield from self._write_classes(draft, (*path, step), child, written)

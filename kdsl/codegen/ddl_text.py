@@ -42,11 +42,11 @@ def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
 
 
 def _write_statement(table: TableDef) -> tuple[str, list[str]]:
-    """Write a table as ``CREATE TABLE``; also return notes about what the statement cannot express.
+    """Write a table as ``CREATE TABLE``; also return notes about what it cannot express, and about replaced secrets.
 
     Raises:
         ResolveError: The table has problems.
-        CodegenError: The table has several watermarks or an invalid one, or a column that SQL cannot express.
+        CodegenError: The table has several watermarks or an invalid one, or a column or key that SQL cannot express.
     """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)

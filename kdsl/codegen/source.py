@@ -92,7 +92,10 @@ class _Module:
         return "\n".join([head, "", lines, "", "\n" + "\n\n\n".join(_join_parts(parts)), ""])
 
     def _write_table(self, draft: TableDraft, name: str, attributes: dict[str, ColumnDef]) -> str:
-        """Write the class of a table; what cannot be written is noted, or raises a CodegenError."""
+        """Write the class of a table, and import the names in it; CodegenError if a part cannot be written.
+
+        What may be left out is noted.
+        """
         table = draft.table
         doc = docstring(table.comment, INDENT) if table.comment else None
         arguments = Arguments(self.imports, self.annotations.literals, self.placeholders)
@@ -116,7 +119,7 @@ class _Module:
         return "\n".join(lines if doc or body else [*lines, f"{INDENT}pass"])
 
     def _write_column(self, draft: TableDraft, name: str, column: ColumnDef, marks: _Marks) -> Iterator[str]:
-        """Write a column of a class, line by line.
+        """Write a column of a class, line by line, and import the names in it.
 
         Raises:
             CodegenError: The column has several watermarks, a default without a literal, or a computing function that
@@ -170,7 +173,10 @@ class _Module:
             yield doc
 
     def _write_rules(self, table: TableDef, attributes: Mapping[str, ColumnDef]) -> Iterator[str]:
-        """Yield the row rules that are attributes of the class; ``attributes`` are the names that are taken."""
+        """Yield the row rules of no single column, as attributes of the class, and import the names in them.
+
+        ``attributes`` are the names that are taken.
+        """
         taken = dict.fromkeys(attributes)
         for rule in table.rules:
             if any(_is_of_column(rule, column) for column in table.columns):
@@ -193,7 +199,8 @@ class _Module:
     def _choose_metadata_function(self, column: ColumnDef) -> tuple[str, list[str], str]:
         """Choose the function that declares a metadata column, its arguments, and a mark (empty if it needs none).
 
-        That is ``virtual`` or ``metadata`` with the key, or for any other key ``col`` and the mark ``Metadata(…)``.
+        That is ``virtual`` or ``metadata`` with the key, or for any other key ``col`` and the mark ``Metadata(…)``,
+        whose name is imported.
         """
         if column.virtual:
             return "virtual", [string_literal(column.shows)], ""

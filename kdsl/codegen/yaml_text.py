@@ -49,7 +49,9 @@ def write_yaml(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
 
 
 def _convert_table(table: TableDef, notes: list[str]) -> dict[str, Any]:
-    """Convert a table to a mapping of a YAML document; notes on what it does not contain are added to ``notes``.
+    """Convert a table to a mapping of a YAML document, with references in place of secrets.
+
+    Notes on what it does not contain, and on the secrets, are added to ``notes``.
 
     Raises:
         ResolveError: The table has problems.

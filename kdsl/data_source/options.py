@@ -204,7 +204,10 @@ class _Request:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Load the table and the cluster, and divide the other options; what is wrong is added to `problems`."""
+        """Load the table and the cluster, and divide the other options; what is wrong is added to `problems`.
+
+        Modules may be imported.
+        """
         self.problems: list[Problem] = []
         self._options = _without_catalog({name.lower(): text for name, text in options.items()})
         names = self._options.get("columns")
@@ -279,7 +282,9 @@ class _Request:
         return None
 
     def _load_table(self) -> TableDef | None:
-        """Return the definition of the one table that the options name; otherwise add a problem.
+        """Load the definition of the one table that the options name, which may import a module.
+
+        Without exactly one, a problem is added, and the result is None.
 
         Raises:
             KdslError: The table cannot be loaded.

@@ -34,7 +34,7 @@ class DefaultSource(KdslDataSource):
 
     @cached_property
     def _read_source(self) -> KdslDataSource:
-        """The source of a read, with a plan among its options.
+        """The source of a read, with a plan among its options; a table's module may be imported for it.
 
         Raises:
             KdslError: As for `kdsl.data_source.options.read_source_options`.
@@ -62,6 +62,8 @@ class DefaultSource(KdslDataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a stream; its rows have the table's columns, whatever ``schema`` says.
 
+        Limits of a batch that this Spark ignores are logged.
+
         Raises:
             SparkVersionError: The stream has a declared end, and this Spark cannot end it.
             KdslError: As for `kdsl.data_source.options.read_source_options`.
@@ -78,6 +80,8 @@ class DefaultSource(KdslDataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch with the columns of ``schema``, which are matched with the table's by name.
 
+        Brokers may create a topic that is missing.
+
         Raises:
             KdslError: As for `kdsl.data_source.options.write_source_options`.
         """
@@ -87,6 +91,8 @@ class DefaultSource(KdslDataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return the writer of a stream with the columns of ``schema``, which are matched with the table's by name.
+
+        Brokers may create a topic that is missing.
 
         Raises:
             SparkVersionError: This Spark gives no Arrow batches to the writers of streams.

@@ -178,8 +178,10 @@ class KafkaSink(Endpoint):
         """Append the rows of a DataFrame. Columns that the sink does not use are ignored.
 
         Without a timestamp in the serializer the event time of a row becomes the timestamp of its record (not with the
-        transport ``jvm``). Of several columns of event time none is used, which is logged. The session gets kdsl's data
-        source, or with the transport ``jvm`` Spark's Kafka connector.
+        transport ``jvm``). Of several columns of event time none is used, which is logged, as are rows that are left
+        out. A missing topic is created if the brokers and the client property ``allow.auto.create.topics`` (true by
+        default) allow it. The session gets kdsl's data source, and the process a temporary folder until it ends; with
+        the transport ``jvm`` the session gets Spark's Kafka connector instead.
 
         Args:
             df: A batch DataFrame with the columns of the key's and the value's schema.
@@ -191,9 +193,11 @@ class KafkaSink(Endpoint):
             ResolveError: Columns are missing or have other types, or an expression does not fit the DataFrame; all
                 problems are reported at once.
             KdslError: As for `plan`; or the DataFrame is a stream or a changelog, ``write_id`` is given without
-                exactly-once, no broker answers, or a topic does not exist.
+                exactly-once, kdsl does not support the session, the partitioner cannot be imported, the brokers refuse
+                or cannot be reached, or a topic does not exist and is not created.
             ExactlyOnceError: The write cannot be exactly once.
-            WriteError: A task failed, for example because a record cannot be written.
+            WriteError: A task failed with an error of kdsl, for example because a record cannot be written. Other
+                failures of tasks are raised as Spark's exceptions.
         """
         from kdsl.run.write import write
 
@@ -213,8 +217,9 @@ class KafkaSink(Endpoint):
     ) -> StreamingQuery:
         """Start a query that appends the rows of a stream, with timestamps as in `write`.
 
-        The plan of the write is stored in the checkpoint. The session changes as by `write`, and gets a listener that
-        reports metrics.
+        The plan of the write is stored in the checkpoint; a change of it since the last run is logged. Topics are
+        created as by `write`. The session changes as by `write`, and gets a listener that reports metrics; the process
+        gets temporary folders until it ends.
 
         Args:
             df: A streaming DataFrame with the columns of the key's and the value's schema.
@@ -228,8 +233,8 @@ class KafkaSink(Endpoint):
 
         Raises:
             ResolveError: As for `write`.
-            KdslError: As for `plan`; or the DataFrame is not a stream, the sink does not accept the output mode or the
-                trigger, no broker answers, or a topic does not exist.
+            KdslError: The DataFrame is not a stream, the sink does not accept the output mode or the trigger; or as for
+                `write`.
             CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
             ExactlyOnceError: The write cannot be exactly once.
         """
@@ -289,9 +294,9 @@ class KafkaSink(Endpoint):
     def _prepare(self, df: DataFrame) -> tuple[DataFrame, WritePlan]:
         """Return a DataFrame with exactly the columns that are written, and the plan of their write.
 
-        A function for whole records replaces the rows. Otherwise a hidden column is added for each expression, and
-        columns that the sink does not use are dropped, except a row kind. ResolveError if an expression does not fit
-        the DataFrame; other errors are those of `plan`.
+        A function for whole records replaces the rows. Otherwise a hidden column is added for each expression, also for
+        the event time (see `_with_event_time`), and columns that the sink does not use are dropped, except a row kind.
+        ResolveError if an expression does not fit the DataFrame; other errors are those of `plan`.
         """
         serializer = self.record_serializer
         assert serializer is not None

@@ -215,7 +215,9 @@ class KafkaSource(Endpoint):
     def read(self, spark: SparkSession) -> DataFrame:
         """Read once, up to the end of the source if it has one, or else up to the present ends of the partitions.
 
-        The session gets kdsl's data source, or with the transport ``jvm`` Spark's Kafka connector.
+        The session gets kdsl's data source, or with the transport ``jvm`` Spark's Kafka connector; a classic one also
+        gets accumulators for the reports of tasks. That a batch does not commit offsets is logged once if the client
+        property ``enable.auto.commit`` is true.
 
         Args:
             spark: The session, classic or Connect.
@@ -234,15 +236,15 @@ class KafkaSource(Endpoint):
 
         A query that restarts from a checkpoint continues at its offsets: the starting offsets do not matter then, and a
         custom initializer is not called. The session changes as by `read`, and gets a listener that commits offsets and
-        reports metrics.
+        reports metrics. Limits of a batch that this version of Spark ignores are logged.
 
         Args:
             spark: The session, classic or Connect.
 
         Raises:
-            KdslError: kdsl does not support the session, or as for `plan`; with the transport ``jvm`` also if the
-                connector cannot be attached, or another application uses a consumer group that is checked. What is
-                wrong with the topics fails the query.
+            KdslError: kdsl does not support the session, its Spark is too old for the end of the source, or as for
+                `plan`; with the transport ``jvm`` also if the connector cannot be attached, or another application uses
+                a consumer group that is checked. What is wrong with the topics fails the query.
         """
         from kdsl.run.read import read_stream
 

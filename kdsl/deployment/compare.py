@@ -212,7 +212,9 @@ def _compare_sinks(
     open_checkpoint: Callable[[str], Folder],
     open_session: Callable[[], SparkSession],
 ) -> Iterator[Step]:
-    """Yield how the sinks of a declaration differ; an error of Java or Spark becomes a thing that cannot be looked at.
+    """Yield how the sinks of a declaration differ.
+
+    An error of kdsl, Java or Spark becomes a thing that cannot be looked at.
 
     Args:
         declaration: An ingestion, or a table with a target.

@@ -259,7 +259,10 @@ class Needs:
                 )  # fmt: skip
 
     def _add_read(self, plan: ReadPlan, cluster: Cluster, where: Where, settings: Mapping[str, Setting]) -> None:
-        """Add the consumer group of a read, and the topic of its dead letters."""
+        """Add the consumer group of a read, if the client settings name it or the read starts at its offsets.
+
+        The topic of the dead letters is added, too.
+        """
         own = cluster.kdsl_settings.group_id
         starts = plan.start.mode == "group-offsets"
         group = own or plan.group_id

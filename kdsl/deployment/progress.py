@@ -91,7 +91,8 @@ def _compare_positions(
 ) -> Iterator[Step]:
     """Yield the groups that are ahead of their topics or checkpoints, or behind the first records.
 
-    Of each, the first such partition is named. If the brokers do not report offsets, that is the only difference.
+    Only groups at whose offsets a read starts are compared with topics. Of each group, the first such partition is
+    named. If the brokers do not report offsets, that is the only difference.
     """
     relevant = [need for need in live.needs.groups if committed.get(need.group)]
     partitions = {p for need in relevant for p in committed[need.group] if _exists(live, p)}

@@ -165,7 +165,10 @@ def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, subject: s
 
 
 def _describe_changes(client: RegistryClient, need: SubjectNeed, latest: SubjectVersion) -> str:
-    """Write how the columns of a table differ from those of a registered schema."""
+    """Write how the columns of a table differ from those of a registered schema.
+
+    Of a schema that cannot be read as columns, only that it is another one.
+    """
     _, declared = need.format.sink_schema(need.row, client)
     before, after = (_columns(client, need, schema) for schema in (latest.schema, declared))
     if before is None or after is None:

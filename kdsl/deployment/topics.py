@@ -119,7 +119,10 @@ class _Topic:
         )
 
     def compare(self, configs: Mapping[str, Config] | NotAnsweredError) -> Iterator[Step]:
-        """Yield the differences of the topic's settings, and the rights that the user lacks."""
+        """Yield the differences of the topic's settings, and the rights that the user lacks.
+
+        If the topic is missing or cannot be described, that is the only difference.
+        """
         chosen, contradictions = self._choose()
         if isinstance(self.state, NotAnsweredError):
             yield self._explain_missing(self.state, chosen, contradictions)
@@ -157,7 +160,10 @@ class _Topic:
         chosen: Mapping[str, Setting],
         contradictions: Mapping[str, tuple[Setting, Setting]],
     ) -> Step:
-        """The difference of a topic that cannot be described, mostly because it does not exist."""
+        """The difference of a topic that cannot be described; the step of a missing one creates it.
+
+        A missing topic whose settings contradict each other is not created.
+        """
         if why.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
             consequence = f"the topic cannot be looked at: {why}; grant DESCRIBE on it"
             return Step(self._difference("?", "", None, None, consequence))
@@ -194,7 +200,7 @@ class _Topic:
         return "reads and writes fail"
 
     def _compare_sizes(self, state: TopicState, chosen: Mapping[str, Setting]) -> Iterator[Step]:
-        """Yield a difference of the partitions and one of the replicas."""
+        """Yield a difference of the partitions and one of the replicas, where they are declared and differ."""
         count, replicas = len(state.partitions), _replicas(state)
         declared = chosen.get(PARTITIONS)
         if declared is not None and int(declared.value) != count:
@@ -219,7 +225,10 @@ class _Topic:
             yield Step(self._difference("!", *values, consequence, declared.where))
 
     def _compare_configs(self, configs: Mapping[str, Config], chosen: Mapping[str, Setting]) -> Iterator[Step]:
-        """Yield the differences of declared configs, and the configs that are set and not declared."""
+        """Yield the differences of declared configs; and if there are any, the configs that are set and not declared.
+
+        For an upsert table, a cleanup policy that does not compact is a difference, too.
+        """
         declared = {name: one for name, one in chosen.items() if name not in _SIZES}
         if self._upserts and POLICY not in self._settings:
             live = configs.get(POLICY)
@@ -269,7 +278,7 @@ class _Topic:
         return f"kafka-configs --bootstrap-server {self._live.place} --alter --topic {shlex.quote(self.name)} {change}"
 
     def _compare_rights(self, state: TopicState) -> Iterator[Step]:
-        """Yield the rights that the user lacks."""
+        """Yield the rights that the user lacks; nothing if the brokers do not report rights."""
         if state.rights is None or "ALL" in state.rights:
             return
         needed = {right: need for need in self._needs for right in need.rights}

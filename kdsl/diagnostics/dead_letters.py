@@ -394,7 +394,7 @@ def _find_original(clusters: Collection[Cluster], topic: str) -> Cluster:
 def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
     """Send records to a topic, or with ``original`` to the topics and partitions from which they came.
 
-    Waits until they are acknowledged.
+    Waits until they are acknowledged. The producer is kept in the client pool.
 
     Raises:
         DeadLetterError: A topic does not exist, or a record was not acknowledged; earlier ones may have been.

@@ -297,8 +297,8 @@ def checkpoint_positions(location: str) -> tuple[int, dict[TopicPartition, int]]
         The number of the batch, and the offset of the next record of each partition; of several sources, the least.
 
     Raises:
-        LagError: The folder is not a checkpoint or has no finished batch, its file cannot be read, or the query reads
-            no Kafka topic.
+        LagError: The folder is on another machine (``s3://…``), is not a checkpoint or has no finished batch, its file
+            cannot be read, or the query reads no Kafka topic.
         OffsetFormatError: The offsets were written by another version of kdsl.
     """
     parts = urlsplit(location)

@@ -26,14 +26,14 @@ def parse_file(path: str | Path) -> Script:
 
 
 def parse_source(source: str | Path) -> Script:
-    """Read a script from a file or from a string.
+    """Read a script from a file or from a string; mistakes in it are among its problems.
 
     A string is the name of a file if it has no blanks or line breaks (and is not empty), or if it is one line that ends
     with ``.sql`` or ``.ddl`` and such a file exists.
 
     Raises:
-        ResolveError: As for `parse_file`.
-        OSError: As for `parse_file`.
+        ResolveError: The file is not UTF-8.
+        OSError: The file cannot be read.
     """
     if isinstance(source, Path) or (source and not any(c.isspace() for c in source)):
         return parse_file(source)

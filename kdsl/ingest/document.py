@@ -143,7 +143,10 @@ class _Reader:
         return {} if text is None else {_MAPPING: text}
 
     def read_rules(self, value: Mapping[str, Any], section: str, cls: type[Group]) -> list[Group]:
-        """Read a list of transforms or routes; empty if there is none, or, with a report, if it is not a list."""
+        """Read a list of transforms or routes, each with what is right in it.
+
+        Empty if there is none, or, with a report, if it is not a list.
+        """
         rules = value.get(section) or []
         if not isinstance(rules, list):
             self.report(f"$.{section}", f"{section} is not a list", "write '- source-table: …' under it")
@@ -162,7 +165,7 @@ class _Reader:
         return Pipeline.from_strings(self.read_options(value if value is not None else {}, "$.pipeline", Pipeline))
 
     def read_options(self, value: Any, path: str, group: type[Options] | None) -> dict[str, str]:
-        """Read a mapping of options to strings, with variables replaced; what has a mistake is reported and left out.
+        """Read a mapping of options to strings, each as `read_text` does; what that cannot read is left out.
 
         Args:
             value: The mapping; something else is reported, and gives no options.
@@ -234,7 +237,7 @@ def write_document(ingestion: IngestionDef) -> str:
 
 
 def _literal_secrets(ingestion: IngestionDef) -> Sequence[tuple[str, tuple[str, ...]]]:
-    """The keys of secrets that are written out in the source, the sink and the pipeline, by section."""
+    """The keys of secrets that are written out, by section: source, sink and pipeline, each perhaps without any."""
     ends: tuple[End, ...] = (ingestion.source, ingestion.sink)
     return [
         *((end.kind, end.literal_secrets()) for end in ends),

@@ -486,7 +486,7 @@ class _SinkTable:
         return TableSchema(tuple(columns), live.primary_key)
 
     def add_column(self, columns: list[t.Field], field: t.Field) -> None:
-        """Add a nullable column at the end of ``columns``, with its change, or note that it is left out."""
+        """Add a nullable column to the end of ``columns``, and its change; or note that it is left out (`allows`)."""
         new = attrs.evolve(field, type=self.wide(field.type.as_nullable()))
         change = SchemaChange("add.column", self.table, (new,), place=self.places.get(field.name))
         if self.allows(change, field.name, can=True):
@@ -498,7 +498,8 @@ class _SinkTable:
     def alter_column(self, live: t.Field, field: t.Field) -> t.Field:
         """Return a column with a wider type, and add the change, or return it as it is, and note that it is too narrow.
 
-        Its nullability stays. A column of the primary key that would become a string is refused.
+        Its nullability stays; see `drop_not_null`. A column of the primary key that would become a string is refused.
+        `allows` may refuse the change, too.
         """
         kind = self.wide(join(live.type, field.type)).as_nullable(live.type.nullable)
         if field.type.nullable and not live.type.nullable:
@@ -516,7 +517,7 @@ class _SinkTable:
         return live
 
     def drop_not_null(self, live: t.Field) -> None:
-        """Refuse a column that is NOT NULL in the sink, and may be NULL in the rows.
+        """Refuse a column; the caller knows that it is NOT NULL in the sink, and may be NULL in the rows.
 
         With TRY_EVOLVE and IGNORE, it is noted as too narrow instead, unless it is in the primary key.
         """

@@ -180,7 +180,8 @@ class Ingestion(IngestionDef):
             CheckpointError: Another driver has taken the checkpoint over meanwhile, or it cannot be read or written.
             IngestError: A table is refused; nothing was written.
             KdslError: There is no checkpoint, the session is one of Spark Connect, the source is a stream of changes
-                (use `run`), no table is selected, or the source or the sink cannot be reached.
+                (use `run`), kdsl cannot run the ingestion, no table is selected, a reference to a secret cannot be
+                resolved, or the source or the sink cannot be reached.
             Exception: That of Spark, if a job fails.
         """
         from kdsl.ingest.run.snapshot import copy_snapshot
@@ -195,7 +196,7 @@ class Ingestion(IngestionDef):
 
         Args:
             checkpoint: The folder of the checkpoint; by default that of the pipeline.
-            spark: A session that reaches the folder; None for one on this machine.
+            spark: A session that reaches the folder; None for a folder on this machine.
 
         Raises:
             KdslError: There is no checkpoint, it has nothing of an ingestion, or the source is not Kafka.

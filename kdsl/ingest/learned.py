@@ -22,7 +22,7 @@ def load_state(checkpoint: str, spark: SparkSession | None = None) -> IngestStat
 
     Args:
         checkpoint: The folder.
-        spark: A session that reaches the folder; None for one on this machine.
+        spark: A session that reaches the folder; None for a folder on this machine.
 
     Raises:
         KdslError: The checkpoint has nothing of an ingestion.

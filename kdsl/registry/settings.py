@@ -249,7 +249,7 @@ class _Reader:
     def _check_headers(self, named: Mapping[str, str]) -> None:
         """Record a problem for each header that cannot be sent: its name is wrong, or its value is not printable ASCII.
 
-        The client would fail when it sends them, and quote their values.
+        The client would fail when it sends them, and quote their values. Values with references are not checked.
 
         Args:
             named: The names of headers by the settings that contain their values.
@@ -280,7 +280,7 @@ class _Reader:
         return repr(self._names.get(name, name))
 
     def _check_urls(self) -> None:
-        """Report a missing address, and addresses that are not http or https URLs."""
+        """Report a missing address, and addresses without references that are not http or https URLs."""
         if not self._urls:
             self._add_problem("registry-url", "the registry has no address", "write url: https://HOST:PORT")
         for url in self._urls:

@@ -144,7 +144,7 @@ def state_by_partition(table: TableDef, direction: Direction) -> Iterator[Proble
     """Report, for a read, the changelog state ``partition`` where it cannot be proven that a key has one partition.
 
     The message key must consist of the primary key, in a format that encodes it alone, and there must be one topic. A
-    time to live without that state is reported, too.
+    time to live without that state is reported, too. A key format that could not be read is not checked.
     """
     options = table.options
     if direction != "read" or not table.keeps_rows or "key" in table.unread:

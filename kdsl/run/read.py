@@ -85,8 +85,8 @@ def read(
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
-        report: Called by tasks for all records that they decode, if these are not upserts; only with librdkafka. It can
-            be pickled.
+        report: Called by tasks for all records that they decode, if they return rows and not chunks or changes of
+            upserts; only with librdkafka. It can be pickled.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
@@ -384,7 +384,8 @@ def _over_jvm(
 ) -> DataFrame:
     """Read with Spark's Kafka source, and decode the records, in real-time mode with Spark's own expressions.
 
-    It changes the session, asks the brokers and fails as `kdsl.run.jvm.read.records` does.
+    It changes the session, asks the brokers and fails as `kdsl.run.jvm.read.records` does, sets the state store as
+    `_compute_changes` does, and creates the accumulators for reports and for dead letters if needed.
 
     Raises:
         ResolveError: Tasks need a registry that is not declared, or a literal secret.
@@ -427,7 +428,7 @@ class _Letters:
 def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters | None:
     """Return where tasks write dead letters; None if the plan has none. A ResolveError refuses literal secrets.
 
-    The accumulator for reports is created if there is none yet.
+    For dead letters in a classic session the accumulator for reports is created if there is none yet.
     """
     at = letter_cluster(plan, cluster)
     if at is None:
@@ -495,7 +496,7 @@ def _register_source(spark: SparkSession) -> str:
 def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
     """Return the options of kdsl's source for a read: plan, cluster, parallelism, zone, accumulator of letters.
 
-    The accumulator is created if the plan has dead letters and there is none yet.
+    The accumulator is created if the plan has dead letters, the session is a classic one, and there is none yet.
 
     Raises:
         ResolveError: A format needs a registry that is not declared, or whose settings are wrong.
@@ -605,6 +606,8 @@ class _Decode:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's records; at the end report what was read and dropped.
+
+        The first call sets malloc for the process (`keep_freed_memory`).
 
         Raises:
             RecordError: A record cannot be decoded, and is not a dead letter.

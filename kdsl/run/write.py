@@ -88,9 +88,10 @@ def write(
     once, however often the task is retried. With one task (``sink_parallelism=1``, or a write id) that is the whole
     write.
 
-    This registers kdsl's data source in the session or, with the transport jvm, attaches Spark's Kafka connector.
-    Brokers create missing topics if the cluster's settings allow it. An exactly-once write has the effects of
-    `write_batch`, too.
+    This registers kdsl's data source in the session, and creates a temporary folder that is deleted when the process
+    ends; with the transport jvm it changes the session as `kdsl.run.jvm.write.append` does instead. Brokers create
+    missing topics if the cluster's settings allow it. Rows that are left out or violate rules are logged. An
+    exactly-once write has the effects of `write_batch`, too.
 
     Args:
         df: A batch DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -104,10 +105,11 @@ def write(
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         SessionError: The session cannot run kdsl's tasks.
-        ResolveError: The DataFrame or the client settings are wrong, or a format needs a registry that is not declared;
-            names all problems of the first that is wrong.
+        ResolveError: The DataFrame or the client settings are wrong, or a format needs a registry that is not declared
+            or, with the transport jvm, a literal secret; names all problems of the first that is wrong.
         KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the partitioner cannot be
-            imported, no broker answers, a topic does not exist, or Spark's Kafka connector cannot be attached.
+            imported, no broker answers, or a topic does not exist; with the transport jvm also as for
+            `kdsl.run.jvm.write.append`.
         ExactlyOnceError: Exactly-once cannot be kept.
         WriteError: A task failed with an error of kdsl; the message is the task's, such as that of a RecordError. Other
             failures are raised as Spark's exceptions.
@@ -171,7 +173,8 @@ def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Pr
 def _append(rows: DataFrame, plan: WritePlan, cluster: Cluster, more: Mapping[str, str] | None = None) -> None:
     """Append rows over librdkafka, without transactions, with further options of the sink.
 
-    Rows that were left out or violate rules are logged. The errors of tasks are Spark's.
+    Rows that were left out or violate rules are logged, and the folder `refusals` is created. The errors of tasks are
+    Spark's.
 
     Raises:
         ResolveError: A format needs a registry that is not declared, or whose settings are wrong.
@@ -221,8 +224,9 @@ def write_stream(
     ``update``. The plan is stored in the checkpoint; if the last run was exactly-once and this one is not, transactions
     that it left open are aborted.
 
-    The session changes as by `write`, and its listener is registered. Warnings are logged if the plan differs from that
-    of the last run, or if the query aggregates change data whose events may be repeated.
+    The session changes as by `write`, and its listener is registered. Reports are kept in temporary folders, which are
+    deleted when the process ends. Warnings are logged if the plan differs from that of the last run, or if the query
+    aggregates change data whose events may be repeated.
 
     Args:
         df: A streaming DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).

@@ -64,7 +64,9 @@ def _driver_loader(spark: SparkSession) -> Any:
 
 
 def resolve_package(spark: SparkSession, package: Package, folder: Path, repositories: str | None) -> list[str]:
-    """Fetch a package and its dependencies with the Ivy inside Spark, which does not look into ``~/.m2``.
+    """Fetch a package with the Ivy inside Spark, which does not look into ``~/.m2``.
+
+    Its dependencies are fetched, too, except those that `Package` leaves out.
 
     Args:
         spark: The session.

@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 def run_in_session(spark: SparkSession, function: Callable[P, T]) -> Callable[P, T]:
-    """A function that runs another one on another thread, with this thread's local properties and a session's settings.
+    """Wrap a function for a call on another thread, with this thread's local properties and a session's settings.
 
-    Its jobs are therefore those of the same query, and end with it.
+    The caller starts that thread. The function's jobs are those of the same query, and end with it.
 
     Args:
         spark: The session, which becomes the active one of the thread.

@@ -206,6 +206,7 @@ def start(
     Raises:
         LocalKafkaError: Some of its brokers died since the last start, it or the registry cannot be started, the name
             is invalid, or its record cannot be read.
+        FolderError: kdsl has no folder of this user, as for `kdsl.folders.cache_dir`.
         OSError: Its record or the file with its cluster cannot be written.
     """
     with lock_file(_record_path(name).with_suffix(".lock")):

@@ -58,9 +58,9 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process, of any language, holds a lock on a file; False if there is no such file.
+    """Whether another process, of any language, holds a POSIX lock on a file, as Java does; not that of `lock_file`.
 
-    A file that this user may not open counts as locked.
+    False if there is no such file. A file that this user may not open counts as locked.
     """
     import fcntl
 

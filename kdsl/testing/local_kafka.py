@@ -210,7 +210,7 @@ class LocalKafka(LocalService, RunningKafka):
         return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def through(self, security: Security, user: str | None = None) -> RunningKafka:
-        """Return the same cluster with another kind of login, or as another user.
+        """Return the same cluster with another kind of login, or as another user, whose key file is created if needed.
 
         Args:
             security: One of the declared kinds, or ``"plaintext"``, which is always open.
@@ -292,7 +292,7 @@ class LocalKafka(LocalService, RunningKafka):
         self._site = Site(self._users)  # without the folder, which may be removed now
 
     def _disown_processes(self) -> None:
-        """Let the brokers outlive this process, and forget them; `detach` releases them from the watchdog."""
+        """Let the brokers outlive this process, and forget them and all clients; `detach` ends the watchdog."""
         self.close()
         for node in self._nodes.values():
             node.disown()
@@ -370,6 +370,8 @@ class LocalKafka(LocalService, RunningKafka):
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
         """Return a client that logs in as a user; its own operations use plaintext where librdkafka cannot log in.
+
+        Key files that the login needs are created if they do not exist.
 
         Raises:
             LocalKafkaError: The login has keys or services, and Kafka is not started.

@@ -255,7 +255,7 @@ class _AnnotationReader:
         return explicit.as_nullable(False)
 
     def _check_explicit(self, base: Any, annotation: Any, explicit: t.DataType) -> None:
-        """Check that an explicit type can store values of the annotation.
+        """Check that an explicit type can store values of the annotation; names are stored as by `_derive`.
 
         Raises:
             AnnotationError: It cannot, or the annotation is not a column type itself.
@@ -303,7 +303,7 @@ class _AnnotationReader:
         raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggest_type(base)}", f"use {_USABLE}")
 
     def _read_key(self, annotation: Any) -> t.DataType:
-        """Derive the type of a map's keys.
+        """Derive the type of a map's keys, as `read` does.
 
         Raises:
             AnnotationError: They may be None, or there is no type for them.
@@ -380,7 +380,7 @@ class _AnnotationReader:
         return wire_name
 
     def _read_member(self, cls: type, name: str, hint: Any) -> t.DataType:
-        """Derive the type of a member of a class; one that is NotRequired is nullable.
+        """Derive the type of a member of a class, as `read` does; one that is NotRequired is nullable.
 
         Raises:
             AnnotationError: It has no annotation, or one that is not a column type; the message names the member.

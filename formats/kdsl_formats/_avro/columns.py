@@ -314,7 +314,10 @@ class _Repeated(ColumnDecoder):
         self.offsets = np.zeros(1, dtype=np.int32)
 
     def locate_elements(self, cursor: Cursor, slots: Slots) -> Cursor:
-        """Store the offsets of all elements, move the cursor after the values, and return a cursor of the elements."""
+        """Store the offsets of all elements, move the cursor after the values, and return a cursor of the elements.
+
+        Bodies whose elements cannot be located are marked for the fallback.
+        """
         counts, positions = self.locate(cursor)
         self.offsets = np.zeros(self.count + 1, dtype=np.int32)
         if slots is None:

@@ -319,8 +319,8 @@ class _SchemaReader:
         """Read the fields of a record.
 
         Raises:
-            AvroTypeError: It is not a list of fields with names and types, a name occurs twice, or a name or type is
-                invalid.
+            AvroTypeError: It is not a list of fields with names and types, a name occurs twice, or a name, a type or
+                aliases are invalid.
         """
         fields = schema.get("fields")
         if not isinstance(fields, Sequence) or isinstance(fields, str):
@@ -392,7 +392,7 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def _read_strings(value: Any, what: str, path: str) -> tuple[str, ...]:
-    """Check that a value is a list of strings, and return it as a tuple.
+    """Check that a value is a list or tuple of strings, and return it as a tuple.
 
     Raises:
         AvroTypeError: It is anything else.

@@ -66,7 +66,7 @@ class EmptyItemCounter:
 
         Args:
             count: The number of items.
-            kind: Their type; each type inside it counts, because each is read.
+            kind: Their type, which takes no bytes; each type inside it counts, because each is read.
 
         Raises:
             BodyError: They and those counted before are more than `MOST_EMPTY`.
@@ -473,7 +473,10 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: bool) -> ReadValue:
-    """The function that skips an array, or a map if `keyed`; `count_items` is called for blocks without their size."""
+    """The function that skips an array, or a map if `keyed`; `count_items` is called for blocks without their size.
+
+    It raises `BodyError` for one that cannot be read.
+    """
 
     def read(body: bytes, at: int) -> tuple[None, int]:
         """Return None and the index after the array or map at an index; `BodyError` if it cannot be read."""
@@ -490,7 +493,7 @@ def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: b
 def _record_skipper(inner: list[ReadValue]) -> ReadValue:
     """The function that skips the fields of a record: it returns None and the index after them.
 
-    ``inner`` skips one field each, in their order.
+    ``inner`` skips one field each, in their order, and raises `BodyError` for one that cannot be read.
     """
 
     def read(body: bytes, at: int) -> tuple[None, int]:
@@ -503,7 +506,10 @@ def _record_skipper(inner: list[ReadValue]) -> ReadValue:
 
 
 def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadValue:
-    """The function that reads a value into one member of a dict that represents a union; the others are None."""
+    """The function that reads a value into one member of a dict that represents a union; the others are None.
+
+    It raises `BodyError` as ``inner`` does.
+    """
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         """Return the dict of the value at an index, and the index after it; `BodyError` as of ``inner``."""

@@ -249,7 +249,7 @@ class _Resolver:
 
         It is the first branch of the same type and full name. If there is none, it is a record that fits (the last with
         the same short name, or else the first), or the first enum or fixed with that alias. If there is none either, it
-        is the first branch that the type can be promoted to.
+        is the first branch that the type can be promoted to. Results for records are cached, as in `_fits`.
 
         Raises:
             AvroTypeError: There are too many pairs of types.

@@ -140,8 +140,8 @@ class SkipperFactory:
         """The function that locates the elements of arrays, or of maps if `keyed`; None for recursive types.
 
         It moves a cursor after the arrays, and returns the number of elements of each and the position of each element.
-        The function that skips elements comes from `skipper`. Bodies whose arrays or maps have several blocks, or
-        elements without bytes, are marked for the fallback.
+        The function that skips elements comes from `skipper`. Bodies that it cannot read, such as those with several
+        blocks, many elements, or elements without bytes, are marked for the fallback.
         """
         step = self.skipper(inner)
         if step is None:
@@ -170,8 +170,8 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
     """Read the number of elements in the first block of each array or map, and move the cursor after it.
 
     An empty one has no other block. With `whole`, a block that begins with its size is skipped and counts as empty.
-    Bodies with more elements than remaining bytes, or with another block after a skipped one, are marked for the
-    fallback and count as empty.
+    Bodies with more elements than remaining bytes, with a skipped block that does not end inside the body, or with
+    another block after a skipped one, are marked for the fallback and count as empty.
     """
     counts = cursor.take_longs()
     sized = np.flatnonzero(counts < 0)

@@ -24,7 +24,9 @@ def parse_base64(text: str) -> bytes:
 
 
 def _read_groups(text: str) -> bytes:
-    """Decode groups of four letters, padded with ``=``, as Jackson does; an empty string gives no bytes.
+    """Decode groups of four letters, padded with ``=``, as Jackson does, with blanks as in `parse_base64`.
+
+    An empty string gives no bytes.
 
     Raises:
         ValueError: The string is not base64.

@@ -139,7 +139,9 @@ def _integer_reader(bits: int) -> ReadValue:
 
 
 def _read_float(value: Any) -> float:
-    """Return a JSON number as a float, infinite if it is too large; it may be ``"NaN"``, ``"Infinity"`` or ``"-INF"``.
+    """Return a JSON number as a float, infinite if it is too large.
+
+    The value may also be the string ``NaN``, ``Infinity`` or ``INF``; the latter two may have a minus sign.
 
     Raises:
         BodyError: It is another value.

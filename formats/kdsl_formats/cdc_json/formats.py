@@ -36,7 +36,11 @@ class ChangeJson(InferenceOptions, JsonFormat):
     dialect: ClassVar[Dialect]
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type; if columns were inferred, it also counts integers that lose digits."""
+        """A decoder for rows of this type; if columns were inferred, it also counts integers that lose digits.
+
+        Raises:
+            re.error: As in `CanalJson.change_rules`.
+        """
         decoder = ChangeDecoder(self.change_rules(row, use))
         if self.inferred_columns:
             return LossCountingDecoder(decoder, row, lambda of: ChangeDecoder(self.change_rules(of, use)))

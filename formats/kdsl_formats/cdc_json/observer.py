@@ -130,7 +130,7 @@ class ChangeObserver:
     def _observe_by_schema(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
         """Settle messages that hold their schema, those of each schema together, and clear them in ``left``.
 
-        A few new schemas are learned in each batch; messages with more of them remain.
+        A few new schemas are learned in each batch; messages with more of them, or few with the same schema, remain.
         """
         rest = left.copy()
         for head in tuple(self._heads):

@@ -67,7 +67,7 @@ class ReferenceDecoder:
                 return self._scalar_converter(kind)
 
     def _split_parts(self, value: str) -> list[str]:
-        """The elements of an ARRAY or ROW; a blank value has none."""
+        """The elements of an ARRAY or ROW, trimmed if the dialect trims values; a blank value has none."""
         if not numbers.trim(value):
             return []
         parts = value.split(self.dialect.array_delimiter)
@@ -134,7 +134,7 @@ class ReferenceDecoder:
 def _converter(kind: t.DataType) -> Convert:
     """The function that converts strings to a type without parts; it raises ValueError for an invalid one.
 
-    The type is one that `Csv.check` accepts; AssertionError for others.
+    A decimal with too many digits becomes None. The type is one that `Csv.check` accepts; AssertionError for others.
     """
     match kind:
         case t.Char() | t.VarChar():
@@ -168,7 +168,10 @@ def _converter(kind: t.DataType) -> Convert:
 
 
 def _time_converter(precision: int) -> Convert:
-    """The function that reads times as nanoseconds, cut to the precision and at most to milliseconds."""
+    """The function that reads times as nanoseconds, cut to the precision and at most to milliseconds.
+
+    It raises ValueError for an invalid one.
+    """
     unit: int = 10 ** (9 - min(precision, 3))
 
     def convert(value: str) -> int:

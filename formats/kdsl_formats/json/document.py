@@ -126,7 +126,7 @@ def _parse(message: bytes) -> tuple[Any, str, int]:
 
     Raises:
         Empty: The message is empty or blank.
-        ValueError: The message is not JSON or nested too deeply, with the reason.
+        ValueError: The document is not JSON, has bytes that are not UTF-8, or is nested too deeply, with the reason.
     """
     text, broken = _decode_text(message)
     start = 0

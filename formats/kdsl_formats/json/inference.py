@@ -67,7 +67,7 @@ def _check_fixed_types(text: str | None) -> str | None:
 
 
 def _check_id_fields(text: str | None) -> str | None:
-    """Return what is wrong with the option ``decode.parser-table-id.fields``; None if it is valid or not set."""
+    """Return how to correct the option ``decode.parser-table-id.fields``; None if it is valid or not set."""
     names = split_id_fields(text)
     if text is not None and (not all(names) or not 1 <= len(names) <= MAX_ID_FIELDS):
         return f"name one to {MAX_ID_FIELDS} members, separated by commas, such as 'app,event'"

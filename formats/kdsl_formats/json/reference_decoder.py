@@ -127,7 +127,8 @@ class ReferenceDecoder:
         """Return the row of a document that is an object; infinite values are counted, undeclared members are not.
 
         Raises:
-            FieldError: The document is not an object, or a value cannot be read and errors are not ignored.
+            FieldError: The document is not an object, lacks a member although the rules set `fail_on_missing_field`, or
+                has a value that cannot be read, unless errors are ignored.
         """
         if not isinstance(document, dict):
             raise FieldError(f"the message is {_KINDS[type(document)]}, not an object")
@@ -142,7 +143,8 @@ class ReferenceDecoder:
         reads are counted, if `undeclared` is set.
 
         Raises:
-            FieldError: The document holds something else, or a value cannot be read and errors are not ignored.
+            FieldError: The document holds something else, a row lacks a member although the rules set
+                `fail_on_missing_field`, or a value cannot be read and errors are not ignored.
         """
         if self.rules.payload:
             return self._payload_row(document)
@@ -182,7 +184,7 @@ class ReferenceDecoder:
         """Convert an element of an array of rows, or a payload; undeclared members count as in `_convert_row`.
 
         Raises:
-            FieldError: It is not an object, or a value cannot be read.
+            FieldError: It is not an object; or as in `_convert_row`.
         """
         if not isinstance(value, dict):
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
@@ -192,7 +194,7 @@ class ReferenceDecoder:
         """Convert an object to a row; its members that no column reads are counted, if `undeclared` is set.
 
         Raises:
-            FieldError: A value cannot be read.
+            FieldError: A value cannot be read, or a member is missing and the rules set `fail_on_missing_field`.
         """
         row: dict[str, Any] = self._convert(document)
         if self.undeclared is not None:
@@ -413,7 +415,8 @@ class ReferenceDecoder:
     def _bytes_converter(self, kind: t.DataType) -> Convert:
         """Return a converter of strings to bytes; other values are a `FieldError`, or None with the tree reader.
 
-        A string that is not base64 or, if the rules set `as_texts`, has a character beyond U+00FF is a `FieldError`.
+        Strings are base64 or, if the rules set `as_texts`, have a character up to U+00FF for each byte; others are a
+        `FieldError`.
         """
         name, parse_bytes = kind.spelling, _latin_bytes if self.rules.as_texts else parse_base64
 

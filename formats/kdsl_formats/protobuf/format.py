@@ -265,7 +265,7 @@ def hide_descriptors(texts: dict[str, str], options: MessageFormat) -> dict[str,
     """Replace descriptors in options as strings with a digest, in place, and return the options.
 
     Raises:
-        SchemaError: The descriptors are invalid.
+        SchemaError: There are descriptors, and the message cannot be loaded from them.
     """
     if "descriptor-set" in texts:
         texts["descriptor-set"] = f"sha256:{options.schema().digest}"

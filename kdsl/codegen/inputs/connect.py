@@ -43,7 +43,7 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
     """Read the table that the schemas inside messages describe.
 
     None if there are no messages, one does not have exactly the members schema and payload, all schemas are null, or
-    the last schema has no columns.
+    the last schema is not that of rows with columns.
 
     Args:
         objects: The messages; the schema of the last one is used.

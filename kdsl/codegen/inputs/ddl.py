@@ -12,6 +12,8 @@ from kdsl.flink_sql.load import script_definitions
 def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
     """Draft the tables that a script declares; clauses that lay out rows are omitted, and noted.
 
+    Tables whose connector is only for scripts are left out.
+
     Args:
         file: The script.
         names: Which of them; all by default. Other names are ignored if the script declares one of these.

@@ -164,7 +164,7 @@ class _Reader:
                 inner = {**rest[0], **{k: v for k, v in schema.items() if k not in (*_CHOICES, "default")}}
                 return self.type(inner, path, around).as_nullable(len(rest) < len(choices))
             return self._make_json_string(path, "several types are allowed").as_nullable(len(rest) < len(choices))
-        null = "null" in several
+        null = "null" in several or (kinds is None and None in _as_list(schema.get("enum")))
         several = [k for k in several if k != "null"]
         if not several and "properties" in schema:
             several = ["object"]
@@ -180,7 +180,7 @@ class _Reader:
         """Read the column type of a schema of one JSON type; enumerations and notes are collected in the reader.
 
         Raises:
-            CodegenError: JSON Schema has no such type, or the schema contains itself.
+            CodegenError: JSON Schema has no such type, or a part of the schema cannot be converted; see `type`.
         """
         if kind == "object":
             return self._read_object(schema, path, around)

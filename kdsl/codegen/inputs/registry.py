@@ -32,7 +32,7 @@ def registry_draft(
     message: str = "",
     connector: ConnectorName = "kafka",
 ) -> TableDraft:
-    """Draft a table of a subject's schema.
+    """Draft a table of a subject's schema; the client of the registry is kept for this process.
 
     Args:
         subject: The subject, such as ``orders-value``.

@@ -81,8 +81,9 @@ def topic_draft(
             a key, and the values are not change data.
 
     Raises:
-        CodegenError: The topic is empty, its values do not have the named format, their schema cannot be converted, or
-            records that should be upserts have no key or are change data.
+        CodegenError: The topic is empty, its values do not have the named format, or the registry that it needs is
+            missing in the cluster; their schema cannot be converted; or records that should be upserts have no key or
+            are change data.
         KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
@@ -187,7 +188,8 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
         side: ``key`` or ``value``, for messages.
 
     Raises:
-        CodegenError: The bytes do not have the named format, or their schema cannot be converted.
+        CodegenError: The bytes do not have the named format, the registry that it needs is missing in the cluster, or
+            their schema cannot be converted.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: The settings of the registry have errors.
         SecretError: A secret among them cannot be resolved here.
@@ -254,6 +256,8 @@ def _has_frame(message: bytes) -> bool:
 
 def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
     """Infer format and columns from the schema with the highest id that the messages name; see `infer_side`.
+
+    The client of the registry is kept for this process.
 
     Raises:
         CodegenError: There is no registry, no message names a schema, or the schema is of another format than ``kind``

@@ -272,7 +272,8 @@ class _ColumnReader:
     def _read_default(self, kind: t.DataType, annotation: Any, *, virtual: bool) -> Any:
         """Return the default of the column (an enum's value); MISSING without one.
 
-        A default of the wrong type, and any default of a virtual column, is recorded as a problem; MISSING is returned.
+        A default of the wrong type, one that is not a value of the enum, and any default of a virtual column is
+        recorded as a problem; MISSING is returned.
         """
         default = self.descriptor.default
         if default is MISSING:

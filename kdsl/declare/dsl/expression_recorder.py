@@ -155,6 +155,8 @@ class _Row:
     def __getattr__(self, name: str) -> Any:
         """Return the expression of a column, running the body of a computed one, or an attribute of the table class.
 
+        Errors of that body are not caught.
+
         Raises:
             BodyError: The body of a computed column is running already, or there is no such attribute.
         """

@@ -105,7 +105,7 @@ class JavaInspector:
         }
 
     def _parse_configs(self, described: Any) -> dict[str, Config]:
-        """Convert Java's configs of a topic."""
+        """Convert Java's configs of a topic; a sensitive one has no value."""
         return {
             str(entry.name()): Config(
                 None if entry.value() is None or entry.isSensitive() else str(entry.value()),
@@ -148,7 +148,7 @@ def _convert_errors(ask: Callable[[], V]) -> V:
     """Call a function of the client, and return its result.
 
     Raises:
-        NotAnsweredError: It fails; missing topics and groups have the codes of librdkafka.
+        NotAnsweredError: It raises a KafkaReadError; missing topics and groups have the codes of librdkafka.
     """
     from kdsl.run.admin.java_admin import GroupMissingError
 

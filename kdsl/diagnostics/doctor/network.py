@@ -74,7 +74,7 @@ def check_advertised(brokers: dict[int, Address], known: set[Address]) -> Iterat
 
     Args:
         brokers: The advertised address of each broker, by its id.
-        known: The bootstrap servers that can be reached.
+        known: The bootstrap servers that can be reached; these addresses are not checked again.
     """
     local_start = any(_is_loopback(address.host) for address in known)
     for node, address in sorted(brokers.items()):

@@ -40,6 +40,8 @@ def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
 def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, written: bool = False) -> Iterator[Finding]:
     """Check what a read of a table needs: topics, rights, retention, group, and start.
 
+    The start is checked only if all topics exist, and there is one.
+
     Args:
         plan: The read.
         cluster: The cluster of the table.
@@ -328,7 +330,10 @@ def _check_group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettin
 
 
 def _check_lease(plan: ReadPlan, inspector: Inspector) -> Iterator[Finding]:
-    """Check the group that a stream joins to find out whether its own group is in use."""
+    """Check the group that a stream joins to find out whether its own group is in use; the caller knows that it does.
+
+    That the cluster does not answer is a finding.
+    """
     name = group_lease(plan.group_id or "")
     check = f"group {name}"
     group = inspector.groups([name])[name]

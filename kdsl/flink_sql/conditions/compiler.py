@@ -453,7 +453,10 @@ class Compiler:
         return strict(kind, compute, value)
 
     def _compile_is(self, node: n.Is) -> Compiled:
-        """Compile ``IS [NOT]`` with NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM; IS JSON raises by `refuse`."""
+        """Compile ``IS [NOT]`` with NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM.
+
+        `refuse` JSON, and for DISTINCT FROM what `_compile_comparable` refuses.
+        """
         if node.what == "DISTINCT":
             assert node.other is not None
             same = operators.same(*self._compile_comparable(node, node.operand, node.other))
@@ -479,7 +482,7 @@ class Compiler:
         """Compile ``CASE``, with an operand or without, to values of one type; without ELSE the last one is NULL.
 
         It is a BOOLEAN NULL if all its values are NULL without a type. Values that cannot be converted to that type
-        exactly are refused.
+        exactly are refused, and operands as by `_compile_comparable`.
         """
         kind = self.type_of(node).type
         if kind is None:
@@ -543,9 +546,9 @@ class Compiler:
         return operators.calculate(node.operator, kind, left, right)
 
     def _compile_moved_time(self, node: n.Binary) -> Compiled:
-        """Compile a time plus or minus a constant interval of weeks or shorter units; refuse anything else.
+        """Compile a DATE or timestamp plus or minus a constant interval of weeks or shorter units.
 
-        Also refuse parts of a day for a DATE, and an interval that is too long.
+        Anything else is refused, as are parts of a day for a DATE, and an interval that is too long.
         """
         moved, span = node.left, node.right
         if isinstance(moved, n.Span) and node.operator == "+":

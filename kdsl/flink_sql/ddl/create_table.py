@@ -135,7 +135,7 @@ class _CreateTableReader:
             return
 
     def check_bracket(self, opened: Token) -> None:
-        """Raise an error if a clause, such as ``WITH (``, begins where a column is expected.
+        """Raise an error if ``WITH (``, ``LIKE`` or ``PARTITIONED BY`` begins where a column is expected.
 
         Raises:
             StatementError: One does: the bracket ``opened`` is not closed; the error is fatal, and located at the

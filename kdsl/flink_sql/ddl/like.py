@@ -36,7 +36,7 @@ def merge_like(statement: CreateTable, base: CreateTable) -> tuple[CreateTable, 
     """Return a statement with its ``LIKE`` clause written out, and what is wrong with the clause.
 
     Args:
-        statement: The statement.
+        statement: The statement, which has such a clause.
         base: The table that it is like, itself without a ``LIKE`` clause.
     """
     assert statement.like is not None

@@ -18,6 +18,8 @@ _FIX = "write the column, or the column - INTERVAL '5' SECOND"
 def watermark_delay(column: str, text: str) -> str:
     """Read from the expression of a watermark how late a row may be, as Spark writes it ('5 seconds').
 
+    A negative interval is accepted here, and returned as ISO-8601.
+
     Raises:
         UntranslatableError: It is not an expression, or neither the column nor the column minus a valid interval of
             fixed length.
@@ -50,7 +52,10 @@ def watermark_delay(column: str, text: str) -> str:
 
 
 def _format_delay(length: timedelta) -> str:
-    """Format a delay as Spark writes it, such as ``5 seconds``, in the largest unit without a remainder."""
+    """Format a delay as Spark writes it, such as ``5 seconds``, in the largest unit without a remainder.
+
+    A negative one is written as ISO-8601 in seconds.
+    """
     text = duration_text(length)
     number, _, unit = text.partition(" ")
     return f"{number} {_LONG[unit]}{'' if number == '1' else 's'}" if unit else text

@@ -617,8 +617,8 @@ class ExpressionTranslator:
         function.
 
         Raises:
-            UntranslatableError: The function is unknown, an aggregate, or has wrong arguments; translators of queries
-                translate aggregates.
+            UntranslatableError: The function is unknown or has no equivalent in Spark, is an aggregate, or has wrong
+                arguments; translators of queries translate aggregates.
         """
         name = node.name.upper()
         if node.over is not None or node.filter is not None or node.star or node.distinct:
@@ -630,7 +630,10 @@ class ExpressionTranslator:
         return function(call)
 
     def translate_aggregate(self, node: n.Call) -> TypedSql:
-        """Raise UntranslatableError for an aggregate or an unknown function; translators of queries override this."""
+        """Raise UntranslatableError for an aggregate, or a function that is unknown or has no equivalent in Spark.
+
+        Translators of queries override this.
+        """
         name = node.name.upper()
         if name in functions.AGGREGATES:
             self.fail(node, node.name, f"{name} is an aggregate, and an expression sees one row", "use it in a query")
@@ -665,7 +668,8 @@ def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> TypedS
         columns: The columns that it may use, by name; names are matched exactly, as in Flink.
 
     Returns:
-        The Spark SQL, with the type that Flink gives the expression: the type of a computed column.
+        The Spark SQL, with the type that Flink gives the expression: the type of a computed column. A bare ``NULL`` has
+        none.
 
     Raises:
         UntranslatableError: It is not an expression, uses unknown names, has no equivalent in Spark, or is nested too

@@ -454,9 +454,9 @@ def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:
     """Convert an error of a cluster or registry into problems at a location.
 
     Args:
-        error: The error; the problems of a `ResolveError` are returned as they are.
+        error: The error; those of a `ResolveError` are returned as they are, except for their location.
         what: What failed, which begins the message of any other error.
-        where: The location.
+        where: The location; of a problem that has one, only the missing parts are added.
     """
     if isinstance(error, ResolveError):
         return [p.at(where) for p in error.problems]

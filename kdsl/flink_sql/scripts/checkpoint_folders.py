@@ -72,8 +72,8 @@ def _digest(text: str) -> str:
 def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], base: str) -> dict[str, str]:
     """Assign a folder to each INSERT: its folder of earlier runs, or a new one.
 
-    An INSERT keeps its folder if its digest is the same. A changed one keeps the folder of its name, or else the only
-    folder left, if that is of the same sink and topics.
+    An INSERT keeps its folder if its digest is the same. A changed one keeps a folder of the same sink and topics: that
+    of its name, or else the only one left.
 
     Args:
         inserts: The INSERTs by the names of their jobs, which have their present numbers.
@@ -259,8 +259,8 @@ def _check_numbers(read: Callable[[str], str | None], base: str, inserts: Sequen
     ``read`` reads a file in the folder ``base`` of the checkpoints, as for `_choose_folders`.
 
     Raises:
-        CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink; or ``read``
-            fails.
+        CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink that no INSERT
+            has, up to one more than there are INSERTs; or ``read`` fails.
     """
     names = dict(inserts)
 

@@ -89,7 +89,8 @@ def plan_script(
             to it; None leaves statements unplanned that use such tables, with a warning.
 
     Raises:
-        ResolveError: The script has errors; all of them are reported, each with its location. Warnings are not raised.
+        ResolveError: The script has errors, or columns cannot be inferred; all errors are reported, each with its
+            location. Warnings are not raised.
     """
     plan, problems = check_script(script, cluster, settings, checkpoint=checkpoint, inference=inference)
     fail_on(problems, script.subject)
@@ -814,7 +815,7 @@ class _Planner:
     def find_target(
         self, builder: CopyBuilder, catalog: str, database: str, statement: CreateTable | CreateDatabase, full: str
     ) -> Target | None:
-        """Find where a copy goes; None if the catalog is unknown or has problems, which are recorded.
+        """Find where a copy goes; None if the catalog is unknown, the script's own, or has problems; all is recorded.
 
         Args:
             builder: Builds the copy.
@@ -871,7 +872,10 @@ class _Planner:
         )
 
     def report_missing(self, name: Name) -> None:
-        """Record that there is no table to copy, unless it is one whose statement or columns could not be read."""
+        """Record that there is no table to copy; a name in a Kafka catalog is recorded once.
+
+        Nothing is recorded for a table whose statement or columns could not be read, or that is not checked.
+        """
         if name.last in self.unread_names:
             return
         path = self.catalogs.path(name)

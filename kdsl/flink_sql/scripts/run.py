@@ -82,12 +82,13 @@ class RunOptions:
 
 
 def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None = None) -> None:
-    """Run the jobs of a script in order. Streams run until they end, or until they are stopped.
+    """Run the jobs of a script, and show its listings, in order. Streams run until they end, or until they are stopped.
 
     The next job waits for a batch; with ``once`` or ``SET 'table.dml-sync'`` the next statement also waits for streams.
     Otherwise streams run in parallel, as in Flink. The tables and views that a job reads become temporary views of the
-    session, and replace others of these names. Without a folder for checkpoints, those of streams are temporary. Before
-    it returns or fails, it stops the streams that still run; after ``stopping`` is set, it returns.
+    session, and replace others of these names. Without a folder for checkpoints, those of streams are temporary; with
+    one, the choice of their folders and what was inferred is stored in it. Before it returns or fails, it stops the
+    streams that still run; after ``stopping`` is set, it returns.
 
     Args:
         plan: The plan.
@@ -265,7 +266,8 @@ class _ScriptRun:
     def create_views(self, job: Job, *, streaming: bool) -> None:
         """Create or replace Spark's temporary views of the tables and views that a job reads.
 
-        Spark's errors are not converted.
+        Views of instants that these views need (`create_instant_views`) are created, too. Spark's errors are
+        not converted.
 
         Raises:
             KdslError: A table cannot be read.

@@ -258,6 +258,8 @@ class ExpressionReader(Cursor):
     def _read_primary(self) -> n.Node:
         """Read a number, a string, bytes, a word with what belongs to it, or an expression or query in brackets.
 
+        Several expressions in brackets are a ROW.
+
         Raises:
             UntranslatableError: Something else comes next, or it has a mistake.
         """
@@ -290,7 +292,11 @@ class ExpressionReader(Cursor):
         return self.fail_unexpected("an expression")
 
     def _read_word(self) -> n.Node:
-        """Read what begins with a word: a constant, CASE, EXISTS, a call or a column; or raise UntranslatableError."""
+        """Read what begins with a word: a constant, CASE, ARRAY, MAP, EXISTS, a call or a column.
+
+        Raises:
+            UntranslatableError: It has a mistake.
+        """
         token = self.token
         at, word = token.start, token.upper
         if word in ("TRUE", "FALSE"):
@@ -411,7 +417,8 @@ class ExpressionReader(Cursor):
     def _read_call(self, name: str, at: int) -> n.Node:
         """Read the call of a function after its name, with FILTER and OVER if they follow.
 
-        Some functions have arguments with words between them. CAST and ROW become nodes of their own, not calls.
+        Some functions have arguments with words between them, and no FILTER or OVER. CAST and ROW become nodes of their
+        own, not calls.
 
         Raises:
             UntranslatableError: The call has a mistake, or a clause that cannot be translated.
@@ -513,7 +520,7 @@ class ExpressionReader(Cursor):
         return tuple(arguments), {}
 
     def _read_substring(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of SUBSTRING, with words or commas; no clauses. UntranslatableError for a mistake."""
+        """Read the arguments of SUBSTRING, with words or any number with commas; or raise UntranslatableError."""
         arguments = [self.read_expression()]
         if self.accept("FROM"):
             arguments.append(self.read_expression())

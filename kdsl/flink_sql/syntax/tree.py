@@ -61,7 +61,10 @@ def rename_tables(root: Node, names: Mapping[tuple[str, ...], str]) -> Node:
 
 
 def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any:
-    """Return a node, several nodes or any other attribute with its tables renamed; ``names`` is by path."""
+    """Return a node, several nodes or any other attribute with its tables renamed; ``names`` is by path.
+
+    A renamed table without an alias gets the last part of its path as one.
+    """
     if isinstance(node, tuple):
         return tuple(_with_renamed_tables(one, names) for one in node)
     if isinstance(node, Mapping):

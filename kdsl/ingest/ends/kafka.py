@@ -278,7 +278,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
         def __init__(self, *positional: Any, **values: Any) -> None:
-            """Create the source; a list of initial schemas becomes statements, a string of topics is split at ``;``.
+            """Create the source; a list or tuple of initial schemas becomes statements, a topic string splits at ``;``.
 
             Raises:
                 TypeError: An initial schema is neither a statement nor a table of one topic, or options are given by

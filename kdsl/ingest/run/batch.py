@@ -172,7 +172,8 @@ class BatchRunner(ABC):
         Raises:
             CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
             IngestError: The batch is refused; nothing is kept or written.
-            Exception: That of the write, if no row has NULL in a primary key.
+            KdslError: A sink table cannot be read.
+            Exception: That of Spark, if a job fails; that of the write only if no row has NULL in a primary key.
         """
         plan, spark = self._plan, records.sparkSession
         with self._open(records, number, judged, rejected) as batch:
@@ -247,7 +248,7 @@ class BatchRunner(ABC):
     def _count_values(self, reporter: ValueReporter, note: Note, before: IngestState) -> None:
         """Add the values that changed while the records of a batch were decoded to its note, and keep that.
 
-        The log names the columns.
+        The log names the columns. The reporter is closed.
 
         Raises:
             CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
@@ -260,7 +261,10 @@ class BatchRunner(ABC):
             self._state = self._files.write(attrs.evolve(note, counts={**note.counts, **sum_up(tables)}), before)
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
-        """The schema that a sink table has, None if there is no table; the sink is asked once in a run."""
+        """The schema that a sink table has, None if there is no table; the sink is asked once in a run.
+
+        Errors are those of the sink.
+        """
         if table not in self._live:
             self._live[table] = self._writer.read_schema(spark, table, known)
         return self._live[table]
@@ -302,7 +306,11 @@ class BatchRunner(ABC):
         return self._writer.refuse(spark, changes) if changes else []
 
     def _batch(self, number: int) -> Batch:
-        """The identity of a batch, by which sinks recognize one that is repeated; the query's id is read once."""
+        """The identity of a batch, by which sinks recognize one that is repeated; the query's id is read once.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be read.
+        """
         if self._query is None:
             metadata = self._checkpoint.folder.read("metadata")
             self._query = "" if metadata is None else str(json.loads(metadata)["id"])
@@ -334,7 +342,7 @@ class KafkaBatchRunner(BatchRunner):
     def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
         """Divide the records by table; see `BatchRunner._open`.
 
-        Records with characters that the sink cannot store are rejected.
+        Records with characters that the sink cannot store are rejected. Errors of Spark and of the sink are passed on.
         """
         plan, spark = self._plan, records.sparkSession
         keyed = not self._writer.needs_rows_before
@@ -371,7 +379,8 @@ class KafkaBatchRunner(BatchRunner):
     def _may_read_again(self, state: IngestState, rejected: Places) -> bool:
         """Whether a batch is probably a large one of one table: the one before was; or the first has one known table.
 
-        A sink that encodes the packets of all tables in one pass needs no rows.
+        False with rejected records, without ``raw``, and for a sink that encodes the packets of all tables in one
+        pass, and so needs no rows.
         """
         if self._raw is None or rejected or self._writer.pairs_updates:
             return False

@@ -53,7 +53,7 @@ class TableBatchRunner(BatchRunner):
     def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
         """Read the rows of the batch's tables; see `BatchRunner._open`.
 
-        Nothing can be rejected: ``rejected`` is ignored.
+        Nothing can be rejected: ``rejected`` is ignored. Errors of the reader and of the sink are passed on.
         """
         del rejected
         spark = records.sparkSession

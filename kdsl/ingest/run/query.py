@@ -225,7 +225,7 @@ def _open_state(
 def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, number: int) -> None:
     """Run a batch of several ingestions, one after the other, each with the records of its topics.
 
-    The records are read once.
+    The records are read once. Errors are those of `BatchRunner.__call__`; after one, no other ingestion runs.
     """
     from pyspark.sql import functions as F
 
@@ -239,7 +239,7 @@ def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, num
 
 
 def _trigger(plan: IngestPlan, *, once: bool) -> dict[str, Any]:
-    """The arguments of Spark's trigger: all that there is, once; or the pipeline's interval.
+    """The arguments of Spark's trigger: all that there is, if ``once`` or the pipeline says so; or its interval.
 
     Without an interval, batches of Kafka follow at once, and other sources are looked at every second.
     """

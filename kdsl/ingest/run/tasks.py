@@ -201,11 +201,7 @@ class RecordDivider:
     keep: bool = True
 
     def __call__(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch: one for each table, and one without a table if there are records of none.
-
-        Raises:
-            ResolveError: As for `RecordSplitter.split`.
-        """
+        """Return the rows of a batch: one for each table, and one without a table if there are records of none."""
         splitter = _splitter(self.feed, self.max_columns, self.keyed)
         split = splitter.split(raw, self.known(), _find_rejected(raw, self.rejected))
         rows = [

@@ -356,7 +356,7 @@ class LibrdkafkaAdmin:
                 raise self._read_error(result, what, action)
 
     def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:
-        """Return the members that a consumer group has now, by client id, host and member id; none without the group.
+        """Return the members that a consumer group has now; none without the group.
 
         Args:
             group: The group.

@@ -30,8 +30,8 @@ VERSION = 1
 def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
     """Check the ids of the topics that a query reads over the transport ``jvm``, and store them in its checkpoint.
 
-    Ids of new topics are added, and those of topics that are gone stay. Nothing is done if the query reads none, on
-    Spark Connect, and for brokers without topic ids.
+    Ids of new topics are added, and those of topics that are gone stay. Nothing is done if the query reads none, and on
+    Spark Connect. Topics of brokers without topic ids only have to exist.
 
     Raises:
         TopicRecreatedError: A topic was deleted and created again since the last run of the query.

@@ -65,7 +65,11 @@ def _with_instant(plan: WritePlan) -> WritePlan:
 
 
 def _problems(field: t.Field, source: s.StructField | None, plan: WritePlan) -> Iterator[Problem]:
-    """Yield the problems of one column of the plan, which a field of the schema, or its default, gives."""
+    """Yield the problems of one column of the plan, for which the schema has a field, or none.
+
+    These are a type that cannot be cast safely, a date for a TIMESTAMP_LTZ, and, without a field, a default
+    other than NULL. `choose_columns` reports a column with neither.
+    """
     default = plan.defaults.get(field.name, "NULL")
     if source is None:
         if field.name != ROW_KIND and not default.startswith(_NULL):

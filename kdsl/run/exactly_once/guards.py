@@ -36,7 +36,7 @@ def acquire_prefix_lease(plan: WritePlan, cluster: Cluster) -> Lease:
     Raises:
         ExactlyOnceError: Another process, or another query of this one, holds it.
         KafkaReadError: The cluster does not answer, or does not allow the group of the lease.
-        KdslError: The group of the lease cannot be joined.
+        KdslError: The group of the lease cannot be joined, or the cluster's settings have errors.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix

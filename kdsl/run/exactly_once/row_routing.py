@@ -89,7 +89,8 @@ def route_rows(
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The plan of an exactly-once write.
-        before: The routing of earlier batches; its number of writers stays where the table declares none.
+        before: The routing of earlier batches; if it is by the same columns, its number of writers stays where the
+            table declares none.
         packing: How the open batch is packed into tasks, which may be more than later batches have; None if no batch is
             open, or the packing is not recorded.
 
@@ -150,8 +151,9 @@ def apply_routing(rows: DataFrame, routing: RowRouting, packing: Packing | None 
 def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -> bool:
     """Whether the rows of an open batch are routed to the same writers as before, by their indexes.
 
-    A single writer before and now is the same. Otherwise the way must be, and the number of writers (of those that get
-    a task, if the packing is known), and for columns also their names and how they are computed, if that was recorded.
+    A single writer before and now is the same. Otherwise the way must be, and the number of writers: for tasks whose
+    packing is known, of those that get a task. Of columns also the names must be, and how they are computed if that was
+    recorded; of tasks whose packing is not known, the maximal number.
 
     Args:
         before: The routing when the batch was first written.

@@ -55,7 +55,8 @@ _COLUMNS: Mapping[str, s.DataType] = {
 def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """Append the rows of a batch to the topics, by a Spark job that ends when Kafka has acknowledged all records.
 
-    It attaches the connector to the session, hides secrets there, and sets system properties.
+    It attaches the connector to the session, hides secrets there, and sets system properties. Brokers create
+    missing topics if their settings and the cluster's allow it.
 
     Raises:
         ResolveError: The client settings have errors, or tasks need a registry that is not declared or a literal
@@ -81,7 +82,7 @@ def start(
     name: str | None,
     mode: str = "append",
 ) -> StreamingQuery:
-    """Start a query that appends the rows of a stream to the topics; the session changes as by `append`.
+    """Start a query that appends the rows of a stream to the topics; the session and the topics change as by `append`.
 
     Args:
         rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
@@ -95,6 +96,7 @@ def start(
     Raises:
         ResolveError: As for `append`.
         KdslError: As for `append`; or real-time mode cannot run the query or the trigger.
+        Exception: That of Spark, if it does not start the query.
     """
     spark = rows.sparkSession
     realtime = plan.latency == "realtime"

@@ -194,7 +194,11 @@ class Lease:
 
 
 class _Membership:
-    """A membership in the lease's group. Creating it starts a thread, which joins the group and stays until `leave`."""
+    """A membership in the lease's group. Creating it starts a thread, which joins the group and stays until `leave`.
+
+    Raises:
+        ResolveError: The cluster's settings have errors.
+    """
 
     def __init__(self, cluster: Cluster, group: str, who: str, topics: list[str]) -> None:
         self.client = f"{who}-{uuid.uuid4().hex[:12]}"

@@ -78,7 +78,7 @@ class KdslDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return the writer of a stream; a KdslError for the output mode ``complete``.
 
-        What is loaded so far is excluded from garbage collection.
+        What is loaded so far is excluded from garbage collection, and the worker's next answer is sent without waiting.
         """
         from kdsl.run.librdkafka.sink import stream_writer
 

@@ -80,7 +80,7 @@ def divide_limit_by_time(
 
     Args:
         count_before: Returns for a time how many records of each partition come before the first that is not older. The
-            counts for `END_OF_TIME` must exceed the limits.
+            counts for `END_OF_TIME` must exceed the limits. What it raises is passed on.
         ahead: How far a partition may be read ahead, in milliseconds.
         guess: Where the search begins: a time that is known not to be too late, such as that of the previous batch; 0
             if none is known.

@@ -190,7 +190,8 @@ def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatc
     """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
 
     If the options say how, the columns are first matched with the plan's. If they have a function for it, that makes
-    the rows. Errors are those of the two, of `read_options`, and of the function.
+    the rows. Errors are those of the two, of `read_options`, and of the function. The worker's next answer is sent
+    without waiting (`exchange_packets_at_once`).
     """
     exchange_packets_at_once()
     plan, cluster = _read_cached(options)
@@ -207,7 +208,7 @@ def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatc
 def write_transaction(
     plan: WritePlan, cluster: Cluster, spec: TransactionSpec, batches: Iterable[pa.RecordBatch]
 ) -> TaskResult:
-    """Encode the rows of one task and send them in a transaction, unless the batch has been written.
+    """Encode the rows of one task and send them in a transaction, unless the batch has been written, which is logged.
 
     Rows that rules or NOT NULL exclude are left out and counted.
 
@@ -261,8 +262,9 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     """Encode the rows of one task, send them, and wait until every record is acknowledged.
 
     Rows that rules or NOT NULL exclude are left out and counted. Without a delivery guarantee, it waits `FLUSH_SECONDS`
-    at most; records that were not written are then logged and counted as lost instead of an error. From then on the
-    process keeps freed memory (`keep_freed_memory`).
+    at most; records that were not written are then logged and counted as lost instead of an error. The producer is
+    borrowed from the pool; after an error it is closed. From then on the process keeps freed memory
+    (`keep_freed_memory`).
 
     Raises:
         RecordError: A row cannot be encoded, violates a rule with the action ``fail`` or names a missing partition, a

@@ -229,9 +229,9 @@ class Stream:
         A batch that `next` has planned last is not checked again.
 
         Raises:
-            KafkaReadError: The batch was planned before a restart, and its topic or records no longer exist, or the
-                brokers refuse or do not answer. Deleted records are skipped instead, logged and counted in the next
-                batch, if ``auto.offset.reset`` allows it.
+            KafkaReadError: The batch was planned before a restart, and is that of another read, or its topic or records
+                no longer exist; or the brokers refuse or do not answer. Deleted records are skipped instead, logged and
+                counted in the next batch, if ``auto.offset.reset`` allows it.
             KdslError: The checkpoint is of another changelog mode, or keeps the last rows of keys elsewhere.
         """
         check_state_mode(self._plan, end.compared)

@@ -47,6 +47,7 @@ class Endings:
         """Stop a query that began with nothing left to read, in a thread: Spark's own source reports no batch then.
 
         On Spark Connect, where the reads of a query cannot be seen then, nothing happens. It is stopped once.
+        Errors are those of `current_reads`.
         """
         if query.run_id not in self._progressed and query.run_id not in self._ending and has_unrecorded_ends():
             sources, reads = current_reads(query)

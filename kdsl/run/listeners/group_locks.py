@@ -30,7 +30,7 @@ class GroupLocks:
         Raises:
             LeaseHeldError: The group is in use, perhaps by a query of this process.
             KafkaReadError: The brokers do not answer, or do not allow the group of the lease.
-            KdslError: The group of the lease cannot be joined.
+            KdslError: The group of the lease cannot be joined, or the cluster's settings have errors.
         """
         with self._lock:
             used = any(read.id in ids for ids in tuple(self._runs.values()))  # which the listener's thread changes

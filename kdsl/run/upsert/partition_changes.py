@@ -118,6 +118,8 @@ class PartitionChanges:
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Decode and collect records; when there are enough of a partition, yield the changes that they cause.
 
+        If changes are computed for the whole batch (net), only `finish` yields them.
+
         Args:
             raw: The records.
 
@@ -139,6 +141,8 @@ class PartitionChanges:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes of the remaining records, and store the states at which the batch ends (`PartitionState`).
+
+        If changes are computed for the whole batch (net), all of them are yielded here.
 
         Errors are those of `add`, and an OSError if a state cannot be written.
         """
@@ -169,7 +173,7 @@ class PartitionChanges:
         return [(number, of.state.keys, of.state.bytes) for number, of in self._partitions.items()]
 
     def _collect(self, number: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
-        """Collect upserts of a partition; when there are enough, yield their changes.
+        """Collect upserts of a partition; when there are enough, yield their changes as `_compute` does.
 
         Errors are those of `_compute`.
         """
@@ -182,6 +186,8 @@ class PartitionChanges:
 
     def _apply_truncates(self, decoded: RowsOfRecords) -> Iterator[pa.RecordBatch]:
         """Yield the changes of records that include some which say that the table was emptied; delete its rows' keys.
+
+        Changes that are computed for the whole batch (net) are not yielded.
 
         Raises:
             RecordError: The topic has several partitions, so that other tasks have rows of the table; or as for

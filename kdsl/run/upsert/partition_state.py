@@ -368,7 +368,7 @@ class PartitionState:
         return expired
 
     def _drop_expired(self, batches: Iterable[pa.RecordBatch], *, count: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield batches of a run without deleted keys, and without expired rows; with ``count``, subtract these."""
+        """Leave expired rows out of batches that have no deleted keys; with ``count``, subtract them from `keys`."""
         for batch in batches:
             live = ~self._has_expired(batch.column(2).to_numpy())
             if live.all():

@@ -85,8 +85,8 @@ def create_task_output(
         decoder: Decodes the records.
         plan: The plan.
         steps: What the task does with the states of its partitions; None if they have none.
-        folder: The folder of all states; None keeps nothing.
-        report: Called for rows that are neither packets nor upserts.
+        folder: The folder of all states, in which those of the partitions are created; None keeps nothing.
+        report: Called for the records of rows, also of upserts by record; not for packets, changes and chunks.
 
     Raises:
         KdslError: The stored state of a partition does not exist, or was written with another key or by a newer kdsl.

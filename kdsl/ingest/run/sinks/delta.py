@@ -70,7 +70,8 @@ class DeltaWriter(TableWriter):
         There is then one refusal, which names the first of them. Other changes are never refused.
 
         Raises:
-            ChangelogError: Delta cannot be added to the session.
+            ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta cannot be
+                added to the session.
         """
         altered = [change for change in changes if change.tag == "alter.column.type"]
         if not altered:
@@ -133,7 +134,8 @@ def change_delta_table(
         properties: The properties of a new table.
 
     Raises:
-        ChangelogError: Delta cannot be added to the session.
+        ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta cannot be added
+            to the session.
     """
     added: list[t.Field] = []
     altered: list[t.Field] = []

@@ -96,8 +96,8 @@ class JdbcWriter(TableWriter):
         schema that a new table needs is created.
 
         Raises:
-            ChangelogError: The database cannot be reached or reports an error, or the table has another batch with this
-                number or a later one.
+            ChangelogError: The database cannot be reached, it or Spark reports an error, or the table has another batch
+                with this number or a later one, or lacks a column or the row of a change without all values.
             SecretError: A reference to a secret cannot be resolved.
         """
         target, spark, keys = self.target(table.table), table.rows.sparkSession, table.schema.primary_key

@@ -85,6 +85,7 @@ class KafkaWriter(SinkWriter):
 
         Raises:
             KafkaReadError: The brokers refuse, or do not answer.
+            ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
         """
         del spark
         new = {table: changes[table][0] for table in changes if changes[table][0].tag == "create.table"}

@@ -57,7 +57,8 @@ class _DeltaReader:
         """The rows of a version of the table, with the columns that it had then.
 
         Raises:
-            ChangelogError: The version cannot be read, or has a column of a type that the tables of kdsl do not have.
+            ChangelogError: The version, which exists, cannot be read, or has a column of a type that the tables of kdsl
+                do not have.
         """
         schema = TableSchema(self._target.read_columns(spark, version) or ())
         rows = self._target.read_rows(spark, version)
@@ -85,7 +86,7 @@ class DeltaChangeReader(_DeltaReader):
         """Open the stream of the commits of the table; see `StreamReader.open_stream`.
 
         Raises:
-            ChangelogError: There is no table, or it has no change data feed.
+            ChangelogError: There is no table, it has no change data feed, or Delta cannot be added to the session.
         """
         version = self._version(spark)
         if self._target.read_property(spark, _FEED) != "true":
@@ -107,6 +108,7 @@ class DeltaChangeReader(_DeltaReader):
         Raises:
             ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta refuses to
                 read a version or its changes.
+            Exception: That of Spark, if the table no longer has a version.
         """
         from pyspark.sql import functions as F
 
@@ -130,8 +132,7 @@ class DeltaChangeReader(_DeltaReader):
     def _changes(self, spark: SparkSession, first: int, last: int) -> SourceTable:
         """The changes of some versions, with all columns that the table has in them, each of the widest type.
 
-        Raises:
-            ChangelogError: Delta refuses to read the changes.
+        Errors are those of `read_batch`.
         """
         parts = [self._read_range(spark, *versions) for versions in self._split(spark, first, last)]
         if len(parts) == 1:
@@ -148,7 +149,7 @@ class DeltaChangeReader(_DeltaReader):
     def _split(self, spark: SparkSession, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of versions, first and last, in which columns are only added and become wider.
 
-        Delta reads no others.
+        Delta reads no others. Errors are those of `DeltaTarget.read_columns`.
         """
         while first <= last:
             before, end = self._target.read_columns(spark, first) or (), last
@@ -160,10 +161,7 @@ class DeltaChangeReader(_DeltaReader):
     def _read_range(self, spark: SparkSession, first: int, last: int) -> SourceTable:
         """The changes of some versions, with the columns that the table has in the last of them.
 
-        If the table's columns change meanwhile, it tries again.
-
-        Raises:
-            ChangelogError: Delta refuses to read the changes.
+        If the table's columns change meanwhile, it tries again. Errors are those of `read_batch`.
         """
         while True:
             columns, before, now = (self._target.read_columns(spark, at) or () for at in (last, first, None))
