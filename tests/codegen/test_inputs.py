@@ -327,6 +327,12 @@ class TestJsonSchema:
 
         assert (table.name, table.options.topic) == (topic, (topic,))
 
+    def test_null_among_the_values_of_an_enumeration_without_a_type_makes_it_nullable(self) -> None:
+        members = {"a": {"enum": ["x", None]}, "b": {"enum": ["x"]}}
+        draft = json_schema_draft({"type": "object", "properties": members, "required": ["a", "b"]})
+
+        assert [column.type.nullable for column in draft.table.columns] == [True, False]
+
     def test_members_of_nested_objects_keep_their_defaults(self, tmp_path: Path) -> None:
         inner = {
             "type": "object",
