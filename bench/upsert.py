@@ -11,7 +11,8 @@ gets fewer records (``--theirs``), in ten batches, because all records would tak
 change data and the sink.
 
 If the reference engine is installed (see `bench.reference_engine`), it reads the same topic with ``upsert-kafka`` into
-``blackhole`` with two tasks, measured from the submission of the job to its end, less the time of an empty job.
+``blackhole`` with two tasks, in turn with kdsl, measured from the submission of a job to its end, less the time of an
+empty job. A first run of each side does not count.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import json
 import random
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -32,7 +34,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from rich.console import Console
 
 from bench.machine import facts, session
-from bench.paired import Pair, Run, compare, measure
+from bench.paired import Pair, Run, compare, interval, measure
 from bench.reference_engine import ReferenceEngine, missing
 from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.testing import LocalKafka
@@ -207,31 +209,46 @@ def _records(progress: dict[str, Any]) -> int:
     return int(observed[0]) if observed else int(progress["numInputRows"])
 
 
-def reference(engine: ReferenceEngine, bootstrap: str, topic: str) -> Run:
-    """Measure the reference engine: the seconds of all records, less those of an empty job."""
-    columns = SCHEMA.replace("user_id BIGINT", "user_id BIGINT NOT NULL")
-    jobs = []
-    for name, bound in ((topic, "latest-offset"), (f"{topic}-fewer", "timestamp")):
+class Reference:
+    """A job of the reference engine for each topic, and the time of the same job over no records.
+
+    Args:
+        engine: The engine.
+        bootstrap: The brokers.
+        topic: The topic of upserts.
+    """
+
+    def __init__(self, engine: ReferenceEngine, bootstrap: str, topic: str) -> None:
+        self._engine, self._bootstrap = engine, bootstrap
+        self._job = self._declare(topic, topic, {"scan.bounded.mode": "latest-offset"})
+        bound = {"scan.bounded.mode": "timestamp", "scan.bounded.timestamp-millis": "0"}
+        empty = self._declare(topic, f"{topic}-nothing", bound)
+        measure(self._job)
+        runs = [measure(empty) for _ in range(4)][1:]
+        self._empty = Run(statistics.median(r.wall for r in runs), statistics.median(r.cpu for r in runs))
+
+    def run(self) -> Run:
+        """Read the topic once: the seconds of all records, less those of the empty job."""
+        whole = measure(self._job)
+        return Run(whole.wall - self._empty.wall, whole.cpu - self._empty.cpu)
+
+    def _declare(self, topic: str, name: str, bound: dict[str, str]) -> Callable[[], object]:
+        """Declare the tables of a job, and return the job."""
+        columns = SCHEMA.replace("user_id BIGINT", "user_id BIGINT NOT NULL")
         table = name.replace("-", "_")
         options = {
             "connector": "upsert-kafka",
-            "topic": name,
-            "properties.bootstrap.servers": bootstrap,
+            "topic": topic,
+            "properties.bootstrap.servers": self._bootstrap,
             "key.format": "json",
             "value.format": "json",
-            "scan.bounded.mode": bound,
-            **({"scan.bounded.timestamp-millis": "0"} if bound == "timestamp" else {}),
+            **bound,
         }
         properties = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-        engine.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({properties})")
-        engine.run(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
-        insert = partial(engine.run, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
-        runs = [measure(insert) for _ in range(4)]
-        jobs.append(runs[1:])
-    whole, empty = (
-        [statistics.median(getattr(run, figure) for run in runs) for figure in ("wall", "cpu")] for runs in jobs
-    )
-    return Run(whole[0] - empty[0], whole[1] - empty[1])
+        run = self._engine.run
+        run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({properties})")
+        run(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
+        return partial(run, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
 
 
 def compare_change_data(
@@ -277,6 +294,39 @@ def compare_sinks(spark: SparkSession, bootstrap: str, records: int, pairs: int)
     )
 
 
+def run_in_turn(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    args: argparse.Namespace,
+    states: Sequence[str],
+    reference: Reference | None,
+) -> tuple[dict[str, list[Rate]], list[Rate], list[Run]]:
+    """Run kdsl with each kind of state, the hand-written query, and the reference engine in turn, A B B A …
+
+    Returns:
+        The runs of kdsl by kind of state, of the hand-written query, and of the reference engine.
+    """
+    mine: dict[str, list[Rate]] = {state: [] for state in states}
+    other: list[Rate] = []
+    engines: list[Run] = []
+    for number in range(args.pairs + 1):
+        if reference is not None and number % 2:
+            engines.append(reference.run())
+        for state in states:
+            mine[state].append(rate(ours(spark, bootstrap, topic, args.batch, state=state)))
+        if args.theirs and number:
+            other.append(rate(by_hand(spark, bootstrap, f"{topic}-fewer", args.theirs // 10)))
+        if reference is not None and not number % 2:
+            engines.append(reference.run())
+    return {state: rates[1:] for state, rates in mine.items()}, other, engines[1:]
+
+
+def describe(rates: Sequence[float]) -> str:
+    """Write the median of some rates, and all of them."""
+    return f"{statistics.median(rates):,.0f} records/s ({', '.join(f'{rate:,.0f}' for rate in rates)})"
+
+
 def main() -> None:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -302,31 +352,28 @@ def main() -> None:
                 kafka.create_topic(name, PARTITIONS)
                 fill(servers, name, records, keys, skew=args.skew)
             states = args.states.split(",")
-            mine: dict[str, list[Rate]] = {state: [] for state in states}
-            other: list[Rate] = []
-            for _ in range(args.pairs):
-                for state in states:
-                    mine[state].append(rate(ours(spark, servers, topic, args.batch, state=state)))
-                if args.theirs:
-                    other.append(rate(by_hand(spark, servers, f"{topic}-fewer", args.theirs // 10)))
-            engines = None
-            if missing() is None:
-                with ReferenceEngine(2, reuse=True) as engine:
-                    used = reference(engine, servers, topic)
-                engines = args.records / used.wall
-                line = (
-                    f"{keys:,} keys: reference engine {engines:,.0f} records/s, {used.cpu / args.records * 1e6:.2f} s "
-                )
+            with ExitStack() as stack:
+                reference = None
+                if missing() is None:
+                    engine = stack.enter_context(ReferenceEngine(2, reuse=True))
+                    reference = Reference(engine, servers, topic)
+                mine, other, engines = run_in_turn(spark, servers, topic, args, states, reference)
+            if engines:
+                rates, cpu = [args.records / r.wall for r in engines], statistics.median(r.cpu for r in engines)
+                line = f"{keys:,} keys: reference engine {describe(rates)}, {cpu / args.records * 1e6:.2f} s "
                 out.print(line + "of processor time per million", highlight=False, soft_wrap=True)
-            for state, rates in mine.items():
-                ours_rate, each = statistics.median(r.records for r in rates), [f"{r.records:,.0f}" for r in rates]
-                line = f"{keys:,} keys, {state}: {ours_rate:,.0f} records/s ({', '.join(each)}), "
-                line += f"{statistics.median(r.cpu for r in rates):.2f} s of processor time per million"
+            for state, rates_of in mine.items():
+                rates = [r.records for r in rates_of]
+                line = f"{keys:,} keys, {state}: {describe(rates)}, "
+                line += f"{statistics.median(r.cpu for r in rates_of):.2f} s of processor time per million"
                 if other:
                     theirs = statistics.median(r.records for r in other)
-                    line += f"; by hand {theirs:,.0f}, ratio {ours_rate / theirs:.1f}, goal {GOALS.get(keys)}"
-                if engines is not None:
-                    line += f"; ratio to the reference engine {ours_rate / engines:.2f}"
+                    line += f"; by hand {theirs:,.0f}, ratio {statistics.median(rates) / theirs:.1f}, "
+                    line += f"goal {GOALS.get(keys)}"
+                if engines:
+                    ratios = [one * r.wall / args.records for one, r in zip(rates, engines, strict=True)]
+                    low, high = interval(ratios)
+                    line += f"; {statistics.median(ratios):.2f} ({low:.2f} to {high:.2f}) of the reference engine"
                 out.print(line, highlight=False, soft_wrap=True)
             for state in () if args.only else states:
                 for line in compare_change_data(
