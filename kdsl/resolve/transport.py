@@ -33,7 +33,10 @@ def choose_transport(declared: Transport | None, properties: Mapping[str, str]) 
 
 
 def transport_of(table: TableDef) -> Transport:
-    """The transport of a table; its properties include those of its cluster, if that is known."""
+    """The transport of a table: the declared one, else ``jvm`` for a login with GSSAPI, else ``librdkafka``.
+
+    The table's properties include those of its cluster, if that is known.
+    """
     return choose_transport(table.options.transport, table.properties.reveal())
 
 

@@ -361,8 +361,8 @@ class _AnnotationReader:
         """The name that a member of a class has in the row: the one in `Named`, otherwise its own.
 
         Raises:
-            AnnotationError: The annotation cannot be evaluated, the name is empty or not a string, or the class is a
-                TypedDict, whose members can have any name themselves.
+            AnnotationError: The annotation cannot be evaluated, the name in `Named` is empty or not a string, or the
+                class is a TypedDict and has `Named`; its members can have any name themselves.
         """
         _, marks = unwrap(self._evaluate_hint(hint))
         mark = next((m for m in marks if isinstance(m, Named)), None)

@@ -144,7 +144,12 @@ class PartitionChanges:
 
         If changes are computed for the whole batch (net), all of them are yielded here.
 
-        Errors are those of `add`, and an OSError if a state cannot be written.
+        Files of versions before the one at which the batch begins are removed (`PartitionState.store`).
+
+        Raises:
+            RecordError: A record's key belongs to another partition, or it has a value that is unavailable.
+            KdslError: Stored rows cannot be converted to the present columns, or two keys have the same hash.
+            OSError: A state cannot be written.
         """
         for number, partition in self._partitions.items():
             yield from self._compute(number)
