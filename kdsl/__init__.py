@@ -22,7 +22,7 @@ def _modules() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its module when it is first used, or find ``__version__`` or ``__all__``.
+    """Return a public name from its module, which is imported at the first use, or ``__version__`` or ``__all__``.
 
     Raises:
         AttributeError: There is no such name.

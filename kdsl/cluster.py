@@ -150,8 +150,9 @@ class Cluster:
             name: Which cluster; not needed where there is one.
 
         Raises:
-            ResolveError: The document is not valid YAML, has no such cluster, or describes it wrongly; all problems are
-                reported, and none of them quotes the document, which may hold passwords.
+            ResolveError: The document is not UTF-8 or not valid YAML, has no such cluster, or several and ``name`` is
+                None, or describes it wrongly; all problems are reported, and none of them quotes the document, which
+                may hold passwords.
             OSError: The file cannot be read.
         """
         document = YamlDocument(read_text(Path(path), "document", "yaml"), str(path), _is_setting)
@@ -196,9 +197,9 @@ class Cluster:
         return tuple(dict.fromkeys(problems))
 
     def _check_conflict(self) -> Iterable[Problem]:
-        """Yield a problem if the properties name other brokers than ``bootstrap_servers``; blanks do not count.
+        """Yield a problem if the properties list other brokers than ``bootstrap_servers``, or in another order.
 
-        A `Secret` is skipped.
+        Blanks do not count, and a `Secret` is skipped.
         """
         again = self.properties.get(SERVERS)
         if isinstance(again, str) and _join_servers(again) != self.bootstrap_servers:
@@ -403,7 +404,7 @@ def _read_registry(
     read_settings: Callable[[object, str], dict[Any, Any]],
     report: Callable[[str, str, str], None],
 ) -> Registry | None:
-    """Read the registry of a cluster, and report all its mistakes.
+    """Read the registry of a cluster, a mapping of ``url`` and ``properties``, and report all its mistakes.
 
     None if it has no URL or a setting has a wrong type; unknown keys are left out.
     """

@@ -106,8 +106,8 @@ def view(
     Raises:
         ResolveError: The table cannot be read, or its cluster is unknown or invalid.
         SparkVersionError: PySpark has no pipelines.
-        KdslError: No pipeline loads this code, or PySpark lacks its packages for pipelines; or as for
-            `Table.read_stream`.
+        KdslError: No pipeline loads this code, PySpark lacks its packages for pipelines, a wanted column does not
+            exist, kdsl does not support the session, or dead letters cannot be written.
     """
     of = _table_of(source)
     pipelines = _pipelines("view", of)

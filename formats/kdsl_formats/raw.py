@@ -164,7 +164,7 @@ class RawDecoder:
         return f"{what} {len(part)} bytes, but the type {self.kind.spelling} takes {size} {unit}"
 
     def _convert_column(self, messages: pa.BinaryArray) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        """The column's values, and a mask of the messages of the wrong size; None if all sizes are right."""
+        """The column's values, and a mask of messages of the wrong size, whose values are undefined; None if none."""
         if isinstance(self.kind, BYTES):
             return messages, None
         if isinstance(self.kind, STRINGS):

@@ -54,7 +54,7 @@ def explain_bad_batch(declared: Format, messages: pa.BinaryArray, observed: Obse
 
 
 def _candidates() -> Iterator[Format]:
-    """The formats that are tried, in order."""
+    """The JSON formats that are tried, in order."""
     yield DebeziumJson()
     yield DebeziumJson(schema_include=True)
     yield from (CanalJson(), MaxwellJson(), OggJson())

@@ -73,6 +73,8 @@ class ObservedColumns:
 def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: float) -> Sample:
     """The newest records of each partition of a table's topics, as keys and values in bytes.
 
+    If only Java's client can log in, it runs in the active Spark session, or in one that is started.
+
     Args:
         table: The table; of its options only the topics and the header filter count.
         cluster: Where they are.
@@ -82,7 +84,7 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
         ResolveError: The client settings have errors.
-        KdslError: As for `newest_records`.
+        KdslError: Java's client is needed and cannot be opened (`JavaAdmin`). Errors of its Spark jobs are passed on.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
@@ -187,7 +189,7 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
 def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema, str] | None:
     """The columns of a topic's subject, and its name and version; None where the registry has no such subject.
 
-    The version is the latest one, which is requested in each call.
+    The version is the latest one, which is requested in each call. The client of the registry is kept for this process.
 
     Raises:
         InferenceError: The subject's schema does not describe columns.

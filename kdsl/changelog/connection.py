@@ -341,7 +341,10 @@ class Connection:
     def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
         """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
 
-        The arguments and errors are those of `last_number`.
+        The arguments are those of `last_number`.
+
+        Raises:
+            JavaError: The table of batches cannot be read.
         """
         number = self.last_number(batches, writer, target)
         if number is None:
@@ -370,8 +373,8 @@ class Connection:
             batch: The identity of the batch; None runs the statements in any case, and stores nothing.
 
         Raises:
-            ChangelogError: A statement changed another number of rows than it must change, or the target has another
-                batch with this number or a later one.
+            ChangelogError: A statement changed another number of rows than it must change; or the batch has a content,
+                and the target has another one with this number or a later one.
             JavaError: The database rejects a statement, as if another process has just stored the writer's first batch.
         """
         self._java.setAutoCommit(False)

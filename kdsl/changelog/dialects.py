@@ -54,7 +54,7 @@ def cast_type(url: str, spark: str, database: str) -> str | None:
         database: The driver's name of the type in the database: ``jsonb``, ``_uuid``, ``"shop"."mood"``.
 
     Returns:
-        The type; None if the strings need no cast.
+        The type as it is named in ``database``, in quotes if it needs them; None if the strings need no cast.
     """
     strings = {"string": _STRING_TYPES, "array<string>": tuple(f"_{name}" for name in _STRING_TYPES)}.get(spark, ())
     if product(url) != "postgresql" or not strings or database in strings:

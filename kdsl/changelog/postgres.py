@@ -54,7 +54,7 @@ def read_postgres_schema(connection: Connection, table: str) -> TableSchema | No
 def column_type(name: str) -> t.DataType:
     """The column type of a type of Postgres; STRING for those that kdsl has no type for.
 
-    A NUMERIC of more than 38 digits is DECIMAL(38, 18).
+    A NUMERIC without a precision, or of more than 38 digits, is DECIMAL(38, 18).
 
     Args:
         name: The type, as ``format_type`` spells it.

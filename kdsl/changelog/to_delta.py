@@ -144,6 +144,8 @@ class DeltaTarget:
     def read_property(self, spark: SparkSession, name: str) -> str | None:
         """Read a property of the table, which exists; None if it is not set.
 
+        To a session without Delta its jars are added. Java's errors are raised unchanged.
+
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
@@ -258,6 +260,8 @@ class DeltaTarget:
     def bytes_to_rewrite(self, spark: SparkSession, columns: Sequence[t.Field]) -> int:
         """How many bytes of files `change_types` rewrites: 0 if it changes no type or changes them in place, else all.
 
+        It changes no type of a table that does not exist. Delta is added to a session without it.
+
         Args:
             spark: A classic session.
             columns: The columns with their new types.
@@ -317,7 +321,8 @@ class DeltaTarget:
         Columns that the table lacks are left out.
 
         Raises:
-            ChangelogError: As for `read_columns`.
+            ChangelogError: A column of the table has a type that the tables of kdsl do not have, or Delta cannot be
+                added to the session.
         """
         existing = {f.name.lower(): f for f in self.read_columns(spark) or ()}
         pairs = [(existing[f.name.lower()], f.type) for f in columns if f.name.lower() in existing]

@@ -100,7 +100,7 @@ class IcebergTarget:
 
         Columns that the table does not have are added before, if ``schema_evolution`` is set. A batch that the table
         already has is skipped, which is logged. If the merge fails, Spark's exception is raised, also for a change
-        without all values whose row the table does not have.
+        without all values whose row the table does not have. Iceberg is added to a session without it (`check`).
 
         Args:
             changes: The changes, at most one for each key.
@@ -205,7 +205,7 @@ class IcebergTarget:
     def _find_last(self, session: SparkSession, writer: str) -> Batch | None:
         """Find the last batch of a writer among the current snapshot and those before it; None if there is none.
 
-        Snapshots that were rolled back do not count. Java's errors are raised unchanged.
+        None also without a table. Snapshots that were rolled back do not count. Java's errors are raised unchanged.
         """
         if not session.catalog.tableExists(self.table):
             return None
@@ -237,7 +237,7 @@ def _write_columns(session: SparkSession, schema: s.StructType) -> str:
 def _find_new_fields(path: str, new: s.DataType, existing: s.DataType) -> Iterator[str]:
     """Find the fields of structs in a column's type that its existing type does not have, as ``address.city``.
 
-    Structs in arrays and in the values of maps are searched, too.
+    Structs in arrays and in the values of maps are searched, too. Letter case does not matter.
     """
     from pyspark.sql import types as s
 

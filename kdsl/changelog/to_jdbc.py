@@ -97,7 +97,7 @@ def _wrap_url(url: str | Secret) -> str | Secret:
 def _translate_java_errors(method: Callable[Concatenate[JdbcTarget, P], T]) -> Callable[Concatenate[JdbcTarget, P], T]:
     """Decorate a method to raise `ChangelogError` for errors of Java and PySpark, which may contain a login.
 
-    The message contains no secret (`JdbcTarget.describe_error`).
+    The message contains no secret; SecretError as in `JdbcTarget.describe_error`.
     """
 
     @wraps(method)
@@ -176,7 +176,8 @@ class JdbcTarget:
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         """Read the number of the last batch of a writer, None if there is none; drop the staging tables it has left.
 
-        None also if the table `BATCHES` does not exist. The driver is not attached here; see `check`.
+        Those for other tables stay. None also if the table `BATCHES` does not exist. The driver is not attached here;
+        see `check`.
 
         Raises:
             ChangelogError: The database cannot be reached, or reports an error.
@@ -313,7 +314,7 @@ class JdbcTarget:
 
         Raises:
             ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
-            SecretError: As for `check`.
+            SecretError: A reference in the address or the properties cannot be resolved.
         """
         self._attach_driver(spark)
         with self._connect(spark) as connection:
@@ -561,7 +562,8 @@ class _Staging:
     def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
         """Create and fill the staging tables: for deletes, complete rows, and each set of columns without values.
 
-        Only rows of the kinds ``-D`` and ``+U`` count. Spark runs a job for each table.
+        Only rows of the kinds ``-D`` and ``+U`` count. Spark counts and writes the rows of each table, in jobs. Tables
+        of upserts are also noted for `free_unique_values`.
 
         Returns:
             The statements that begin the transaction and delete, and those that update and insert.
@@ -642,7 +644,7 @@ class _Staging:
         )
 
     def _upsert(self, statements: Statements, rows: DataFrame) -> list[str]:
-        """Load rows into a staging table, and return the statements that upsert them; ChangelogError as in `fill`.
+        """Load rows into a staging table, and return the statements that upsert them; errors as in `_load`.
 
         The staging table is also noted for a later `free_unique_values`.
         """
@@ -665,7 +667,9 @@ class _Staging:
             The name of the staging table, and its number of rows.
 
         Raises:
-            ChangelogError: As for `JdbcTarget._fill_table`, whose other errors are raised, too.
+            ChangelogError: The number of rows was wrong each time, or Postgres cannot store a character.
+            SecretError: A reference in the address or the properties cannot be resolved. Other errors of Java and
+                PySpark are raised unchanged.
         """
         from pyspark.sql import functions as F
 
@@ -676,7 +680,7 @@ class _Staging:
 
 
 def _find_null_characters(rows: DataFrame) -> dict[str, int]:
-    """Count the rows with the character U+0000, by column of strings, in a Spark job; other columns are left out."""
+    """Count the rows with the character U+0000, by column, in a Spark job; columns without it are left out."""
     from pyspark.sql import functions as F, types as s
 
     names = [f.name for f in rows.schema.fields if isinstance(f.dataType, s.StringType)]

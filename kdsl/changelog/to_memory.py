@@ -91,7 +91,7 @@ class MemoryTable:
 
         Raises:
             ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row;
-                or the table has another batch with this number or a later one.
+                or the batch has a content, and the table has another one with this number or a later one.
         """
         table = collect_arrow(changes)
         with self._lock:

@@ -38,7 +38,7 @@ def check(
 ) -> None:
     """Check tables and ingestions, and print every problem with its location and its fix.
 
-    Exits with 0 if nothing has an error, otherwise with 1.
+    Exits with 0 if nothing has an error, otherwise with 1; with 2 if a variable or a file of variables cannot be read.
     """
     directions = direction.directions
     all_problems: list[Problem] = []

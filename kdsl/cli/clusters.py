@@ -149,7 +149,9 @@ def cluster_from_options(
 def _read_brokers(
     bootstrap: str | None, file: Path | None, name: str | None, settings: dict[str, str]
 ) -> Cluster | None:
-    """Build the cluster from the bootstrap servers and the registry that the document or the environment declares.
+    """Build the cluster of a document, with `bootstrap` in place of its brokers if given, or that of the brokers alone.
+
+    Without a document, the environment's other variables apply if its ``KDSL_BOOTSTRAP_SERVERS`` equals `bootstrap`.
 
     Returns:
         The cluster with the settings; None if neither servers nor a document are named.

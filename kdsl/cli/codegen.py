@@ -46,7 +46,7 @@ def avro(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for an Avro schema; exit with 1 if the file is not one.
+    """Generate the table for an Avro schema; exit with 1 if the file is not one, or not the schema of a table.
 
     With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
@@ -102,7 +102,7 @@ def json_schema(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the table for a JSON Schema; exit with 1 if it is not a JSON object.
+    """Generate the table for a JSON Schema; exit with 1 if it cannot be read or does not describe objects.
 
     With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
@@ -141,7 +141,7 @@ def ddl(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate the tables that a Flink SQL script declares; exit with 1 if it has errors or lacks a table.
+    """Generate the tables that a Flink SQL script declares; exit with 1 if it is missing, has errors or lacks a table.
 
     With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
@@ -265,9 +265,9 @@ def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, che
 
     Raises:
         ResolveError: A table has problems.
-        CodegenError: A class cannot express a table; or as for `_write_output`.
-        BadParameter: As for `_write_output`.
-        Exit: As for `_write_output`; the notes are not printed then.
+        CodegenError: A class cannot express a table, or the file cannot be read or written.
+        BadParameter: ``check`` is set without a file to compare with.
+        Exit: With ``check`` the file differs from the source (exit code 1); the notes are not printed then.
     """
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."

@@ -55,7 +55,7 @@ class _LogLines(logging.Handler):
 def log_lines(printed: Iterable[Problem] = ()) -> Iterator[None]:
     """Print what kdsl logs at the level INFO and above in the body to the error stream, one line each.
 
-    The handlers and the level of kdsl's logger are restored at the end.
+    Other handlers of kdsl's logger stay; its level, and its handlers, are restored at the end.
 
     Args:
         printed: Problems that were printed already; their warnings are not printed again.

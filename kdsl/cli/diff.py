@@ -136,6 +136,7 @@ def _compare(
         Exit: A declaration has errors, which are printed (exit code 2).
         BadParameter: There is no such file, or a checkpoint is not NAME=FOLDER or named for something that is not
             declared.
+        CheckpointError: A checkpoint folder of a script cannot be read, or is that of another statement.
     """
     try:
         declared = [d for file in files for d in load.declarations(file, direction.directions, variables, cluster)]

@@ -59,7 +59,8 @@ def list_letters(
 ) -> None:
     """Print the first letters of a topic: which record, which table, why.
 
-    Exits with 1 if the topic cannot be read or --where names no part of a letter, and with 2 if no brokers are named.
+    Exits with 1 if the topic cannot be read or --where names no part of a letter, and with 2 if it
+    is not key=value or no brokers are named.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):

@@ -181,6 +181,7 @@ def _run(
 
     Raises:
         KdslError: The ingestion cannot start, or fails.
+        Exception: That of Spark, if a job of a copy fails.
     """
     from kdsl.ingest.run.query import explain_end
 
@@ -273,7 +274,8 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
 
     Raises:
         BadParameter: ``name`` is not that of a known table.
-        KdslError: The checkpoint has nothing of an ingestion, or cannot be read; others as in `_tables_text`.
+        KdslError: The checkpoint has nothing of an ingestion, or cannot be read; or, for ``ddl`` and ``python``, the
+            source is not a topic of Kafka, or a table cannot be written in the form.
     """
     state = load_state(checkpoint)
     try:

@@ -90,7 +90,10 @@ def start(
 
 @app.command()
 def stop(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
-    """Stop Kafka and its registry; do nothing if none runs. A temporary data folder is removed, another one is kept."""
+    """Stop Kafka and its registry; do nothing if none runs. A temporary data folder is removed, another one is kept.
+
+    Exits with 1 if the name is invalid.
+    """
     with _progress("stopping Kafka"):
         stopped = detached.stop(name)
     if as_json:

@@ -110,7 +110,7 @@ def _make_fetch(
 
 
 def _update_live(fetch: Callable[[], Lag], report: Lag, every: float) -> None:
-    """Show the lag and update it until Ctrl-C; after a KdslError the last report stays, with the error below it."""
+    """Show the lag and update it until Ctrl-C; a KdslError is shown below the last report until an update succeeds."""
     trouble: tuple[datetime, str] | None = None
     try:
         with Live(_grid(report), console=out, auto_refresh=False) as live:

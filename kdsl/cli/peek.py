@@ -25,7 +25,7 @@ def peek(
 ) -> None:
     """Print the last records of a table, decoded.
 
-    Exits with 1 if the table has errors or no cluster, or its records cannot be read or decoded.
+    Exits with 1 if there is no such table, it has errors or no cluster, or its records cannot be read or decoded.
     """
     from kdsl.diagnostics.peek import last_changes, last_records
 

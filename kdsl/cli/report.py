@@ -29,7 +29,7 @@ def report(name: str, query: QueryMetrics) -> Grid:
 
 
 def _rows(tables: Iterable[SourceMetrics | SinkMetrics]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield a row of cells for each metric of tables that is known and is a single number."""
+    """Yield table, name, value and unit of each metric that is known and is a single number, as strings."""
     from kdsl.run.metrics.model import metrics_of
 
     for table in tables:

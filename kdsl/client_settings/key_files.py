@@ -73,6 +73,8 @@ def explain_unreachable(location: str) -> str | None:
 def find_file(location: str) -> str:
     """Find a key file on this machine, or fetch it into a file that only this user may read, and return its path.
 
+    A fetched file is removed when the process ends.
+
     Args:
         location: A path or ``file:`` URL, which is also looked for by its name among the files that Spark ships and in
             the working directory; or another URL, fetched once per process.

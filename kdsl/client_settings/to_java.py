@@ -113,7 +113,7 @@ def java_settings(
 
 
 def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: str) -> None:
-    """Fetch a store that is given by a URL: PEM goes into the settings, other stores into a file on this machine.
+    """Fetch a store that is given by a URL: PEM goes into the settings, other stores into a temporary file.
 
     Of a ``file:`` URL only the path of the file is set. If it cannot be fetched, a problem is recorded, and the
     location stays; PEM without a block that is needed is a problem, too.

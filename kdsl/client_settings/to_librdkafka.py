@@ -125,7 +125,10 @@ def admin_settings(
 def _translate(
     properties: Mapping[str, str], client: Client, resolve: Resolve | None, machine: Machine | None
 ) -> LibrdkafkaSettings:
-    """Translate client properties for one kind of client; mistakes become problems. See `consumer_settings`."""
+    """Translate client properties for one kind of client; mistakes become problems. See `consumer_settings`.
+
+    With a machine, key files are fetched to it, and it serves tokens.
+    """
     draft = draft_settings(properties, client, resolve)
     draft.settings.update(draft.librdkafka)
     _translate_rows(draft)
@@ -199,7 +202,10 @@ def _translate_reconnect(draft: SettingsDraft) -> None:
 
 
 def _translate_fetch(draft: SettingsDraft) -> None:
-    """Set the default timeout of requests to a second more than a broker may wait, at least 30 s and at most 300 s."""
+    """Set the default timeout of requests to a second more than a broker may wait, at least 30 s and at most 300 s.
+
+    Nothing is set if that wait is an unresolved reference.
+    """
     wait = draft.number("fetch.max.wait.ms", draft.number("fetch.wait.max.ms", 500) or 500)
     if wait is not None:
         # The timeout of a request must exceed the time for which a broker may delay the answer.

@@ -327,9 +327,9 @@ class Annotations:
                 yield from self._write_classes(draft, (column.name,), column.type, written)
 
     def _write_classes(self, draft: TableDraft, path: Path, kind: t.DataType, written: set[str]) -> Iterator[str]:
-        """Yield the source of the classes of a type that are not in ``written``, inner ones first; add them to it.
+        """Yield the source of the classes of a type that are not in ``written``, inner ones first, and add them to it.
 
-        Imports and errors are those of `classes`.
+        Their aliases come before them. Imports and errors are those of `classes`.
         """
         for step, child in child_types(kind):
             yield from self._write_classes(draft, (*path, step), child, written)

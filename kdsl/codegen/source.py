@@ -286,7 +286,10 @@ class _Marks:
         self._marked_primary = self._marked and tuple(n for n in keys if n in self._primary) == self._primary
 
     def wrapper(self, column: ColumnDef) -> str:
-        """Choose the name of the wrapper of a column that is part of rows: ``Col``, ``Key`` or ``PrimaryKey``."""
+        """Choose a column's wrapper: ``PrimaryKey`` or ``Key`` for physical columns of the message key, else ``Col``.
+
+        It is ``Col``, too, if marks cannot express the message key, and instead of ``Key`` in an upsert table.
+        """
         if column.role != "physical" or not self._marked or column.name not in self._key:
             return "Col"
         if self._marked_primary and column.name in self._primary:

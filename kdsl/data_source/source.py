@@ -83,7 +83,7 @@ class DefaultSource(KdslDataSource):
         Brokers may create a topic that is missing.
 
         Raises:
-            KdslError: As for `kdsl.data_source.options.write_source_options`.
+            KdslError: The mode is ``overwrite``, or as for `kdsl.data_source.options.write_source_options`.
         """
         from kdsl.data_source.options import write_source_options
 

@@ -194,7 +194,7 @@ class _Answer:
 
 
 class _ByBatch:
-    """Calls a function with whole batches, and accepts only arrays as its result."""
+    """Calls a function with whole batches, and accepts only arrays, lists and tuples as its result."""
 
     expected = "return an Arrow array, a numpy array or a list, with one value for each row"
 
@@ -205,8 +205,8 @@ class _ByBatch:
         """Call the function with a batch, and return its result as an array of ``kind``.
 
         Raises:
-            FunctionResultError: The function fails, or its result is not an array, has another length than the batch,
-                or cannot be converted.
+            FunctionResultError: The function fails, or its result is not an array, a list or a tuple, has another
+                length than the batch, or cannot be converted.
         """
         answer = _Answer.from_call(self._function, batch)
         if not _is_array(answer):
@@ -214,7 +214,7 @@ class _ByBatch:
         return self._array(answer.value, kind, batch)
 
     def _array(self, result: Any, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
-        """Convert a result to an Arrow array of the column's type.
+        """Convert a result, such as an array or a list, to an Arrow array of the column's type.
 
         Raises:
             FunctionResultError: It cannot be converted, or has another length than the batch.

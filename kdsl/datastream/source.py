@@ -251,7 +251,11 @@ class KafkaSource(Endpoint):
         return self._rows(read_stream(spark, self.plan(), self._cluster()))
 
     def explain(self) -> str:
-        """Describe what a read does; errors as for `plan`. Needs neither Java nor a broker."""
+        """Describe what a read does. Needs neither Java nor a broker.
+
+        Raises:
+            KdslError: What a format refers to, such as a file with a schema, can no longer be read.
+        """
         lines = [show(self.plan())]
         deserializer = self.deserializer
         if deserializer is not None and deserializer.function is not None:

@@ -82,7 +82,8 @@ def offset_pairs(offsets: Mapping[int, int] | str) -> Iterator[tuple[int, int]]:
         offsets: The mapping, or the string of DDL or YAML.
 
     Raises:
-        ValueError: The string has another form, a partition is above 2³¹-1, or an offset above 2⁶³-1.
+        ValueError: The string has another form; or, in a mapping too, a partition is above 2³¹-1 or an offset above
+            2⁶³-1.
     """
     pairs = offsets.items() if isinstance(offsets, Mapping) else _parse_pairs(offsets)
     for partition, offset in pairs:

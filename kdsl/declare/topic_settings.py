@@ -33,7 +33,7 @@ class TopicSettings:
     def options(self) -> dict[str, Any]:
         """The options of the connector for which this stands, by Python name; those that declare nothing are left out.
 
-        They are the partitions, the replication factor and the configs.
+        They are ``topic_partitions``, ``topic_replication_factor`` and ``topic_configs``.
         """
         declared = {
             "topic_partitions": self.partitions,

@@ -165,7 +165,7 @@ class _Reader:
         )
 
     def _choose_value_key(self) -> str:
-        """Return the option that names the value format: ``format`` or ``value.format``.
+        """Return the option that names the value format: ``value.format``, or ``format`` if only that is set.
 
         If both are set, the other one is dropped. If they differ, it is ``format``, and a problem is recorded.
         """

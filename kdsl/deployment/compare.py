@@ -248,7 +248,7 @@ def make_changes(
 
     Args:
         steps: The steps.
-        allow: What the user allows.
+        allow: What the user allows; changes that need another permission are not made.
         report: Called after each change that was made.
     """
     every = list(steps)

@@ -68,7 +68,7 @@ class _SinkTable:
         change: Callable[[SchemaChange], None],
         effect: str,
     ) -> Iterator[Step]:
-        """Yield the changes that a table needs, and what is refused.
+        """Yield the changes that a table needs, what is refused, and the columns and wider types that are left out.
 
         Args:
             before: Its columns; None if there is no such table.

@@ -225,7 +225,7 @@ class _Topic:
             yield Step(self._difference("!", *values, consequence, declared.where))
 
     def _compare_configs(self, configs: Mapping[str, Config], chosen: Mapping[str, Setting]) -> Iterator[Step]:
-        """Yield the differences of declared configs; and if there are any, the configs that are set and not declared.
+        """Yield the differences of declared configs; if any are declared, also those that are set and not declared.
 
         For an upsert table, a cleanup policy that does not compact is a difference, too.
         """

@@ -397,7 +397,8 @@ def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
     Waits until they are acknowledged. The producer is kept in the client pool.
 
     Raises:
-        DeadLetterError: A topic does not exist, or a record was not acknowledged; earlier ones may have been.
+        DeadLetterError: A topic does not exist or may not be written to, or a record was not acknowledged; earlier ones
+            may have been.
         ResolveError: The client settings have errors.
     """
     own = {"acks": "all", "enable.idempotence": "true", "allow.auto.create.topics": "false", "client.id": "kdsl-dlq"}
@@ -473,13 +474,18 @@ def _count_partitions(cluster: Cluster, topic: str) -> int:
 def _read(
     cluster: Cluster, topic: str, needs: Iterable[str] = NEEDS, first: Mapping[int, int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a topic up to its present end, as raw record batches; errors as for `read_letters`.
+    """Yield the records of a topic up to its present end, as raw record batches.
 
     Args:
         cluster: The cluster.
         topic: The topic.
         needs: The fields of the batches.
         first: Where to begin, by partition; only these are read. None reads all from their beginnings.
+
+    Raises:
+        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
+        ResolveError: The client settings have errors.
+        KdslError: Only Java's client can log in, and its connector cannot be attached, or Java refuses the settings.
     """
     plan = _plan_raw_read(topic)
     subscription = subscribe(plan, cluster)

@@ -57,7 +57,11 @@ def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     Returns:
         A table of the plan's columns; the row kind is the first where the table's rows are changes.
 
-    Errors are those of `last_records`.
+    Raises:
+        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
+        RecordError: A record cannot be read, also if the table declares dead letters.
+        ResolveError: The client settings have errors.
+        KdslError: A schema registry does not answer or refuses; or as for `open_admin`.
     """
     placed = _last(plan, cluster, n, zone)
     if plan.upserts is None:
@@ -91,6 +95,8 @@ class NewestRecords:
 def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) -> NewestRecords:
     """The newest records of each partition of a table's topics, undecoded.
 
+    If only Java's client can log in, it runs in the active Spark session, or in one that is started.
+
     Args:
         plan: Whose topics are read. Records that the header filter drops do not count.
         cluster: Where they are.
@@ -100,7 +106,7 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
         ResolveError: The client settings have errors.
-        KdslError: As for `open_admin`.
+        KdslError: Java's client is needed and cannot be opened (`JavaAdmin`). Errors of its Spark jobs are passed on.
     """
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())

@@ -145,9 +145,11 @@ _EMPTY = pl.DataFrame(
 def _read_batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
     """Read all records of a side, without those that its header filter leaves out.
 
+    If only Java's client can log in, a Spark session may be started, and errors of its jobs are passed on.
+
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
-        KdslError: As for `open_admin`.
+        KdslError: As for `open_admin`, such as wrong client settings.
     """
     subscription = subscribe(side.plan, side.cluster)
     partitions = subscription.partitions(subscription.topics())
@@ -174,6 +176,8 @@ def _hash_records(
     Raises:
         VerifyError: A record has no row or several, so columns cannot identify it.
         RecordError: A record cannot be decoded.
+        DecodeError: As for `RecordDecoder.decode`.
+        KdslError: As for `RecordDecoder.decode`, such as for a schema that cannot be fetched.
     """
     if header is not None:
         identity = pl.from_arrow(batch.select(["headers"]))

@@ -305,7 +305,8 @@ def encode_packets(
         The columns ``key``, ``value``, ``topic``, ``headers`` and ``partition``; rows without a message give no batch.
 
     Raises:
-        RecordError: A record cannot be decoded; or as for `MessageEncoder.encode`.
+        RecordError: A record cannot be decoded; a row cannot be encoded, or has NULL in its primary key; or the format
+            is JSON, and a row without a primary key is deleted.
     """
     decoders: dict[str, RecordDecoder] = {}
     encoders: dict[tuple[str, TableId], MessageEncoder] = {}

@@ -57,7 +57,7 @@ def _transforms(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str
 
 
 def _transform(transform: Transform) -> Iterator[str]:
-    """The parts of a transform that are set, without its options of tables."""
+    """The projection of a transform, ``*`` by default, and its other parts that are set, without options of tables."""
     yield (transform.projection or "*").replace(r"\*", "*")
     if transform.filter:
         yield f"where {transform.filter}"

@@ -254,7 +254,7 @@ def _describe_part(name: str, part: Part | None, arrow: str, names: set[str] | N
 def _describe_members(part: Part, arrow: str, names: set[str] | None) -> Iterator[str]:
     """Describe the columns of a part, in lines: ``column = field type`` for a read, ``field type <- column`` otherwise.
 
-    For the arguments see `_describe_part`.
+    Columns of a read that are not in ``names`` are marked as skipped.
     """
     for member, column in zip(part.row.fields, part.columns, strict=True):
         skipped = "" if names is None or column in names else "  (skipped)"

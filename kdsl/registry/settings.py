@@ -195,8 +195,8 @@ class _Reader:
     def _add_setting(self, name: str, text: str) -> None:
         """Store a setting by its canonical name.
 
-        An unknown one is recorded as a warning; one that contradicts an earlier spelling as a problem, and the first
-        stays.
+        An unknown one is stored, too, and recorded as a warning; one that contradicts an earlier spelling is
+        recorded as a problem, and the first stays.
         """
         key = canonical(name)
         if key in self._values and self._values[key] != text:

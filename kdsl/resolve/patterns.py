@@ -341,7 +341,7 @@ class _Translation:
         return self._fold_case(frozenset(c for c in _EVERY if first <= c <= last))
 
     def _take_one(self) -> str:
-        """Take one character of a class in brackets, which may be escaped.
+        """Take one character of a class in brackets, which may be escaped, and return it without the escape.
 
         Raises:
             PatternError: A class has no such escape.

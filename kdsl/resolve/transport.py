@@ -209,7 +209,7 @@ CAPABILITIES: tuple[Capability, ...] = (
 
 
 def _describe_transport(table: TableDef) -> str:
-    """The transport of a table for messages, with the reason if it was not declared."""
+    """The transport of a table for messages, with the reason if a login with Kerberos decided it, not a declaration."""
     chosen = transport_of(table)
     if table.options.transport is None and needs_java(table.properties.reveal()):
         return f"the transport {chosen!r}, which a login with GSSAPI (Kerberos) needs"

@@ -239,7 +239,8 @@ _token_callbacks: dict[TokenCallback, Any] = {}
 def set_token_callback(conf: int, callback: TokenCallback | None) -> None:
     """Let the client of a configuration call for its tokens, from librdkafka's own thread once it is started.
 
-    `start_token_callback` must be called after the client is created. Nothing happens without a callback.
+    `start_token_callback` must be called after the client is created. Nothing happens without a callback;
+    any other is kept until the process ends.
     """
     if callback is None:
         return

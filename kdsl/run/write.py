@@ -108,8 +108,8 @@ def write(
         ResolveError: The DataFrame or the client settings are wrong, or a format needs a registry that is not declared
             or, with the transport jvm, a literal secret; names all problems of the first that is wrong.
         KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the partitioner cannot be
-            imported, no broker answers, or a topic does not exist; with the transport jvm also as for
-            `kdsl.run.jvm.write.append`.
+            imported, no broker answers, or a topic does not exist; with the transport jvm also: the
+            connector cannot be attached, secrets cannot be hidden in the session, or the JVMs lack a system property.
         ExactlyOnceError: Exactly-once cannot be kept.
         WriteError: A task failed with an error of kdsl; the message is the task's, such as that of a RecordError. Other
             failures are raised as Spark's exceptions.
@@ -143,7 +143,8 @@ def write(
 def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Prepare) -> None:
     """Append the rows that a function makes of a DataFrame's batches, in the tasks that write them; at least once.
 
-    That saves passing the rows to Spark and back. It writes as `write` does, over librdkafka.
+    That saves passing the rows to Spark and back. It writes as `write` does, over librdkafka: it registers kdsl's data
+    source in the session, and brokers create missing topics if the cluster's settings allow it.
 
     Args:
         df: A batch DataFrame of any columns.
@@ -385,7 +386,7 @@ def _encode_batches(
 
     Raises:
         RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
-        KdslError: As for `RecordEncoder.encode`.
+        KdslError: The format cannot fetch or store what it needs, such as a schema in the schema registry.
     """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)

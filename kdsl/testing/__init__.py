@@ -51,7 +51,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import and return a name of `__all__` at its first use.
+    """Return a name of `__all__` from its module, which is imported at the first use.
 
     Raises:
         AttributeError: There is no such name.

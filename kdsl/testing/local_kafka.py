@@ -254,7 +254,7 @@ class LocalKafka(LocalService, RunningKafka):
         allow(self.through("plaintext").admin(), user, operations, topic=topic, group=group)
 
     def _start_processes(self) -> None:
-        """Start the brokers and the services for logins, and create users and those topics that do not exist.
+        """Fetch Kafka if it is missing, start brokers and services for logins, and create users and missing topics.
 
         After an error, `start` ends what was started.
 
@@ -292,7 +292,7 @@ class LocalKafka(LocalService, RunningKafka):
         self._site = Site(self._users)  # without the folder, which may be removed now
 
     def _disown_processes(self) -> None:
-        """Let the brokers outlive this process, and forget them and all clients; `detach` ends the watchdog."""
+        """Close all clients, let the brokers outlive this process, and forget them; `detach` ends the watchdog."""
         self.close()
         for node in self._nodes.values():
             node.disown()

@@ -131,7 +131,8 @@ class LocalRegistry(LocalService):
         """Start the registry, and wait until it serves.
 
         Raises:
-            LocalRegistryError: It does not start, does not know the compatibility, or its port is in use.
+            LocalRegistryError: It does not start, does not know the compatibility, or its port is in use; or it is not
+                in the folder that ``$KDSL_REGISTRY_APP`` names.
             LocalKafkaError: There is no Java to run it (JavaError), it cannot be fetched (DownloadError), or no port is
                 free.
             TarError: The archive that was fetched is damaged.

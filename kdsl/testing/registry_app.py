@@ -54,7 +54,7 @@ def find_registry(
 def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> None:
     """Fetch the registry's archive, unpack it into a new folder, and delete the archive and Ivy's copy of it.
 
-    The folder gets its name when it is complete.
+    The folder gets its name when it is complete; after an error, a draft of it stays until the next attempt.
 
     Raises:
         DownloadError: It cannot be fetched.

@@ -100,7 +100,7 @@ class RunningKafka:
         return dict(self._java)
 
     def admin(self) -> AdminClient:
-        """Return an ``AdminClient``, created once, without waiting for the cluster; errors as `client_properties`."""
+        """Return an ``AdminClient``, created once, without waiting; LocalKafkaError if `LocalKafka` is not started."""
         if self._admin is None:
             self._admin = AdminClient({**self.client_properties, **_EAGER})
         return self._admin
@@ -221,7 +221,7 @@ class RunningKafka:
 
         Raises:
             LocalKafkaError: A record was not accepted, as when the topic does not exist, or not within 60 s; others may
-                have been written.
+                have been written. Or a `LocalKafka` is not started.
         """
         producer = self._writer()
         placed: list[tuple[int, int]] = [(-1, -1)] * len(records)

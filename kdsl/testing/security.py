@@ -269,8 +269,8 @@ def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[
 def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
     """Return a function that makes Java's properties for a login with user and password.
 
-    The password of an unknown user is empty. With TLS it creates the site's certificates at the first use; see
-    `Site.make_folder` for errors.
+    The password of an unknown user is empty. With TLS it creates the site's certificates at the first use, and
+    raises LocalKafkaError if this Kafka is not started.
     """
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
 

@@ -28,7 +28,7 @@ _KEY_ID = "kdsl"
 
 
 class TokenService:
-    """Signs tokens and serves them.
+    """Signs tokens, and serves them between `start` and `stop`.
 
     Args:
         users: The secrets of the clients by their ids; a token's subject is the client's id.

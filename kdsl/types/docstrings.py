@@ -57,7 +57,7 @@ def _walk_classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, dict[str, s
 
 
 def _members_with_docstrings(class_node: ast.ClassDef) -> dict[str, str]:
-    """Return the strings directly under annotated members of a class body, by member."""
+    """Return the strings directly under annotated members of a class body, without their indentation, by member."""
     docstrings: dict[str, str] = {}
     before: ast.stmt | None = None
     for node in class_node.body:

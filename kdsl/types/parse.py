@@ -339,7 +339,7 @@ class TypeReader:
         return {"TIME": t.Time, "TIMESTAMP": t.Timestamp, "TIMESTAMP_LTZ": t.TimestampLtz}[kind](precision)
 
     def _read_row(self, level: int) -> t.DataType:
-        """Read the members of ``ROW<name type, …>`` or ``ROW(name type, …)``.
+        """Read the members, perhaps none, of ``ROW<name type, …>`` or ``ROW(name type, …)``.
 
         Raises:
             TypeSyntaxError: A name occurs twice, or something other than a member comes next.

@@ -468,7 +468,7 @@ def is_compatible(derived: t.DataType, explicit: t.DataType) -> bool:
 
 
 def _python_spelling(kind: t.DataType) -> str:
-    """Return the annotation of a column type's values as source, for a message."""
+    """Return the annotation of a type's values, without ``| None``, for a message; a ROW is described in words."""
     match kind:
         case t.Array(element=element):
             return f"list[{_python_spelling(element)}]"

@@ -36,7 +36,7 @@ class TooLargeError(Exception):
 
 
 def column_encoder(step: WriteStep) -> ColumnEncoder:
-    """The encoder of a column; for a union of `ONE_BYTE` types or more, one that leaves all rows to the fallback."""
+    """The encoder of a column; all rows need the fallback in a union of `ONE_BYTE` types or more, besides null."""
     match step:
         case Optional(inner=Nothing(), null=null):
             return _Nothing(null)

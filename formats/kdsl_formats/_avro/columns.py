@@ -180,7 +180,7 @@ class _Nullable(_Wrapping):
 
     Args:
         inner: The decoder of this type.
-        numbers: The branch indices of this type.
+        numbers: The branch index of this type; only the first is used.
         failing: The branch indices of the types that fail.
         types: The number of types in the union.
     """
@@ -249,7 +249,7 @@ class _Several(ColumnDecoder):
             part.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move it after them; store the decoder of each element in `chosen`.
+        """Read the values at the cursor, and move it after them; store the index of each element's part in `chosen`.
 
         Bodies of failing types, and unreadable ones, are marked for the fallback.
         """

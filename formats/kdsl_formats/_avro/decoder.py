@@ -38,7 +38,8 @@ class AvroDecoder:
     error.
 
     Raises:
-        AvroTypeError: A schema is invalid, or the table's schema has no field for a column, or one of another type.
+        AvroTypeError: A schema is invalid; the table's has no field for a column, or one whose type or default does not
+            fit; or the schemas have too many types.
     """
 
     def __init__(

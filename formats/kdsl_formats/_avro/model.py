@@ -228,7 +228,7 @@ class _SchemaReader:
         """Read a union.
 
         Raises:
-            AvroTypeError: It contains a union, a type twice, an invalid type, or too many types.
+            AvroTypeError: It contains a union, a type twice, an invalid type, or too many types, or is too deep.
         """
         branches = tuple(self.read(m, namespace, path) for m in members)
         seen: set[str] = set()
@@ -248,8 +248,8 @@ class _SchemaReader:
         If its type is not a name but an object or a list, that schema is read, and the other members are ignored.
 
         Raises:
-            AvroTypeError: It has no type, its type is unknown or needs a member that is missing, a type inside it is
-                invalid, or it is too large.
+            AvroTypeError: It has no type, its type is unknown or needs a member that is missing, its name is used
+                already, another member or a type inside it is invalid, or it is too large.
         """
         kind = schema.get("type")
         if not isinstance(kind, str):

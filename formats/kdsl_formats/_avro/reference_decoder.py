@@ -230,7 +230,7 @@ class _Compiler:
         self.skipping: dict[int, ReadValue] = {}
 
     def compile(self, step: Step) -> ReadValue:
-        """The function that reads a step; it raises `BodyError` for bytes that cannot be read.
+        """The function that reads a step; it counts infinite values, and raises `BodyError` for unreadable bytes.
 
         The functions that skip types inside the step are stored, as in `skipper`.
         """

@@ -77,7 +77,8 @@ def _decimal_bytes(step: Value, value: decimal.Decimal) -> bytes:
     """The bytes of a decimal with the schema's scale.
 
     Raises:
-        BodyError: The decimal has more digits after the point than the scale, or does not fit in the fixed.
+        BodyError: The decimal has more digits after the point than the scale, besides zeros at the end, or does not fit
+            in the fixed.
     """
     try:
         number = int(value.scaleb(step.scale, _EXACT).to_integral_exact(context=_EXACT))
@@ -199,7 +200,8 @@ def choose_member(step: Choice, value: Any) -> int | None:
 def _choice_writer(step: Choice) -> WriteValue:
     """The function that writes a union of several types, from a row with a member for each.
 
-    It raises `BodyError` as `choose_member` does.
+    NULL, or a row without a value, is written as the branch of null. It raises `BodyError` as `choose_member` and the
+    functions of the members do.
     """
     inner = [writer_of(m[1]) for m in step.members]
 

@@ -407,9 +407,12 @@ class _Resolver:
                 return True
 
     def _fields_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> Iterator[bool]:
-        """For each field of the table's record, whether the writer's record can fill it, or it has a default.
+        """For each field of the table's record, whether the writer's field fits; without one, whether it has a default.
 
-        Arguments and errors are those of `_fits`.
+        The arguments are those of `_fits`.
+
+        Raises:
+            AvroTypeError: There are too many pairs of types.
         """
         written = {f.name: f for f in w.fields}
         columns = {f.name: f.type for f in column.fields} if isinstance(column, t.Row) else {}

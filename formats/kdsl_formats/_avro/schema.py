@@ -330,10 +330,10 @@ class _ColumnTypes:
         return t.Row(fields, nullable=null)
 
     def _type_without_null(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a schema that is not a union.
+        """The column type of a schema that is not a union: with `connect` that of `connect_column`, if there is one.
 
         Raises:
-            AvroTypeError: A record contains itself, or a decimal has more digits than a column type can.
+            AvroTypeError: As in `column_type`.
         """
         meant = connect_column(kind) if self.connect else None
         if meant is not None:

@@ -52,6 +52,8 @@ def _discard(_value: object) -> None:
 class SkipperFactory:
     """Builds functions that skip values, one for each type, however often a schema uses it.
 
+    Such a function moves a cursor after the values, and marks bodies that it cannot read for the fallback.
+
     Args:
         whole: Whether a block of an array or map that begins with its size is skipped as a whole.
 

@@ -151,7 +151,11 @@ class Decimals(ColumnDecoder):
 
 
 class Symbols(ColumnDecoder):
-    """The symbols of an enum."""
+    """The symbols of an enum.
+
+    Args:
+        symbols: The string of each symbol; bodies with a symbol that has None need the fallback.
+    """
 
     def __init__(self, symbols: tuple[str | None, ...]) -> None:
         self.symbols = pa.array(symbols, pa.string())

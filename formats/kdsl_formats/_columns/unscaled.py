@@ -17,7 +17,7 @@ _LONG_DIGITS = 18
 
 
 def read_numbers(words: Words, begin: Indices, length: Indices) -> tuple[Integers, Integers]:
-    """The halves of numbers in a buffer; those of empty numbers, and of more than `LONGEST` bytes, are meaningless.
+    """The low and high halves of numbers in a buffer; meaningless for numbers of no or more than `LONGEST` bytes.
 
     Args:
         words: The eight bytes that begin at each position of the buffer; sixteen bytes follow the last number.
@@ -68,7 +68,9 @@ def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[
 
 
 def exceeds_precision(low: Integers, high: Integers, precision: int, fallback: Mask) -> Mask | None:
-    """Which numbers have more digits than a precision, maybe also some in ``fallback``; None if there are none.
+    """Which numbers have more digits than a precision; None if there are none.
+
+    Up to 18 digits, numbers beyond 64 bits are marked in ``fallback``, whether the result has them or not.
 
     For more than 18 digits the result is always None: numbers that may have more are marked in ``fallback``.
 

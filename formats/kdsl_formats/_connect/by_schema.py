@@ -151,8 +151,9 @@ class SchemaReadingDecoder:
     def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_Reader | str, Mask]]:
         """Yield what reads the messages of each schema, or why they cannot be read, with a mask of these messages.
 
-        Null and empty messages are left out. Readers of new schemas are remembered; a message that does not begin with
-        its schema (`split_head`) is yielded alone, and its reader is not remembered.
+        Null and empty messages are left out. Readers of new schemas are remembered, and the oldest forgotten if there
+        are many; a message that does not begin with its schema (`split_head`) is yielded alone, and its reader is not
+        remembered. Errors of `make` are raised.
         """
         rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
         for head in tuple(self._known):
@@ -171,7 +172,7 @@ class SchemaReadingDecoder:
                 yield from self._take_known(learned, messages, rest)
 
     def _take_known(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
-        """Yield the messages in ``rest`` that begin with a known schema, as `_group` does, and clear them in ``rest``.
+        """Yield the messages in ``rest`` that begin with the known schema ``head``, as `_group` does; clear them there.
 
         Nothing is yielded if there are none.
         """
@@ -245,7 +246,7 @@ def _count_lossy(integers: pa.Int64Array) -> int:
 def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.DataType:
     """The type by which values are read: `source` from the schema, or the column's if that is None.
 
-    It is also the column's if that is a string and the values have the form of JSON: they are read as they are spelled.
+    It is also the column's if that is a string and `wire_of` has no form for `source`: values are read as spelled.
     Whether the type is nullable depends on the column.
     """
     if source is None:

@@ -101,7 +101,7 @@ def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of
 def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
     """The low and the high 64 bits of the numbers in base64 strings, and which strings need the fallback.
 
-    An array without strings is a ValueError. A number is signed and big-endian, and has up to 16 bytes; longer and
+    An empty array is a ValueError. A number is signed and big-endian, and has up to 16 bytes; longer and
     empty ones need the fallback.
     """
     start, end = bounds(strings)

@@ -102,7 +102,7 @@ class SchemaCheckingDecoder:
         return head
 
     def _find_problem(self, schema: Any) -> str:
-        """How a schema, or with `members` those members of it, contradicts the columns; empty if it does not."""
+        """How a schema, or with `members` those of them that it has, contradicts the columns; empty if it does not."""
         rows: list[Any] = [schema]
         if self._members:
             rows = [f for f in fields_of(schema) if f["field"] in self._members]

@@ -77,7 +77,7 @@ def connect_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
 
 
 def _plain_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
-    """The schema of a type under the format's own rules; types inside it follow the connector settings."""
+    """The schema of a type under the format's own rules, without ``optional``; inner types follow the settings."""
     match kind:
         case t.Decimal():
             return _decimal_schema(kind)

@@ -169,7 +169,7 @@ def _truncate(nanos: int, precision: int) -> int:
 
 
 def timestamp_of_number(number: int, unit: int) -> int:
-    """Convert a number of units to microseconds since 1970-01-01, rounded down.
+    """Convert a number of units, which are given in nanoseconds, to microseconds since 1970-01-01, rounded down.
 
     Raises:
         InfiniteError: It stands for an infinite timestamp.

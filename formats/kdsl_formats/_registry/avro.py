@@ -253,7 +253,8 @@ class FramedWriter:
             RegistryError: The registry does not answer, refuses the request, or rejects the schema; or it lacks the
                 subject, or the schema and `register` is false.
             KdslError: The schema, such as the latest one of the subject, cannot hold the rows; the subject cannot be
-                determined; or as in `FramedReader.read`.
+                determined; the settings of the registry have errors, a secret cannot be resolved, or httpx is not
+                installed.
         """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))

@@ -115,7 +115,7 @@ class AvroRegistryFormat(RegistryFormat):
         """Why rows cannot be read or written with a registered schema, or "" if they can.
 
         Raises:
-            RegistryError: As in `RegistryFormat`.
+            RegistryError: A schema that it refers to cannot be fetched, or they refer to each other in a circle.
         """
         from kdsl_formats._registry.references import whole_schema
 

@@ -124,7 +124,7 @@ class RegistryFormat(Format):
     )
 
     def registry(self, cluster_registry: Registry | None) -> Registry | None:
-        """The registry of a use: the cluster's settings, overridden by the format's if the address is the same.
+        """The registry of a use: the cluster's settings, overridden by the format's if its address is the same or none.
 
         A login of the format replaces the whole login of the cluster. At another address only the Kafka clients' login
         (``sasl.``) remains, which the format may inherit. None if neither has an address.
@@ -175,7 +175,7 @@ class RegistryFormat(Format):
         )
 
     def check_use(self, row: Any, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Report a sink whose subject is unknown, because the table has several topics or a pattern (rule SR-3)."""
+        """Report a sink whose subject is named after the topic, but which has several or a pattern (rule SR-3)."""
         if direction == "write" and self.subject is None and self.names_subject_after("topic") and len(use.topics) != 1:
             topics = f"{len(use.topics)} topics" if use.topics else "a pattern of topics"
             yield Problem(

@@ -46,7 +46,7 @@ def decimals(values: pa.Array, *, plain: bool) -> pa.StringArray:
 
 
 def _to_digits(values: pa.Array) -> pa.StringArray:
-    """The digits of decimals without the point, with their sign."""
+    """The unscaled numbers of decimals, such as ``-5`` for -0.05; NULL stays NULL."""
     whole = pa.Array.from_buffers(
         pa.decimal128(values.type.precision, 0), len(values), values.buffers(), offset=values.offset
     )
@@ -54,7 +54,7 @@ def _to_digits(values: pa.Array) -> pa.StringArray:
 
 
 def _with_point(strings: pa.StringArray, scale: int) -> pa.StringArray:
-    """Insert a decimal point before the last `scale` digits of strings, which are padded; the scale is not 0."""
+    """Insert a decimal point before the last `scale` digits of strings, and missing zeros; the scale is not 0."""
     sign = pc.if_else(pc.starts_with(strings, "-"), "-", "")
     digits = pc.utf8_lpad(pc.ascii_ltrim(strings, characters="-"), scale + 1, "0")
     whole, part = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)

@@ -101,7 +101,7 @@ def decimals(strings: StringSpans, scale: int) -> tuple[Integers, Mask]:
 
 
 def _read_unsigned(strings: StringSpans, scale: int) -> tuple[Integers, Mask]:
-    """Read decimals without a sign, as `decimals` does."""
+    """Read decimals without a sign, as `decimals` does; also return which of the strings were read."""
     length = strings.end - strings.start
     plain = strings.present & (length >= (scale + 2 if scale else 1)) & (length <= _LONGEST_NUMBER)
     plain &= strings.end >= _LONGEST_NUMBER

@@ -90,7 +90,7 @@ def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteVa
 
 
 def _array_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes lists as arrays; it raises `BodyError` for None.
+    """The function that writes a list as JSON, in a string; it raises `BodyError` for None.
 
     It adds the index of the item to the path of a `BodyError`.
     """

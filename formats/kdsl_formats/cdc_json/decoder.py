@@ -446,7 +446,7 @@ class _MetadataReader:
         return pa.array([text for text, _ in converted], pa.string()).take(coded.indices), fallback
 
     def _as_string(self, spelled: str) -> tuple[str | None, bool]:
-        """Convert JSON that is not a string to a string; or None and True if it is not valid."""
+        """Convert JSON that is not a string to a string, null to None; return None and True if it is not valid."""
         try:
             orjson.loads(spelled)
             text: str | None = self._texts.read_object({"text": parse(spelled.encode())})["text"]

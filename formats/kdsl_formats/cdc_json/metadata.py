@@ -100,7 +100,7 @@ def metadata_type(field: MetadataField) -> pa.DataType:
 
 
 def _to_micros(value: int | str, unit: int) -> int:
-    """Convert a number, or its string, of a unit to microseconds.
+    """Convert a number of units, or its string, to microseconds; each unit has `unit` microseconds.
 
     Raises:
         ValueError: It is not a number, or does not fit in 64 bits.

@@ -122,7 +122,7 @@ class ChangeReadingRules:
         )
 
     def fields_beside_payload(self) -> tuple[t.Field, ...]:
-        """The members beside the payload that are read; empty if messages do not have a payload."""
+        """The members beside the payload that hold requested metadata; empty if messages do not have a payload."""
         return (
             tuple(t.Field(p.member, p.wire_type) for p in self.metadata_fields if p.beside_payload)
             if self.payload
@@ -299,7 +299,7 @@ class ReferenceChangeDecoder:
         """Return the rows of a change with a before- and an after-image.
 
         If the table is read by key, an update needs no before-image, nor does a delete whose key identifies the row;
-        columns that a before-image lacks are None then.
+        columns that a before-image lacks, all of them without one, are None then.
 
         Raises:
             FieldError: An image that the operation needs is null or absent.
@@ -332,6 +332,8 @@ class ReferenceChangeDecoder:
         self, operation: str, data: Row | None, old: Row | None, old_spelled: Any, data_at: str, old_at: str
     ) -> Iterator[tuple[int, Row]]:
         """Return the rows of a change with the row and its old values; `old_spelled` shows which members changed.
+
+        An update without old values is only its after-image if the table is read by key.
 
         `data_at` and `old_at` are the paths of the row and the old values in errors.
 

@@ -70,7 +70,10 @@ class ChangeReader:
         return Shown(table, rows, types, self.primary_key_of(change), len(whole))
 
     def _images(self, change: Row) -> tuple[list[Row], list[Row]]:
-        """The rows of a change that are whole, and those that may have only some members; other values are left out."""
+        """The rows of a change that are whole, and those that may have only some members; other values are left out.
+
+        A before-image is whole if there is no after-image.
+        """
         dialect = self.rules.dialect
         first, second = (change.get(member) for member in dialect.members)
         match dialect.images:

@@ -171,7 +171,7 @@ def _locate_keys_and_after(
 ) -> RowLocations:
     """Locate the keys of before-images, and the after-images; an update may lack the before-image.
 
-    `fallback` is as in `_locate_before_and_after`.
+    `fallback` has those that need it already, and is not changed: the result has a mask of its own.
     """
     with_before = begins_with(buffer, before, BRACE)
     has_after = (code == _INSERT) | (code == _UPDATE)
@@ -251,7 +251,7 @@ def _objects_in(buffer: MessageBuffer, arrays: Spans) -> tuple[Indices, Spans, M
 
 
 def _unmet_conditions(buffer: MessageBuffer, condition: Include, values: ValueSpans) -> tuple[Mask, Mask]:
-    """Which changes do not meet a condition, and which need the fallback."""
+    """Which changes do not meet a condition, and which need the fallback: without a string, or with escapes in it."""
     fallback: Mask = values.form != TEXT
     fallback |= buffer.find_escaped(values.spans)
     strings = slices(

@@ -76,7 +76,7 @@ class ColumnReader:
     def _array_reader(self, kind: t.Array) -> Read:
         """The function that splits strings at the array delimiter into a column of arrays; blank ones are empty.
 
-        Arrays with an element that needs the fallback are marked for it.
+        No string may be NULL. Arrays with an element that needs the fallback are marked for it.
         """
         read, arrow = self._scalar_reader(kind.element), arrow_type(kind)
 

@@ -36,7 +36,7 @@ def unescape(text: str) -> str:
 
 
 def _check_character(value: str | None) -> str | None:
-    """How to correct an option that must be one character; None if it is valid, or None."""
+    """How to correct an option that must be one character, up to U+FFFF; None if it is valid, or None."""
     if value is None or (len(value) == 1 and value <= "\uffff"):
         return None
     return "write exactly one character"

@@ -79,7 +79,7 @@ def decode_message(message: bytes) -> str:
 def _java_utf8(data: bytes) -> str | None:
     """Decode Java's modified UTF-8, which has two bytes for U+0000 and six for characters beyond U+FFFF.
 
-    None if the bytes are not valid in it.
+    Plain UTF-8 is read, too. None if the bytes are not valid.
     """
     try:
         halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
@@ -149,7 +149,7 @@ class _RowReader:
             raise ValueError("the message contains only comments and blanks" if text else "the message is empty")
 
     def _skip_comments(self) -> None:
-        """Skip comments, empty lines and blanks before the row."""
+        """Skip comments, empty lines and blanks before the row, whatever the dialect; at most to the string's end."""
         text, position = self.text, self.position
         while position < len(text) and text[position] in " \r\n#":
             if text[position] == "#":

@@ -56,7 +56,10 @@ class ReferenceDecoder:
         return converted + [None] * (len(self._columns) - len(converted))
 
     def _column_converter(self, kind: t.DataType) -> Convert:
-        """The function that converts a column's string; ValueError for a bad value, or None if errors are ignored."""
+        """The function that converts a column's string; ValueError for a bad value, or None if errors are ignored.
+
+        In an ARRAY that is None for each bad element, not for the whole value.
+        """
         match kind:
             case t.Array(element=element):
                 convert = self._scalar_converter(element)

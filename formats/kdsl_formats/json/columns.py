@@ -370,7 +370,7 @@ class ColumnReader:
 
 
 def _concat(columns: Sequence[ValueSpans]) -> ValueSpans:
-    """The values of several columns, one column after the other."""
+    """The values of several columns, one column after the other; `first` is None unless there is only one column."""
     if len(columns) == 1:
         return columns[0]
     start = np.concatenate([values.spans.start for values in columns])

@@ -131,7 +131,7 @@ class ValueModesJson(JsonFormat):
         """Formats with the other timestamp standard, and with the values that Debezium writes.
 
         The latter have `decimal_handling_mode` as set or ``precise``, first with the same `time_precision_mode`, then
-        with each of `likely_times`.
+        with each of `likely_times`; the format itself may be among them.
         """
         yield from super().alternatives()
         decimals = self.decimal_handling_mode or "precise"
@@ -174,7 +174,7 @@ class ConnectJson(ValueModesJson):
         yield from super().alternatives()
 
     def check_schemas_of(self, decoder: Decoder, row: t.Row, members: tuple[str, ...] = ()) -> Decoder:
-        """Wrap a decoder to check the schemas inside messages; the decoder itself if the options do not need that.
+        """Wrap a decoder to check the schemas inside messages; the decoder itself without `schema_include` or modes.
 
         Args:
             decoder: Decodes the messages.

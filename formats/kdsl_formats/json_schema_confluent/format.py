@@ -63,7 +63,7 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report what JSON does not support or loses, a wrong ``schema``, and options that contradict each other."""
+        """Report map keys that JSON lacks, a wrong ``schema``, and, to write, lost digits and contradictory options."""
         yield from super().check(row, direction)
         if self.schema is not None:
             yield from self._schema_problems(self.schema, row, direction)

@@ -197,9 +197,9 @@ class _Comparison:
     def compare_rows(self, schema: Any, document: str, row: t.Row, path: str, depth: int) -> Iterator[str]:
         """The differences between the members of objects and the fields of rows, as sentences.
 
-        A schema that allows several kinds of objects is not compared. A column without a member is a difference only if
-        the schema allows no other members; on reading, only if the column is NOT NULL. On writing, a required member
-        without a column is one, too.
+        A schema that allows no objects, or several kinds of them, is not compared. A column without a member is a
+        difference only if the schema allows no other members; on reading, only if the column is NOT NULL. On writing, a
+        required member without a column is one, too.
         """
         objects = [
             (b, d) for b, d in self.branches(schema, document, depth) if b is not None and "object" in _own_types(b)
@@ -246,7 +246,10 @@ class _Comparison:
 
 
 def _own_types(schema: Mapping[str, Any] | None) -> frozenset[str]:
-    """The JSON types of a schema without choices; all if it names none, or is None. An integer is a number."""
+    """The JSON types of a schema without choices; all if it is None, or names neither types nor properties.
+
+    An integer is a number; a schema with properties and no types is an object.
+    """
     if schema is None:
         return _ANY
     kinds = schema.get("type")

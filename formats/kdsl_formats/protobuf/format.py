@@ -216,7 +216,7 @@ class Protobuf(MessageFormat):
 def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
     """Replace a class in the options, if there is one, by its name and its descriptors in base64.
 
-    A class that is not one of Protobuf messages stays, and so does a descriptor set that is also an option.
+    A class that is not one of Protobuf messages stays. A descriptor set that is also an option stays beside the name.
 
     Raises:
         SchemaError: The descriptors of the class do not fit together.

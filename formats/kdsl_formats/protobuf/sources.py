@@ -133,7 +133,8 @@ def import_schema(name: str) -> Schema | None:
     """Import a generated class by its Python name, ``shop_pb2:Order`` or ``shop_pb2.Order``, and return its schema.
 
     The full name of a message that is imported already is found, too. None if there is no such class or message.
-    Errors of a module that is imported pass, unless they are ImportError, AttributeError, ValueError or TypeError.
+    Errors of a module that is imported are raised unchanged, unless they are ImportError, AttributeError, ValueError or
+    TypeError.
 
     Raises:
         SchemaError: The name has a colon, but cannot be imported or is not a message class; or the descriptors of the

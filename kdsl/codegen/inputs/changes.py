@@ -31,7 +31,7 @@ def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Obje
 
 
 def _extract_rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
-    """Return the rows of changes; none if a message is of another dialect, or a change has no row."""
+    """Return the rows of changes, both before and after; none if a message is of another dialect or lacks its rows."""
     known = {*dialect.inserts, dialect.update, dialect.delete}
     rows: list[Object] = []
     for change in changes:

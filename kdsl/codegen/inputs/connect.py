@@ -98,7 +98,7 @@ def _make_format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson
 
 
 def describe_looks(rows: Sequence[Object], row: t.Row) -> Iterator[str]:
-    """Yield notes on columns that look like Debezium's decimals or times; only a schema would make it certain."""
+    """Yield a note for each kind of Debezium's decimals, dates and times that columns look like; none is certain."""
     decimals = [f.name for f in row.fields if isinstance(f.type, t.VarChar) and _are_digits(_values(rows, f.name))]
     if decimals:
         yield (

@@ -245,7 +245,7 @@ class _Reader:
         self._with_hints.update(path[:i] for i in range(len(path)))
 
     def _can_hold(self, path: Path, kind: t.DataType, value: Any) -> bool:
-        """Whether a default can be written: a value of the type that contains no object of a generated class."""
+        """Whether a default can be written: a value of the type or its enum without an object of a generated class."""
         hint = self.hints.get(path)
         if path in self._with_hints or (hint and not hint.symbols):
             return value is None and kind.nullable

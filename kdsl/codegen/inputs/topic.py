@@ -132,7 +132,8 @@ def _are_upserts(
 ) -> bool:
     """Return whether the records are the rows of an upsert table: as requested, or else if the topic is compacted.
 
-    All of them must have keys, and their values must not be change data. Without a request it is False otherwise.
+    All of them must have keys, and their values must not be change data. Without a request it is False otherwise, and
+    if the brokers do not report the settings of the topic.
 
     Raises:
         CodegenError: An upsert table was requested, and the records are not its rows.
@@ -153,7 +154,10 @@ def _are_upserts(
 
 
 def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, for whatever reason."""
+    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, or do not answer.
+
+    Errors are those of `open_inspector`.
+    """
     try:
         return topic_settings(open_inspector(cluster, "codegen"), topic).get("cleanup.policy", "")
     except NotAnsweredError:
@@ -166,6 +170,7 @@ def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
         ResolveError: No topic can have this name, or the settings of the cluster have errors.
+        KdslError: As for `kdsl.diagnostics.clients.open_admin`.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)

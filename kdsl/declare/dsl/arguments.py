@@ -326,7 +326,9 @@ def _read_partitioner(function: Any) -> str:
 
 
 def _read_topics(value: Any) -> tuple[str, ...]:
-    """Return the topics of ``topic=``: the string, or each string of a list, split at semicolons, without blanks.
+    """Return the topics of ``topic=``: the string, or each string of a list, split at semicolons, stripped of blanks.
+
+    Empty parts stay.
 
     Raises:
         _StatementError: It is neither a string nor a list of strings.

@@ -57,7 +57,7 @@ def record_expression(
         owner: The table class, whose other attributes the body may use.
 
     Raises:
-        BodyError: The body fails, returns nothing, or uses what neither SQL nor Spark can do, or itself.
+        BodyError: The body fails, has no ``return``, or uses what neither SQL nor Spark can do, or itself.
     """
     _refuse_identity(body)
     row = _Row(columns, owner, _as_sql, name)

@@ -217,7 +217,7 @@ else:
                 ) from e
 
         def __getattr__(self, name: str) -> Any:
-            """Return the member ``name`` of the Spark column.
+            """Return the field ``name`` of a ROW column as a Spark column; that the field exists is not checked.
 
             Raises:
                 AttributeError: It begins with ``_``, or the caller wants the name of the column.

@@ -222,7 +222,8 @@ class SqlExpression:
         """Write the access to an element of a map or an array.
 
         Raises:
-            BodyError: The value is neither, the index is negative, or the key has no SQL literal.
+            BodyError: The value is neither, or its type is unknown; the index or key is a negative integer; or the key
+                has no SQL literal.
         """
         match self.type:
             case t.Map(value=value) | t.Array(element=value) if not (isinstance(key, int) and key < 0):

@@ -30,7 +30,7 @@ def to_arrow(value: Any, kind: t.DataType) -> Any:
     """Convert a value for Arrow: plain numbers, strings, dates, dicts for rows, pairs for maps; enums to values.
 
     Raises:
-        BadValueError: The value does not fit the type.
+        BadValueError: The value does not fit the type, or is None and the type is not nullable.
     """
     if isinstance(value, Enum):
         value = value.value
@@ -129,7 +129,7 @@ def _convert_decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
 
     Raises:
         BadValueError: It is another value, such as a float or a bool, not finite, or has too many digits before or
-            after the point.
+            after the point, besides zeros at the end.
     """
     _require(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
     number = decimal.Decimal(value)

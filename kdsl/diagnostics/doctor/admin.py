@@ -225,7 +225,7 @@ def _answer(future: Future[Any], parse: Callable[[Any], V]) -> V | NotAnsweredEr
 
 
 def _parse_configs(entries: Mapping[str, Any]) -> dict[str, Config]:
-    """Convert the client's configs of a topic."""
+    """Convert the client's configs of a topic, by name; sensitive values become None."""
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG
     return {
         key: Config(None if entry.is_sensitive else entry.value, entry.source in (own, own.value))

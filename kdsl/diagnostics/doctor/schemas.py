@@ -107,7 +107,7 @@ def _check_registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[
 
 
 def _check_subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding]:
-    """Check the schema of a table against the subject of each topic; a topic pattern is skipped.
+    """Check the schema of a table against the subject of each topic; of a topic pattern, yield that it is skipped.
 
     Errors of the registry are findings, except RegistryUnreachableError, which is raised.
     """

@@ -52,7 +52,7 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
     Raises:
         KafkaReadError: The brokers refuse or do not answer a question that is not a check of its own.
         ResolveError: The client settings have errors.
-        KdslError: As for `open_admin`.
+        KdslError: Only Java's client can log in, and its connector cannot be attached, or Java refuses the settings.
     """
     names = topic_names(plan, cluster)
     if not names:
@@ -92,7 +92,10 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
 def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iterator[Finding]:
     """Check what a write to a table needs: topics and their settings, rights, the producer's settings, transactions.
 
-    Errors are those of `check_read`.
+    Raises:
+        KafkaReadError: The brokers refuse, or do not answer a question that is not a check of its own.
+        ResolveError: The client settings have errors.
+        KdslError: Only Java's client can log in, and it cannot be opened (`JavaAdmin`).
     """
     kdsl_settings, client = cluster.kdsl_settings, cluster.settings()
     for name, state in inspector.topics(topic_names(plan, cluster)).items():

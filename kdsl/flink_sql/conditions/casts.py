@@ -104,7 +104,7 @@ def _choose_computation(have: t.DataType, want: t.DataType) -> Any:
 
 
 def _to_decimal(values: pa.Array | pa.Scalar, want: t.Decimal) -> pa.Array | pa.Scalar:
-    """Convert integers or decimals to a DECIMAL; pa.ArrowInvalid if one of them does not fit it."""
+    """Convert integers or decimals to a DECIMAL; pa.ArrowInvalid if one of them does not fit it exactly."""
     if not pa.types.is_decimal(values.type):
         values = pc.cast(pc.cast(values, pa.int64()), pa.decimal128(19, 0))
     return pc.cast(values, arrow_type(want))

@@ -185,7 +185,7 @@ class Compiler:
         translate: Translates it to Spark SQL, which gives the types.
 
     Attributes:
-        refused: The parts that cannot be computed exactly.
+        refused: The parts that cannot be computed exactly. `refuse` adds one, and raises `_RefusedError`.
     """
 
     def __init__(self, text: str, translate: ExpressionTranslator) -> None:
@@ -296,7 +296,7 @@ class Compiler:
         return constant(node.text, kind)
 
     def _compile_moment(self, node: n.Node, text: str, kind: t.DataType) -> Compiled:
-        """Compile a date or time that is written as a string; `refuse` one in another form, and an instant."""
+        """Compile a date or time that is written as a string; `refuse` (an error) another form, and an instant."""
         try:
             match kind:
                 case t.Date() if _DATE.fullmatch(text):
@@ -572,8 +572,8 @@ class Compiler:
     def _compile_call(self, node: n.Call) -> Compiled:
         """Compile a function call; most calls with an argument that is NULL without a type are NULL.
 
-        `refuse` functions that are not in `FUNCTIONS`, calls that these cannot compute for the types or values of the
-        arguments, and functions with another result each time.
+        `refuse` (with an error) functions that are not in `FUNCTIONS`, calls that these cannot compute for the types or
+        values of the arguments, and functions with another result each time.
         """
         name = node.name.upper()
         if name in NONDETERMINISTIC and not (name == "UNIX_TIMESTAMP" and node.arguments):

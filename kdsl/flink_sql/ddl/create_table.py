@@ -303,7 +303,7 @@ class _CreateTableReader:
         A string after ``COMMENT`` at the end of the expression is the comment.
 
         Raises:
-            StatementError: As for `read_expression`.
+            StatementError: There is no expression, or a token in it is broken or a placeholder.
         """
         r = self.reader
         expression = self.read_expression("an expression")

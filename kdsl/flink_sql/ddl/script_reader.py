@@ -568,7 +568,7 @@ class _ScriptReader(StatementReader):
         """Read what follows ``EXPLAIN``: details, and an INSERT, a statement set or a query.
 
         Raises:
-            StatementError: As for `read_runnable`, or ``PLAN`` stands without ``FOR``.
+            StatementError: Another statement follows, or it cannot be read, or ``PLAN`` stands without ``FOR``.
         """
         details: list[str] = []
         if self.accept("PLAN"):

@@ -87,7 +87,10 @@ class StatementReader(Cursor):
         )
 
     def hint_at_cause(self, expected: Sequence[str]) -> str:
-        """Return a hint at a comment or string before the next token that contains too much; empty if there is none."""
+        """Return a hint at a comment or string before the next token that contains too much; empty if there is none.
+
+        The hint at a comment names the ``expected`` tokens.
+        """
         before = self.tokens[self.index - 1] if self.index else None
         if before is not None and before.kind == "text" and "\n" in before.text:
             line, column = self.source.line_and_column(before.start)

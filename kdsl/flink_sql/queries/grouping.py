@@ -139,8 +139,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
         """Translate the window of an analytic function to the SQL `` OVER (…)``.
 
         Raises:
-            UntranslatableError: It names a window that is not declared, its frame does not end at the current row, or a
-                key of it cannot be translated.
+            UntranslatableError: It names a window that is not declared, its frame is not ``BETWEEN … AND CURRENT
+                ROW``, or a key of it cannot be translated.
         """
         if node.name:
             if node.name not in self.named_windows:

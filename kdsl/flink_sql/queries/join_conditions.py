@@ -82,7 +82,10 @@ def _intervals(part: n.Node) -> Iterator[n.Span]:
 
 
 def _pairs_in_order(part: n.Node) -> Iterator[tuple[n.Node, n.Node, n.Node]]:
-    """Yield the pairs (smaller, larger) that a condition implies, each with the part that implies it."""
+    """Yield the pairs (smaller, larger) that one comparison or BETWEEN implies, each with the part that implies it.
+
+    The two may be equal; an equality implies both orders.
+    """
     match part:
         case n.Binary(operator="<" | "<=", left=left, right=right):
             yield left, right, part

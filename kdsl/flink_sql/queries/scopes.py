@@ -169,7 +169,10 @@ class Relations:
         return None if self.outer is None else self.outer.column(parts)
 
     def is_event_time(self, parts: tuple[str, ...]) -> bool:
-        """Whether a name, perhaps after that of its table, is an event-time column of one of the tables."""
+        """Whether a name, perhaps after that of its table, is an event-time column of one of the tables.
+
+        Those of the query around it are not searched.
+        """
         name, *within = parts
         if not within:
             return any(name in each.event_times for each in self.relations)

@@ -342,8 +342,9 @@ class _QueryTranslator(FromClause):
         Sets of keys are noted in the facts.
 
         Raises:
-            UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys;
-                its sessions are not grouped by exactly their keys; or a key cannot be translated (`translate_key`).
+            UntranslatableError: A window table is grouped by columns of its windows without both ends, or by such
+                columns in sets of keys; its sessions are joined, or not grouped by exactly their keys; or a key cannot
+                be translated (`translate_key`).
         """
         keys: list[str] = []
         sets: list[str] = []

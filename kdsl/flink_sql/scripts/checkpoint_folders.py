@@ -187,10 +187,10 @@ def predict_folders(jobs: Iterable[AnyJob], checkpoint: str | None = None) -> di
 
 
 def _read_local(folder: Path, name: str) -> str | None:
-    """Return the content of a file of this machine, unchanged; None if it does not exist.
+    """Return the content of a file of this machine; None if it does not exist.
 
     Raises:
-        CheckpointError: It cannot be read.
+        CheckpointError: It cannot be read, or is not UTF-8.
     """
     path = folder / name
     try:

@@ -397,7 +397,7 @@ class CopyBuilder:
 
 
 def _write_added(columns: Iterable[AddedColumn]) -> str | None:
-    """Write added columns, as after ADD COLUMN; None for none."""
+    """Write added columns with their expressions, as after ADD COLUMN; None for none."""
     texts = []
     for added in columns:
         column = added.column

@@ -476,7 +476,7 @@ class _Planner:
         return View(statement.name.last, query, columns, named and attrs.evolve(named, columns=columns.names))
 
     def readable_rows(self, streaming: bool) -> dict[str, t.Row]:
-        """Return the columns of all tables, also sinks, and of views that can be read in a mode (True: as a stream).
+        """Return the columns of all tables, even sinks, and of those views that have a mode (True: read as a stream).
 
         The keys are their names in queries. Tables are planned as by `table_as_read`.
         """

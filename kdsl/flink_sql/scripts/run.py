@@ -128,8 +128,8 @@ class _ScriptRun:
     def run(self) -> None:
         """Start all jobs and show all listings in order, and wait for the streams; those still running are stopped.
 
-        What was inferred, and the choice of checkpoint folders, is stored first. After ``stopping`` is set, no job
-        starts.
+        What was inferred, and the choice of checkpoint folders, is stored first. With ``once`` or ``table.dml-sync``,
+        the streams of a statement are waited for before the next one starts. After ``stopping`` is set, no job starts.
 
         Raises:
             ScriptError: A stream failed.

@@ -212,7 +212,7 @@ class QueryReader(ExpressionReader):
         return self.read_name() if self._at_name() else None
 
     def _at_name(self) -> bool:
-        """Return whether a name, and no keyword, comes next."""
+        """Return whether a name comes next: in quotes, or a word that is not reserved here."""
         word = self.token.upper
         return self.token.kind == "quoted" or (
             self.token.kind == "word" and word not in RESERVED and word not in ("OFFSET", *_JOINS)

@@ -190,7 +190,8 @@ class Sink(End):
     def applies(self, tag: str) -> bool:
         """Whether the sink applies a kind of schema change, one of `CHANGE_TAGS`, by its own two options.
 
-        Changes that are excluded are not applied; ``create.table`` is applied although it is not included.
+        Changes that are excluded are not applied; of the others, ``create.table`` and the included ones are, and all if
+        none is included.
         """
         chosen = self.valid()
         if _names(chosen.exclude_changes, tag):

@@ -432,7 +432,7 @@ def _join_places(one: Places, other: Places) -> Places:
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Turn on Spark's type TIME, and set the pipeline's time zone, in the session of a query.
+    """Turn on Spark's type TIME, if that is allowed, and set the pipeline's time zone, if any, in a query's session.
 
     That is not the session of the caller.
 

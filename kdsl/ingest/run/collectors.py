@@ -88,7 +88,7 @@ def _lines(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _document(record: dict[str, Any], side: str, reason: str, reasons: ReasonWriter) -> dict[str, Any]:
-    """A rejected record as a document for JSON; see `_lines`. Without a time, its ``timestamp`` is None."""
+    """A rejected record as a document for JSON: key, value and headers in Base64, ``timestamp`` None without a time."""
     key, value = record["key"], record["value"]
     text = reasons.write(reason, b"\n".join(part for part in (key, value) if part))
     millis = record["timestamp"]
@@ -130,7 +130,7 @@ def _write_letters(plan: ReadPlan, cluster: Cluster, packets: DataFrame, number:
 
 
 def _send_letters(plan: ReadPlan, cluster: Cluster, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rejected records of a task to Kafka, and yield their number; the task ends when all are acknowledged.
+    """Write the rejected records of a task to Kafka, and yield their number as one batch when all are acknowledged.
 
     Raises:
         DeadLetterError: A letter cannot be written.

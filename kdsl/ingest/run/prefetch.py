@@ -32,7 +32,8 @@ def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> Learned:
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes too long.
         ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
-        KdslError: The newest records contradict the initial schemas or one another, or show too many tables.
+        KdslError: The newest records contradict the initial schemas or one another, or show too many tables; or as for
+            `open_admin`.
     """
     known = initial_tables(feed.initial_tables)
     if not feed.prefetch:
@@ -56,6 +57,7 @@ def prefetch_deltas(
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes too long.
         ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
+        KdslError: As for `open_admin`.
     """
     newest = newest_records(raw_table(feed).read_plan(), feed.cluster, feed.prefetch, timeout=TIMEOUT)
     continuous = attrs.evolve(feed, inference="continuous")  # type: ignore[misc]  # rows are not read, only observed

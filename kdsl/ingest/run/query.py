@@ -89,7 +89,11 @@ def start_ingestion(
         rebuild_schemas: Whether what was learned of tables is set aside, and learned again.
 
     Raises:
-        KdslError: As for `start_ingestions`.
+        CheckpointError: The checkpoint was written with another declaration by which sink tables would lose something,
+            or that can never change, or it cannot be read or written.
+        ResolveError: The ingestion has mistakes, or a reference to a secret cannot be resolved.
+        KdslError: There is no checkpoint, the session is one of Spark Connect, or the ingestion cannot be started; all
+            conditions are those of `start_ingestions`.
     """
     parts = [SharedIngestion(ingestion, writer=writer)]
     return start_ingestions(

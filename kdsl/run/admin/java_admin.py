@@ -50,8 +50,8 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
 
     Raises:
         ResolveError: The settings have errors, or a reference cannot be resolved here.
-        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM; or as for
-            `JavaAdmin`.
+        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM; or the connector
+            cannot be attached, a JVM lacks a system property or has another value of it, or Java refuses the settings.
     """
     refused = [p for p in admin_settings(cluster.settings()).problems if p.severity == "error"]
     if not refused:
@@ -167,7 +167,7 @@ class JavaAdmin:
     def groups(self) -> list[str]:
         """The sorted ids of all consumer groups that this user may see.
 
-        The groups of a broker that refuses or does not answer are left out, with a warning in the log.
+        The groups of brokers that refuse or do not answer are left out; the first such error is logged as a warning.
 
         Raises:
             KafkaReadError: The list of brokers cannot be fetched: they refuse, or none answers in time.

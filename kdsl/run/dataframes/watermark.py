@@ -65,7 +65,7 @@ def with_instants(df: DataFrame, column: str) -> DataFrame:
 
 
 def mark_instants(df: DataFrame, delays: Mapping[str, int], names: Sequence[str] | None = None) -> DataFrame:
-    """Return a stream whose columns of event time have the mark that an instant beside them had, see `with_instants`.
+    """Return a stream with the mark of event time on the columns in ``delays``, as before `with_instants`.
 
     Args:
         df: The stream.

@@ -62,7 +62,7 @@ def prepare_stream(
     """Prepare a stream to be written exactly once: lease the prefix, acquire the ids, store the plan and the routing.
 
     Tokens are written to Kafka, and transactions that an earlier run left open are aborted. After an error the lease is
-    released.
+    released. If a query of this process has just ended, its release of the prefix is awaited.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -100,7 +100,7 @@ def _prepare(
 
     Raises:
         ResolveError: As for `prepare_stream`.
-        KdslError: As for `prepare_stream`, except for the lease.
+        KdslError: As for `prepare_stream`, except for the lease and speculation.
     """
     stored, text = checkpoint.manifest, plan_text(plan)
     before = None if stored is None else stored.routing

@@ -91,7 +91,8 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
 def attach_library(spark: SparkSession, package: Package, class_name: str, description: str) -> None:
     """Attach another library to a classic session, its executors and the driver's threads, unless its class is there.
 
-    Its jars are downloaded into `ivy_folder` if necessary.
+    Nothing is attached either where the class loader of the driver's threads is not Spark's. Its jars are downloaded
+    into `ivy_folder` if necessary.
 
     Raises:
         ConnectorMissingError: It cannot be fetched.
@@ -159,6 +160,7 @@ def _attach_to_classic(spark: SparkSession, *, to_session: bool) -> None:
     Raises:
         ConnectorMissingError: The settings say that the jars are provided, a path in them has no jar, jars cannot be
             fetched or are for another Scala, or Spark does not find the connector then.
+        FolderError: As for `cache_dir`.
     """
     scala = scala_version(spark)
     wanted = jars_in_settings(spark)

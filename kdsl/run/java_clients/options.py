@@ -42,7 +42,7 @@ HIDDEN_NAMES = r"(?i:kafka\.(?:" + "|".join(map(_disguise, sorted(SECRET_SETTING
 def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str]:
     """Build the options ``kafka.*`` for a kind of client, with resolved secrets: never print or store them.
 
-    Key files at an address are fetched to this machine.
+    Key files at an address are fetched to this machine, and stay until the process ends.
 
     Raises:
         ResolveError: The settings have errors, or a reference cannot be resolved here.

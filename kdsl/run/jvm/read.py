@@ -101,6 +101,8 @@ class _Planned:
 def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, str]:
     """Build the options of Spark's source that do not depend on offsets; they contain resolved secrets.
 
+    Key files at an address are fetched to this machine (`kafka_options`).
+
     Raises:
         ResolveError: The client settings have errors.
     """

@@ -183,6 +183,7 @@ def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], re
 
     Raises:
         ResolveError: Tasks need a registry that is not declared, or a literal secret.
+        KdslError: The user's partitioner cannot be imported.
     """
     if plan.latency == "realtime":
         return encode_columns(rows, plan)

@@ -141,7 +141,8 @@ class Lease:
         """Join the group, and hold the lease once it has no other members; else leave it and return the other members.
 
         It waits for others to leave until the deadline, but leaves at once if the client id of one comes before its
-        own. An earlier loss of the lease is forgotten when it is acquired. Errors are those of `acquire`.
+        own. An earlier loss of the lease is forgotten when it is acquired. A thread watches it, and it is released when
+        the process ends. Errors are those of `acquire`.
         """
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 

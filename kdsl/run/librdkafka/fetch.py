@@ -178,8 +178,8 @@ class Fetcher:
         """Build a column of messages; headers with a name that is not UTF-8 are read again.
 
         Raises:
-            KafkaReadError: As in `PooledConsumer.read_headers`.
-            KdslError: As in `PooledConsumer.read_headers`.
+            KafkaReadError: The headers of a record could not be read again; the error names it.
+            KdslError: The client that reads headers cannot be created.
         """
         if name == "headers":
             return build_headers(

@@ -29,7 +29,7 @@ class HeaderReader:
         servers: The cluster's bootstrap servers, for error messages.
 
     Raises:
-        KdslError: As for `kdsl.run.ffi.new_client`.
+        KdslError: librdkafka cannot be loaded, or refuses a setting or the settings together.
     """
 
     def __init__(self, settings: Mapping[str, Any], servers: str) -> None:

@@ -171,7 +171,7 @@ class LetterWriter:
 
         Raises:
             DeadLetterError: The producer cannot be created or has failed, or a letter has failed so far.
-            ResolveError: As for `_open`.
+            ResolveError: The settings of the cluster have errors in this process.
         """
         producer, max_bytes = self._open()
         at = datetime.now(UTC)

@@ -512,9 +512,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offsets and the packing of its plan, and a task without remaining records stays in the list.
 
         Raises:
-            KafkaReadError: As for `Stream.ranges`.
-            KdslError: As for `Stream.ranges` and `_stream`.
-            OffsetFormatError: As for `latestOffset`.
+            KafkaReadError: The batch was planned before a restart, and is that of another read, or its topic or records
+                no longer exist; or the brokers refuse or do not answer.
+            KdslError: The checkpoint is of another changelog mode, or keeps the last rows of keys elsewhere; the lease
+                of the group cannot be acquired; or the client settings have errors in this process.
+            OffsetFormatError: The offsets are those of another source, or of another version of kdsl.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         packed = pack(stop.ranges_from(begin), stop.packing or _first_packing(self._options))

@@ -119,7 +119,10 @@ def pack_whole(
 
 
 def _cut(ranges: Iterable[Range], parallelism: int, task_records: int, piece_records: int) -> tuple[list[Range], int]:
-    """Cut ranges into pieces for a number of tasks, and return that number, too."""
+    """Cut ranges into pieces for a number of tasks, and return that number, too: at least 1, at most ``parallelism``.
+
+    Empty ranges are left out. The arguments are those of `pack_in_order`.
+    """
     nonempty = [r for r in ranges if len(r) > 0]
     total = sum(map(len, nonempty))
     count = max(1, min(parallelism, total // task_records))
@@ -127,7 +130,10 @@ def _cut(ranges: Iterable[Range], parallelism: int, task_records: int, piece_rec
 
 
 def _distribute(pieces: list[Range], count: int) -> list[list[Range]]:
-    """Distribute ranges over at most ``count`` tasks with about equal numbers of records; ``pieces`` is sorted."""
+    """Distribute whole ranges over at most ``count`` tasks with about equal numbers of records.
+
+    ``pieces`` is sorted in place, the longest first; a task gets its ranges in this order.
+    """
     pieces.sort(key=lambda r: (-len(r), r.topic, r.partition, r.start))
     tasks: list[list[Range]] = [[] for _ in range(min(count, len(pieces)))]
     loads = [(0, i) for i in range(len(tasks))]

@@ -55,7 +55,10 @@ def counts_of(read_id: str) -> CommitCounts:
 
 
 def reason_not_to_commit(read: Read) -> str | None:
-    """Say why the offsets of a read are not committed; None if they are (rules ST-7 and PR-6 in docs/rules.md)."""
+    """Say why the offsets of a read are not committed; None if they are (rules ST-7 and PR-6 in docs/rules.md).
+
+    They are if a group id is declared, and ``commit.offsets.on.checkpoint`` or ``enable.auto.commit`` is true.
+    """
     settings = read.cluster.kdsl_settings
     if read.plan.group_id is None or not read.plan.commits:
         return "no group id is declared (group_id=, 'properties.group.id')"

@@ -89,7 +89,7 @@ def _finish() -> None:
 
 
 def _wait_for_events(session: SparkSession) -> None:
-    """Wait until the listeners of a classic session have received all events so far; errors are logged."""
+    """Wait until the listeners of a classic session have all events so far, 20 s at most; errors are logged."""
     if is_connect(session):
         return
     try:

@@ -83,7 +83,10 @@ class Spool:
     """
 
     def __init__(self) -> None:
-        """Create an empty file, which only the user can read, in the folder of this process; OSError if that fails."""
+        """Create an empty file, which only the user can read, in the folder of this process; OSError if that fails.
+
+        The folder is deleted when the process ends.
+        """
         self.path = process_folder("metrics") / f"{next(_nth)}.jsonl"
         self.path.touch(mode=0o600)
         self.total = SinkCounts()

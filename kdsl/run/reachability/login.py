@@ -153,7 +153,7 @@ def examine_port(server: str, settings: Mapping[str, str]) -> Port:
 
 
 def _examine_tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> Port:
-    """Make a TLS handshake on a connection, ask whether the port requires a login, and return what that shows.
+    """Make a TLS handshake on a connection, ask whether a login is required, close it, and return what that shows.
 
     The certificate is checked only if the settings use TLS. A failure after the handshake is not raised: what it leaves
     unknown is None in the result.

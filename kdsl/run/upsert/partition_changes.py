@@ -124,10 +124,12 @@ class PartitionChanges:
             raw: The records.
 
         Raises:
-            RecordError: As for `RecordDecoder.decode`; or a record's key belongs to another partition or has the same
-                hash as another key, a value is unavailable, or a record empties the table of several partitions.
-            DecodeError: As for `RecordDecoder.decode`.
-            KdslError: As for `RecordDecoder.decode`; or stored rows cannot be converted to the present columns.
+            RecordError: A record cannot be decoded, or violates NOT NULL or a row rule, and is neither left out nor a
+                dead letter; its key belongs to another partition or has the same hash as another key, a value is
+                unavailable, or it empties the table of several partitions.
+            DecodeError: The format returned arrays of another length or type than it should.
+            KdslError: A format cannot fetch what it needs, the dead letters cannot be written, or stored rows cannot
+                be converted to the present columns.
         """
         decoded = self._decoder.decode_with_records(raw)
         partitions = decoded.of("partition").to_numpy()
@@ -219,7 +221,7 @@ class PartitionChanges:
             start = end
 
     def _compute(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes that the collected upserts of a partition cause, and add these to its state.
+        """Yield the changes that the collected upserts of a partition cause, forget these, and add them to its state.
 
         Changes that are computed for the whole batch (net) are not yielded. Values that became NULL are counted in the
         decoder.
@@ -351,7 +353,7 @@ class PartitionChanges:
             )
 
     def _fail(self, partition: int, offset: int, reason: str, more: int = 0) -> NoReturn:
-        """Raise the error for a record that the state of its partition cannot process."""
+        """Raise a RecordError for a record that the state of its partition cannot process."""
         raise RecordError(
             "read",
             self._plan.table,

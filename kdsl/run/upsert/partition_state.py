@@ -183,7 +183,7 @@ class PartitionState:
         self.keys = document["keys"]
 
     def find(self, hashes: Words, *, stored: bool = False) -> Found:
-        """Find the last rows of some keys.
+        """Find the last rows of those keys that exist; of expired ones only the indices are returned.
 
         Args:
             hashes: The hashes of the keys, distinct and ascending.
@@ -232,6 +232,8 @@ class PartitionState:
     def add(self, hashes: Words, deleted: Mask, rows: pa.RecordBatch) -> None:
         """Add the keys that have changed; many of them are written to a file, whose errors are passed on.
 
+        The caller changes `keys`.
+
         Args:
             hashes: The hashes of the keys, distinct and ascending.
             deleted: Which keys were deleted; they existed before.
@@ -271,7 +273,7 @@ class PartitionState:
 
         Raises:
             OSError: A file cannot be written.
-            KdslError: As for `find`.
+            KdslError: Stored rows cannot be converted to the present columns.
         """
         if self._folder is None:
             return
@@ -303,7 +305,11 @@ class PartitionState:
             _remove_before(self._folder, self._start, before)
 
     def _keep(self, batches: Iterable[pa.RecordBatch]) -> Run:
-        """Return batches as a run: in memory, or in a file if they are large and the state has a folder."""
+        """Return batches as a run: in memory, or in a file if they are large and the state has a folder.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         held, size, rest = [], 0, iter(batches)
         for batch in rest:
             held.append(batch)

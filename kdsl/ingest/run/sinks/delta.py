@@ -124,7 +124,7 @@ def change_delta_table(
 ) -> None:
     """Make changes of a table: first its creation, then new columns, then types; those that it has are not repeated.
 
-    Errors of Spark are passed on.
+    Delta is added to a session without it. Errors of Spark are passed on.
 
     Args:
         target: The table.

@@ -92,8 +92,8 @@ class JdbcWriter(TableWriter):
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Create or change a table, and upsert its last changes by the primary key, or insert its inserts without one.
 
-        See `TableWriter.write_table`. At the first write of a table, staging tables of a killed run are dropped; a
-        schema that a new table needs is created.
+        A batch that the table has is skipped, which is logged. At the first write of a table, staging tables of a
+        killed run are dropped; a schema that a new table needs is created.
 
         Raises:
             ChangelogError: The database cannot be reached, it or Spark reports an error, or the table has another batch

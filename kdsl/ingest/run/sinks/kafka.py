@@ -37,7 +37,11 @@ _HEADERS = t.Array(t.Row((t.Field("key", t.STRING), t.Field("value", t.BYTES))))
 
 
 def plan_write(sink: KafkaTopics) -> WritePlan:
-    """The plan of the write of messages, which name their topic, and their partition or NULL, if the key chooses it."""
+    """The plan of the write of messages, which name their topic, and their partition or NULL, if the key chooses it.
+
+    Raises:
+        ResolveError: The prefix of an exactly-once sink is too long, or has blanks around it or invisible characters.
+    """
     chosen = sink.valid()
     columns = [
         ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__"),
@@ -105,7 +109,8 @@ class KafkaWriter(SinkWriter):
         With exactly-once, they are one write, and a batch is written once.
 
         Raises:
-            KdslError: As for `kdsl.run.write.write`; a WriteError if a row cannot be encoded or sent.
+            KdslError: No broker answers, or a topic does not exist; an ExactlyOnceError if exactly-once cannot be kept,
+                or a WriteError if a row cannot be encoded or sent.
         """
         if not tables:
             return

@@ -35,7 +35,8 @@ def open_writer(sink: Sink, concurrency: int, name: str = "") -> SinkWriter:
         name: The name of the ingestion, if several share a query; only for Kafka.
 
     Raises:
-        KdslError: kdsl cannot write to the sink.
+        KdslError: The sink is not one of kdsl's, and its class has no method ``writer``.
+        ResolveError: As for `kdsl.ingest.run.sinks.kafka.plan_write`.
     """
     match sink:
         case Blackhole():

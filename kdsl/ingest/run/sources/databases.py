@@ -88,6 +88,7 @@ class DatabaseReader:
 
         Raises:
             ChangelogError: A column has a type that the tables of kdsl do not have, or the table cannot be read.
+            SecretError: A reference to a secret cannot be resolved.
         """
         rows = target.read_rows(spark, options=fetch)
         known = target.read_schema(spark) if self._product == _POSTGRES else None
@@ -117,7 +118,10 @@ def _mysql_table(
     read: MySqlTable,
     options: Mapping[str, str],
 ) -> SourceTable:
-    """A table of MySQL with its refusals and its count of zero dates; columns are nullable except those of the key."""
+    """A table of MySQL from what was read of it, with its refusals and its count of zero dates; nothing is read here.
+
+    Columns are nullable except those of the key.
+    """
     columns = tuple(t.Field(c.name, c.type.as_nullable(c.name not in key)) for c in read.columns)
     build = partial(_read_rows, spark, target, read.columns, options, quote_column)
     counts = {ZERO_DATES: read.zero_dates} if read.zero_dates else {}
@@ -133,8 +137,10 @@ def _read_rows(
 ) -> DataFrame:
     """Read columns with one query, and convert them. The types are read at once, rows only when a job asks for them.
 
+    The driver is attached if needed.
+
     Raises:
-        ChangelogError: The database cannot be reached, or the query fails.
+        ChangelogError: The driver cannot be attached, the database cannot be reached, or the query fails.
     """
     from pyspark.sql import functions as F
 
@@ -182,7 +188,10 @@ def select_tables(
 def _match(
     tables: Sequence[DatabaseTable], pattern: str, default: str | None
 ) -> Iterator[tuple[TableId, DatabaseTable]]:
-    """Yield the tables that a pattern fits, with their ids; see `select_tables`."""
+    """Yield the tables that a pattern fits, with their ids; views only if the pattern is their name.
+
+    A pattern of one name fits only tables of the default schema. ValueError if the pattern cannot be used.
+    """
     compiled, has_one_name = RoutePattern.parse(pattern), "." not in pattern.replace(r"\.", "")
     for entry in tables:
         if has_one_name and entry.schema not in (None, default):

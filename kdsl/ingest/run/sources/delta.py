@@ -83,7 +83,7 @@ class DeltaChangeReader(_DeltaReader):
     """Reads the changes of a table."""
 
     def open_stream(self, spark: SparkSession) -> DataFrame:
-        """Open the stream of the commits of the table; see `StreamReader.open_stream`.
+        """Open the stream of the table's commits, as the paths of their files; see `StreamReader.open_stream`.
 
         Raises:
             ChangelogError: There is no table, it has no change data feed, or Delta cannot be added to the session.
@@ -149,7 +149,7 @@ class DeltaChangeReader(_DeltaReader):
     def _split(self, spark: SparkSession, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of versions, first and last, in which columns are only added and become wider.
 
-        Delta reads no others. Errors are those of `DeltaTarget.read_columns`.
+        Delta reads no others. ChangelogError if a version has a column of a type that kdsl's tables do not have.
         """
         while first <= last:
             before, end = self._target.read_columns(spark, first) or (), last
@@ -177,10 +177,12 @@ class DeltaChangeReader(_DeltaReader):
     def _read_changes(
         self, spark: SparkSession, first: int, last: int, columns: Sequence[t.Field], *, narrower: bool
     ) -> DataFrame:
-        """Read changes, with the columns of their order: the version, then removed rows before others.
+        """Read changes with their row kinds, and the columns of their order: the version, then removed rows first.
+
+        The versions ``first`` and ``last`` are included; for ``narrower`` see `DeltaTarget.read_changes`.
 
         Raises:
-            ChangelogError: Delta refuses to read them.
+            ChangelogError: Delta refuses to read them, or cannot be added to the application.
         """
         from pyspark.sql import functions as F
 

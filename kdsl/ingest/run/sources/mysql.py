@@ -144,10 +144,10 @@ def _read_column(name: str, declared: str, types: MySqlTypes, *, zero_as_null: b
 def _count_wrong(spark: SparkSession, target: JdbcTarget, columns: Sequence[ReadColumn]) -> dict[str, int]:
     """Count zero dates, and times outside of a day, for each column of dates or times, also where there are none.
 
-    The table is read for that, if it has such columns.
+    The table is read for that, if it has such columns; the driver is attached if needed.
 
     Raises:
-        ChangelogError: The database cannot be reached, or reports an error.
+        ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
     """
     wrong = {c.name: _is_zero(quote_column(c.name)) for c in columns if isinstance(c.type, _DATES)}
     for column in columns:

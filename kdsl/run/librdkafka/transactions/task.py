@@ -231,8 +231,10 @@ def take_seeded_id(spec: TransactionSpec, cluster: Cluster, settings: Mapping[st
     """Acquire a transactional id that must have a token, with a new producer (`take_id`); an error closes that again.
 
     Raises:
-        ExactlyOnceError: The id cannot be acquired, or its token is gone.
-        KdslError: As for `take_id`.
+        ExactlyOnceError: The id cannot be acquired, or its token is gone, malformed or of a newer kdsl.
+        KafkaReadError: The token cannot be read.
+        ProducerError: librdkafka refuses the settings.
+        ResolveError: The client settings have errors in this process.
     """
     producer, token = take_id(spec, cluster, settings)
     if token is None:
