@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +18,13 @@ from bench.paired import measure
 from kdsl.changelog import Batch, Target, delta, jdbc
 from kdsl.formats import ROW_KIND
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, Pipeline, Route, Sink, Transform
+from kdsl.run.offsets.stored import Offsets
 from kdsl.spark_internals.threads import run_in_session
 from kdsl.testing import LocalKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from tests.postgres import Postgres
@@ -45,9 +48,20 @@ class Batches:
                 time.sleep(0.005)
                 continue
             assert self._last is None or progress.batchId == self._last + 1
-            self._last, total = progress.batchId, total + progress.numInputRows
+            self._last, total = progress.batchId, total + _count_records(progress)
             milliseconds += progress.durationMs["triggerExecution"]
         return milliseconds
+
+
+def _count_records(progress: StreamingQueryProgress) -> int:
+    """Return how many records a batch has read; Spark counts the packets of records that the tasks divided."""
+    start, end = (
+        Offsets.from_json(json.loads(of)) if of else None
+        for of in (progress.sources[0].startOffset, progress.sources[0].endOffset)
+    )
+    assert end is not None
+    before = {} if start is None else start.positions
+    return sum(at - before.get(partition, 0) for partition, at in end.positions.items())
 
 
 @attrs.frozen
