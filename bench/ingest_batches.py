@@ -56,12 +56,10 @@ class Batches:
 def _count_records(progress: StreamingQueryProgress) -> int:
     """Return how many records a batch has read; Spark counts the packets of records that the tasks divided."""
     start, end = (
-        Offsets.from_json(json.loads(of)) if of else None
-        for of in (progress.sources[0].startOffset, progress.sources[0].endOffset)
+        json.loads(text or "null") for text in (progress.sources[0].startOffset, progress.sources[0].endOffset)
     )
-    assert end is not None
-    before = {} if start is None else start.positions
-    return sum(at - before.get(partition, 0) for partition, at in end.positions.items())
+    before = {} if start is None else Offsets.from_json(start).positions
+    return sum(at - before.get(partition, 0) for partition, at in Offsets.from_json(end).positions.items())
 
 
 @attrs.frozen
