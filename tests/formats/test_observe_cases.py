@@ -16,6 +16,7 @@ from kdsl.types.widening import TableSchema, join_schemas
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
+from kdsl_formats.json.objects import ObjectFinder
 from kdsl_formats.suggest import explain_bad_batch, suggest_format
 
 HERE: TableId = ()
@@ -219,6 +220,26 @@ def test_keys_that_are_data_stop_at_the_largest_number_of_columns() -> None:
     assert types(observed) == {"users": "STRING"}
     assert observed.bad == ()
     assert read(fixed, documents[:1], observed) == [{"users": '{"user_0":0}'}]
+
+
+def test_too_many_members_are_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each search would remember their names once more."""
+    observer = Json().observer(max_columns=10)
+    assert observer is not None
+    messages = encode([{f"m_{i}_{j}": j for j in range(5)} for i in range(100)])
+    before = observer.observe(messages, {})
+    searches: list[object] = []
+    find = ObjectFinder.find
+
+    def count(*args: Any) -> Any:
+        searches.append(args)
+        return find(*args)
+
+    monkeypatch.setattr(ObjectFinder, "find", count)
+    again = observer.observe(messages, {})
+
+    assert searches == []
+    assert [bad.index for bad in again.bad] == [bad.index for bad in before.bad]
 
 
 @pytest.mark.parametrize("repeat", [1, pytest.param(60, marks=pytest.mark.reliability)])

@@ -76,6 +76,8 @@ class ObjectLevel:
             check: Returns which values of a column, given by its full name, pass.
         """
         settled = np.zeros(len(objects), dtype=bool)
+        if len(self._names) > self._most:
+            return settled
         found_members = self._finder.find(buffer, objects, first)
         while self._learn_names(found_members):
             found_members = self._finder.find(buffer, objects, first)
