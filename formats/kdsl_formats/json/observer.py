@@ -76,6 +76,8 @@ class ObjectLevel:
             check: Returns which values of a column, given by its full name, pass.
         """
         settled = np.zeros(len(objects), dtype=bool)
+        if len(self._names) > self._most:
+            return settled
         found_members = self._finder.find(buffer, objects, first)
         while self._learn_names(found_members):
             found_members = self._finder.find(buffer, objects, first)
@@ -120,7 +122,8 @@ class ObjectLevel:
         """Add the members that a search met but did not look for, and create a new finder for them all.
 
         Returns whether to search again: there are such members, their names are UTF-8, and they are not too many in
-        all. If they are too many, they are added, but the finder stays the same; if a name is not UTF-8, none is added.
+        all. If they are too many, they are added, but the finder stays the same, and `settle` does not search any more;
+        if a name is not UTF-8, none is added.
         """
         keys = dict.fromkeys(key for members in found_members.undeclared for key in members.keys)
         if not keys:
