@@ -62,7 +62,7 @@ def _check_duration(value: timedelta | None) -> str | None:
     return None if value is None or value > timedelta() else "use a duration longer than 0"
 
 
-def _check_string(value: str | None) -> str | None:
+def check_string(value: str | None) -> str | None:
     """Return what to do about an empty string; None if it is right."""
     return "write a string, or remove the option" if value == "" else None
 
@@ -170,7 +170,7 @@ class KafkaOptions(Options):
         "scan.header-filter",
         "Keep the records whose headers match: 'depart:toy|depart:book&!env:test', evaluated from left to right.",
         default=None,
-        check=_check_string,
+        check=check_string,
     )
     scan_not_null_enforcer: NotNullEnforcer = option(
         "scan.not-null-enforcer",
@@ -184,7 +184,7 @@ class KafkaOptions(Options):
         "Where records go that cannot be read: this topic, with the reason as headers. The read leaves them out. "
         "Without it such a record is an error.",
         default=None,
-        check=_check_string,
+        check=check_string,
         side="read",
     )
     dead_letter_max_count: int = option(
@@ -242,7 +242,7 @@ class KafkaOptions(Options):
         "scan.watermark.alignment.group",
         "Together with max-drift: read the partitions of the table at the same pace of event time.",
         default=None,
-        check=_check_string,
+        check=check_string,
     )
     watermark_drift: timedelta | None = option(
         "scan.watermark.alignment.max-drift",
@@ -343,7 +343,7 @@ class KafkaOptions(Options):
         "sink.transactional-id-prefix",
         "The prefix of the transactional ids of an exactly-once sink; no other job on the cluster may use it.",
         default=None,
-        check=_check_string,
+        check=check_string,
     )
     transaction_naming: Naming = option(
         "sink.transaction-naming-strategy",
@@ -376,20 +376,20 @@ class KafkaOptions(Options):
         "dew.endpoint",
         "The address of the service that the secrets provider 'dew' asks.",
         default=None,
-        check=_check_string,
+        check=check_string,
     )
     dew_secret: str | None = option(
-        "dew.csms.secretName", "The secret of the service that holds the keys.", default=None, check=_check_string
+        "dew.csms.secretName", "The secret of the service that holds the keys.", default=None, check=check_string
     )
     dew_fields: str | None = option(
         "dew.csms.decrypt.fields",
         "The client properties, such as 'properties.sasl.jaas.config', whose values are keys at the secrets provider "
         "'dew'; separated by ';' or ','.",
         default=None,
-        check=_check_string,
+        check=check_string,
     )
     dew_version: str | None = option(
-        "dew.csms.version", "The version of the secret; the newest by default.", default=None, check=_check_string
+        "dew.csms.version", "The version of the secret; the newest by default.", default=None, check=check_string
     )
 
 

@@ -15,7 +15,7 @@ from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.offsets.stored import Offsets
-from kdsl.run.upsert.stored_settings import derive_settings, read_stored_settings
+from kdsl.run.upsert.stored_settings import StateSettings, derive_settings, read_stored_settings
 from kdsl.secrets.hiding import redact_value
 
 if TYPE_CHECKING:
@@ -191,14 +191,28 @@ def _compare_checkpoint(
                 consequence = f"the topic {name!r} was deleted and created again, and the offsets belong to other "
                 consequence += f"records: {_REFUSED}"
                 yield make("!", "topic id", id_, state.id, consequence)
+    if need.read is not None and len(named) == 1:
+        from kdsl.run.librdkafka.stream import check_state_place
+
+        try:
+            check_state_place(need.read, named[0].state)
+        except KdslError as e:
+            yield make("!", "state", None, None, str(e))
+            return
     declared = None if need.read is None or not named else derive_settings(need.read)
     if declared is None:
         return
+    assert need.read is not None
+    assert need.read.upserts is not None
     from pyspark.errors import PySparkException
 
     try:
-        before_settings = read_stored_settings(open_spark(), need.location)
-    except PySparkException as e:
+        if need.read.upserts.by_partition:
+            key = _read_partition_key(checkpoint.folder, named)
+            before_settings = None if key is None else StateSettings(declared.buckets, key)
+        else:
+            before_settings = read_stored_settings(open_spark(), need.location)
+    except (KdslError, PySparkException, ValueError) as e:
         yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
         return
     if before_settings is not None and before_settings.key != declared.key:
@@ -207,3 +221,27 @@ def _compare_checkpoint(
     if before_settings is not None and before_settings.buckets != declared.buckets:
         consequence = f"the state has another number of buckets of keys: {_REFUSED}, or declare the number as before"
         yield make("!", "changelog buckets", str(before_settings.buckets), str(declared.buckets), consequence)
+
+
+def _read_partition_key(folder: Folder, named: list[Offsets]) -> str | None:
+    """Read by which key a checkpoint stores rows by topic partition; None if it stores none, or several reads do.
+
+    Args:
+        folder: The folder of the checkpoint.
+        named: How far the reads of the table's topics are.
+
+    Raises:
+        KdslError: A file cannot be read.
+        ValueError: A file is not JSON.
+    """
+    from kdsl.run.upsert.partition_state import parse_key
+    from kdsl.run.upsert.state_folder import FOLDER
+
+    ids = {offsets.state.id for offsets in named if offsets.state is not None}
+    if len(ids) != 1:
+        return None
+    place = f"{FOLDER.as_posix()}/{ids.pop()}"
+    files = (f"{place}/{partition}/{name}" for partition in folder.names(place)
+             for name in folder.names(f"{place}/{partition}") if name.endswith(".json"))  # fmt: skip
+    texts = (folder.read(file) for file in files)
+    return next((parse_key(text) for text in texts if text is not None), None)

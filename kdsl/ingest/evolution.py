@@ -504,8 +504,7 @@ class _SinkTable:
         kind = self.wide(join(live.type, field.type)).as_nullable(live.type.nullable)
         if field.type.nullable and not live.type.nullable:
             self.drop_not_null(live)
-        in_key = self.fold(live.name) in map(self.fold, self.wanted.primary_key)
-        if in_key and isinstance(kind, _STRINGS) and not isinstance(live.type, _STRINGS):
+        if self.in_key(live) and isinstance(kind, _STRINGS) and not isinstance(live.type, _STRINGS):
             self.refuse(live.name, f"it is a column of the primary key, and would change from {live.type} to {kind}",
                         "CAST it in a projection", "write INSERT INTO … SELECT with a CAST for it")  # fmt: skip
         new = attrs.evolve(live, type=kind)
@@ -516,12 +515,16 @@ class _SinkTable:
         self.narrowed.append(live.name)
         return live
 
+    def in_key(self, live: t.Field) -> bool:
+        """Whether a column of the sink table is in the primary key; letter case counts only if the sink says so."""
+        return self.fold(live.name) in map(self.fold, self.wanted.primary_key)
+
     def drop_not_null(self, live: t.Field) -> None:
         """Refuse a column; the caller knows that it is NOT NULL in the sink, and may be NULL in the rows.
 
         With TRY_EVOLVE and IGNORE, it is noted as too narrow instead, unless it is in the primary key.
         """
-        if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") and live.name not in self.wanted.primary_key:
+        if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") and not self.in_key(live):
             self.narrowed.append(live.name)
             return
         self.refuse(live.name, f"it is {live.type} in the sink table, and may be NULL in the rows",

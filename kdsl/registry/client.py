@@ -79,6 +79,7 @@ def registry_client(registry: Registry) -> RegistryClient:
         ResolveError: The settings have errors; all are reported.
         SecretError: A reference cannot be resolved in this process.
         RegistryError: The keys or certificates for TLS cannot be used.
+        MissingPackageError: As for `make_context`.
     """
     key = (os.getpid(), registry)  # connections do not outlive a fork
     with _lock:
@@ -479,6 +480,7 @@ def _http(settings: Settings) -> httpx.Client:
 
     Raises:
         RegistryError: The keys or certificates for TLS cannot be used.
+        MissingPackageError: As for `make_context`.
     """
     secure = any(url.startswith("https:") for url in settings.urls) or settings.oauth is not None
     return httpx.Client(

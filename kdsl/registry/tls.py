@@ -16,6 +16,7 @@ def make_context(tls: Tls) -> ssl.SSLContext:
     Raises:
         RegistryError: A store or file cannot be read, the declared authorities have no certificate, or key,
             certificates and password do not belong together.
+        MissingPackageError: A store is PKCS12, and the package cryptography is not installed.
     """
     try:
         return _make_context(tls)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kdsl.callbacks import PARTITIONERS
 from kdsl.declare.connector import Delivery
@@ -72,18 +72,17 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
             fix = f"add {guarantee}, or remove it"
             yield problem(table, "exactly-once-unused", message, fix, option=attribute, severity="warning")
         return
+
+    def write_prefix(better: str) -> str:
+        """Write the option with a better prefix, or with one from the table's name if there is none."""
+        return table.setting("transactional_id_prefix", better or f"{table.name}-1")
+
     if prefix is None:
         message = f"{guarantee} needs {named}: it is the prefix of the transactional ids"
-        fix = f"add {table.setting('transactional_id_prefix', f'{table.name}-1')}, which no other job may use"
+        fix = f"add {write_prefix('')}, which no other job may use"
         yield problem(table, "transactional-id-prefix", message, fix, option="delivery")
-    elif len(prefix) > LONGEST_PREFIX:
-        message = f"{named} has {len(prefix):,} characters; with the suffix that kdsl adds, Kafka would reject it"
-        fix = f"use at most {LONGEST_PREFIX:,} characters"
-        yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
-    elif not prefix.isprintable() or prefix != prefix.strip():
-        message = f"{named} is {prefix!r}, with surrounding blanks or invisible characters that no tool can type"
-        fix = f"write {table.setting('transactional_id_prefix', _make_printable(prefix) or f'{table.name}-1')}"
-        yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
+    elif (wrong := wrong_prefix(prefix, named, write_prefix)) is not None:
+        yield problem(table, "transactional-id-prefix", *wrong, option="transactional_id_prefix")
     settings = table.kdsl_settings
     if settings.idempotence is False:
         message = f"{guarantee} and 'enable.idempotence' = 'false' contradict each other: transactions need idempotence"
@@ -105,6 +104,23 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "transaction-timeout", f"{message} at least", fix, option=f"properties.{TIMEOUT}")
 
 
+def wrong_prefix(prefix: str, named: str, write: Callable[[str], str]) -> tuple[str, str] | None:
+    """Return why a string cannot be the prefix of transactional ids, and what to do; None if it can, or is empty.
+
+    Args:
+        prefix: The string.
+        named: The option that it is the value of.
+        write: Writes the option with what can be kept of the string, which may be empty.
+    """
+    if len(prefix) > LONGEST_PREFIX:
+        message = f"{named} has {len(prefix):,} characters; with the suffix that kdsl adds, Kafka would reject it"
+        return message, f"use at most {LONGEST_PREFIX:,} characters"
+    if not prefix.isprintable() or prefix != prefix.strip():
+        message = f"{named} is {prefix!r}, with surrounding blanks or invisible characters that no tool can type"
+        return message, f"write {write(''.join(filter(str.isprintable, prefix)).strip())}"
+    return None
+
+
 def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Warn of a sink with at-least-once delivery whose producer does not wait for all replicas."""
     acks = table.kdsl_settings.acks
@@ -117,11 +133,6 @@ def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]
     )
     fix = f"remove 'acks' (all is the default), or write {table.setting('delivery', 'none')} if loss is acceptable"
     yield problem(table, "at-least-once-acks", message, fix, option="properties.acks", severity="warning")
-
-
-def _make_printable(text: str) -> str:
-    """Remove blanks at both ends and characters that cannot be printed."""
-    return "".join(c for c in text if c.isprintable()).strip()
 
 
 def partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import kdsl
-from kdsl import Cluster
+from kdsl import Cluster, Difference
+from kdsl.deployment.desired import CheckpointNeed
+from kdsl.deployment.progress import _compare_checkpoint
+from kdsl.plan.build import read_plan
+from kdsl.resolve import resolve
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.checkpoint.folder import open_local_folder
+from kdsl.run.offsets.stored import Offsets, StateFolder
+from kdsl.run.upsert.partition_state import PartitionState
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.deployment.setup import only, table
+from tests.deployment.setup import list_values, only, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,6 +187,32 @@ def test_the_state_of_an_upsert_table_with_another_key_and_other_buckets(
     assert "the state stores rows by another key" in by_item.consequence
     in_more = only(compare(declare("id BIGINT", "item BIGINT", buckets=8)))
     assert (in_more.what, in_more.values) == ("changelog buckets", "2 → 8")
+
+
+def test_the_state_by_partition_of_an_upsert_table_with_another_key_and_another_place(tmp_path: Path) -> None:
+    state = StateFolder("states", 1)
+    (tmp_path / "offsets").mkdir()
+    document = json.dumps(Offsets({("users", 0): 5}, {"users": "id"}, state=state).to_json())
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{document}\n", encoding="utf-8")
+    schema = pa.schema({"id": pa.int64(), "item": pa.int64()})
+    PartitionState("Users", schema, "id int64", tmp_path / "kdsl" / "state" / "states" / "0", None, 5).store()
+
+    def compare(key: str, state: str = "partition") -> list[Difference]:
+        declared = kdsl.sql(
+            f"CREATE TABLE Users (id BIGINT, item BIGINT, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = "
+            "'upsert-kafka', 'topic' = 'users', 'key.format' = 'json', 'value.format' = 'json', "
+            f"'scan.changelog.state' = '{state}')"
+        ).definition
+        need = CheckpointNeed(str(tmp_path), declared, None, read_plan(resolve(declared, "read")))
+        live: Any = SimpleNamespace(states={})
+        steps = _compare_checkpoint(need, live, open_local_folder, lambda: pytest.fail("Spark is not needed"), {})
+        return [step.difference for step in steps]
+
+    assert compare("id") == []
+    assert list_values(compare("item")) == [("!", "key", "id int64", "item int64")]
+    (elsewhere,) = compare("id", "buckets")
+    assert (elsewhere.mark, elsewhere.what) == ("!", "state")
+    assert "= 'partition', and the table declares buckets" in elsewhere.consequence
 
 
 def test_a_checkpoint_that_is_not_there(kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:

@@ -126,6 +126,16 @@ def test_what_is_written_is_read_back(
         assert (decoded.bad, comparable(decoded.rows)) == ((), comparable(array))
 
 
+@pytest.mark.parametrize("min_batch", [0, 1000])
+def test_a_null_row_has_a_null_message(min_batch: int) -> None:
+    row = t.row(a=t.Int())
+    array = pa.array([{"a": 1}, None, {"a": None}], arrow_type(row))
+
+    encoded = JsonEncoder(row, WritingRules(), min_batch=min_batch).encode(array)
+
+    assert (encoded.messages.to_pylist(), encoded.bad) == ([b'{"a":1}', None, b'{"a":null}'], ())
+
+
 def test_a_repeated_map_key_keeps_its_position_and_takes_the_later_value() -> None:
     row = t.row(m=t.Map(t.STRING, t.Int()))
     rows = pa.array([{"m": [("a", 1), ("b", 2), ("a", 3)]}, {"m": [("a", 1)]}] * 40, arrow_type(row))

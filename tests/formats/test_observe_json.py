@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import attrs
+import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -13,8 +14,9 @@ from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, join_schemas
 from kdsl_formats.json import Json
+from kdsl_formats.json.buffer import MessageBuffer, Scratch
 from kdsl_formats.json.decoder import JsonDecoder
-from kdsl_formats.json.observer import JsonObserver
+from kdsl_formats.json.observer import JsonObserver, ObjectLevel
 from tests.formats.json_documents import STYLES, Style, Writer
 from tests.formats.test_json_decoder import comparable, one_by_one
 from tests.strategies import examples
@@ -222,3 +224,16 @@ def test_inferred_columns_are_decoded_by_whole_columns_as_by_the_reference(
     assert (list(range(len(rows))) if decoded.messages is None else decoded.messages.to_pylist()) == owner
     assert list(decoded.bad) == bad
     assert dict(decoded.undeclared) == undeclared
+
+
+def test_members_that_are_too_many_are_not_remembered_again() -> None:
+    level = ObjectLevel("", None, min_batch=1, most=2)
+    sizes = []
+    for i in range(3):
+        messages = pa.array([f'{{"a":1,"b":2,"c{i}":3}}'.encode()] * 8, pa.binary())
+        buffer = MessageBuffer.of(messages, Scratch())
+        settled = level.settle(buffer, buffer.messages, None, lambda _, values: np.ones(len(values.form), dtype=bool))
+        assert not settled.any()
+        sizes.append(len(level._names))
+
+    assert sizes == [3, 3, 3]

@@ -435,6 +435,23 @@ def test_combinations_of_the_options_of_formats_are_checked(
     assert [part for part in expected if not any(part in message for message in messages)] == []
 
 
+@pytest.mark.parametrize(
+    ("prefix", "message", "fix"),
+    [
+        ("x" * 64_001, "has 64,001 characters", "use at most 64,000 characters"),
+        (" copy ", "is ' copy ', with surrounding blanks", "write sink.transactional-id-prefix: copy"),
+        ("\n", "with surrounding blanks or invisible characters", "write sink.transactional-id-prefix: ingest-1"),
+        ("", "transactional_id_prefix= has the value ''", "write a string, or remove the option"),
+    ],
+)
+def test_a_transactional_id_prefix_that_cannot_be_is_a_problem(prefix: str, message: str, fix: str) -> None:
+    sink = KafkaTopics(Cluster("b:1"), delivery="exactly-once", transactional_id_prefix=prefix)
+
+    every = Ingestion(KafkaFeed(Cluster("a:1"), topic="t"), sink).problems()
+
+    assert [p.fix for p in every if message in p.message] == [fix]
+
+
 class TestPython:
     def test_values_of_wrong_types_are_problems_and_not_exceptions(self) -> None:
         wrong: Any = {"cluster": "a:1", "value": "json", "key": 5, "topic": 7, "prefetch": "x", "metadata": "offset"}

@@ -386,6 +386,16 @@ def test_a_column_of_another_letter_case_is_the_same_where_the_sink_says_so() ->
     assert evolve_sink(TABLE, of(ID="BIGINT"), of(id="BIGINT"), FOLDING) == SinkEvolution(of(ID="BIGINT"))
 
 
+@pytest.mark.parametrize("name", ["id", "ID"])
+@pytest.mark.parametrize("behavior", ["TRY_EVOLVE", "IGNORE"])
+def test_a_key_column_that_may_be_null_is_refused_in_any_letter_case(behavior: Behavior, name: str) -> None:
+    live = schema({name: parse_type("INT NOT NULL")}, (name,))
+
+    done = evolve_sink(TABLE, live, of("id", id="INT"), attrs.evolve(FOLDING, behavior=behavior))
+
+    assert ([r.column for r in done.refusals], done.narrowed) == ([name], ())
+
+
 def test_merged_tables_have_the_columns_of_all() -> None:
     merged = merge_schemas([
         of("id", id="INT NOT NULL", a="DATE"),

@@ -40,7 +40,10 @@ class JsonEncoder:
         self.writer = ColumnWriter(row, rules, self.reference)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows, whatever their kinds; those that cannot be written become null messages and bad records."""
+        """Encode rows, whatever their kinds; those that cannot be written become null messages and bad records.
+
+        The message of a NULL row is null.
+        """
         if len(rows) >= self.min_batch:
             try:
                 return Encoded(self.writer.write_column(rows).view(pa.binary()))

@@ -122,7 +122,8 @@ class ObjectLevel:
         """Add the members that a search met but did not look for, and create a new finder for them all.
 
         Returns whether to search again: there are such members, their names are UTF-8, and they are not too many in
-        all. If they are too many, they are added, but the finder stays the same; if a name is not UTF-8, none is added.
+        all. If they are too many, they are added, but the finder stays the same, and `settle` does not search any more;
+        if a name is not UTF-8, none is added.
         """
         keys = dict.fromkeys(key for members in found_members.undeclared for key in members.keys)
         if not keys:

@@ -54,11 +54,11 @@ class ReferenceEncoder:
         self.rules = rules
         self._write = self._writer(row)
 
-    def messages(self, rows: pa.StructArray) -> Iterator[bytes | FieldError]:
-        """Yield the message of each row, or the error of a row that cannot be written."""
+    def messages(self, rows: pa.StructArray) -> Iterator[bytes | FieldError | None]:
+        """Yield the message of each row, None for a NULL row, or the error of a row that cannot be written."""
         for values in python_values(rows, self.row):
             try:
-                yield self.message(values)
+                yield None if values is None else self.message(values)
             except FieldError as e:
                 yield e
 

@@ -222,14 +222,15 @@ class SqlExpression:
         """Write the access to an element of a map or an array.
 
         Raises:
-            BodyError: The value is neither, or its type is unknown; the index or key is a negative integer; or the key
-                has no SQL literal.
+            BodyError: The value is neither, or its type is unknown; the index of an array is a negative integer; or the
+                key or index has no SQL literal.
         """
         match self.type:
-            case t.Map(value=value) | t.Array(element=value) if not (isinstance(key, int) and key < 0):
+            case t.Array() if isinstance(key, int) and key < 0:
+                pass
+            case t.Map(value=value) | t.Array(element=value):
                 return SqlExpression(f"{self.operand}[{to_sql(key).text}]", value)
-            case _:
-                raise BodyError(f"the body uses {self.text}[{key!r}], which has no counterpart in SQL")
+        raise BodyError(f"the body uses {self.text}[{key!r}], which has no counterpart in SQL")
 
     def __len__(self) -> NoReturn:
         """Raise BodyError, always: the length of a value is not known yet."""

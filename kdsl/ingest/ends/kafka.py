@@ -19,6 +19,7 @@ from kdsl.declare.connector import (
     KafkaOptions,
     check_positive,
     check_replicas,
+    check_string,
 )
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
@@ -30,6 +31,7 @@ from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, writ
 from kdsl.ingest.selectors import SelectorError, TopicMapping
 from kdsl.kafka_table import KafkaTable
 from kdsl.options import option
+from kdsl.resolve.delivery import wrong_prefix
 from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.table import Table
 from kdsl.types import model as t
@@ -470,7 +472,10 @@ class KafkaTopics(KafkaEnd, Sink):
         ignore_case=True,
     )
     transactional_id_prefix: str | None = option(
-        "sink.transactional-id-prefix", "For exactly-once: the prefix of the transactional ids.", default=None
+        "sink.transactional-id-prefix",
+        "For exactly-once: the prefix of the transactional ids.",
+        default=None,
+        check=check_string,
     )
     table_id_headers: bool = option(
         "sink.add-tableId-to-header-enabled",
@@ -512,9 +517,13 @@ class KafkaTopics(KafkaEnd, Sink):
                 yield WrongOption("ingest-mapping", key, message, "remove one of the two", "warning")
         if chosen.topic is not None and (wrong := wrong_topic(chosen.topic)) is not None:
             yield WrongOption("ingest-topic", "topic", wrong, "correct the topic")
-        if chosen.delivery == "exactly-once" and chosen.transactional_id_prefix is None:
-            message = "exactly-once needs sink.transactional-id-prefix, which no other job on the cluster uses"
-            yield WrongOption("transactional-id", "sink.delivery-guarantee", message, "add it")
+        if chosen.delivery == "exactly-once":
+            key, prefix = "sink.transactional-id-prefix", chosen.transactional_id_prefix
+            if prefix is None:
+                message = f"exactly-once needs {key}, which no other job on the cluster uses"
+                yield WrongOption("transactional-id", "sink.delivery-guarantee", message, "add it")
+            elif (wrong_id := wrong_prefix(prefix, key, lambda better: f"{key}: {better or 'ingest-1'}")) is not None:
+                yield WrongOption("transactional-id", key, *wrong_id)
         try:
             self.headers()
         except ValueError as e:

@@ -22,6 +22,7 @@ from kdsl.run.upsert.keys import hash_keys, sort_hashes
 from kdsl.run.upsert.partition_state import PartitionState
 from kdsl.run.upsert.partitioned_keys import KeyPlacement
 from kdsl.run.upsert.state import add_row_kinds, report_unavailable, unavailable_rule
+from kdsl.run.upsert.stored_settings import describe_key
 from kdsl.types.arrays import Integers, Mask, compare_values
 
 BUCKETS = (
@@ -94,7 +95,7 @@ class PartitionChanges:
         self._rule = unavailable_rule(plan)
         self._placement = KeyPlacement(plan, steps.partitions)
         self._alone, self._stores = steps.partitions == 1, folder is not None
-        key = ", ".join(f"{name} {self._schema.field(name).type}" for name in self._keys)
+        key = describe_key(self._schema, self._keys)
         of_read = None if folder is None else folder / steps.id
         ttl = plan.upserts.ttl if steps.time else None  # a batch has no earlier rows that could expire
         milliseconds = None if ttl is None else ttl // timedelta(milliseconds=1)

@@ -397,6 +397,16 @@ def _version_name(version: int) -> str:
     return f"{version:020d}.json"
 
 
+def parse_key(document: str) -> str | None:
+    """Return the key of a version from the text of its file; None if another version of kdsl wrote it.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
+    content = orjson.loads(document)
+    return str(content["key"]) if content["version"] == VERSION else None
+
+
 def _map_run(path: Path) -> Run:
     """Return the run in a file, which is mapped into memory."""
     with pa.memory_map(str(path)) as source:

@@ -47,7 +47,10 @@ def describe_key(schema: pa.Schema, keys: Sequence[str]) -> str:
 
 
 def derive_settings(plan: ReadPlan) -> StateSettings | None:
-    """The settings that a read would store; None if it stores no rows.
+    """The settings of a read that stores rows; None if it stores none.
+
+    A read whose rows are in buckets stores them. One that keeps its rows by topic partition stores the key alone, with
+    each version of a state (`kdsl.run.upsert.partition_state.parse_key`).
 
     Args:
         plan: The read.

@@ -21,7 +21,7 @@ _TIMESTAMPS = {
     ("ISO-8601", False): re.compile(f"{_DATE}[Tt]{_SHORT_TIME}"),
     ("ISO-8601", True): re.compile(f"{_DATE}T{_SHORT_TIME}Z"),
 }
-_COMMON = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?")
+_COMMON = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?")
 _EPOCH = datetime(1970, 1, 1)
 _MICRO = timedelta(microseconds=1)
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -129,7 +129,7 @@ def parse_timestamp(text: str, standard: str, *, zoned: bool) -> int:
         try:
             return (datetime.fromisoformat(plain) - _EPOCH) // _MICRO
         except ValueError:
-            pass  # a day or an hour for the rules below
+            pass  # a day for the rules below
     match = _TIMESTAMPS[standard, zoned].fullmatch(text)
     if not match:
         separator, seconds = ("T", "[:ss]") if standard == "ISO-8601" else (" ", ":ss")

@@ -15,6 +15,8 @@ from pyspark.sql import Column, SparkSession, functions as F
 import kdsl
 from kdsl import Col, Int32, KafkaTable, Virtual, as_value, col, computed, virtual
 from kdsl.declare.definition import ColumnDef, Expression
+from kdsl.declare.dsl.sql_expression import SqlExpression
+from kdsl.types import model as t
 from kdsl.types.spark import spark_type
 
 
@@ -302,6 +304,10 @@ def test_a_body_that_neither_can_do_is_refused(body: Callable[[Any], Any], messa
 
     assert [p.code for p in Table.definition().problems] == ["computed"]
     assert message is None or Table.definition().problems[0].message == message
+
+
+def test_a_key_of_a_map_may_be_negative() -> None:
+    assert SqlExpression("m", t.Map(t.Int(), t.STRING))[-1].text == "m[(-1)]"
 
 
 def test_a_column_that_is_written_in_sql_has_only_a_declared_comment() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
+from typing import Self
 
 import pytest
 from hypothesis import given, strategies as st
@@ -110,6 +111,21 @@ def test_timestamps_are_read_and_written(text: str, standard: str, zoned: bool, 
 def test_other_strings_are_not_timestamps(text: str, standard: str, zoned: bool) -> None:
     with pytest.raises(ValueError, match=r"expected|no such|beyond"):
         temporal.parse_timestamp(text, standard, zoned=zoned)
+
+
+def test_midnight_at_the_end_of_a_day_does_not_depend_on_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later(datetime):  # Python 3.14 reads 24:00:00 as the next midnight
+        @classmethod
+        def fromisoformat(cls, text: str) -> Self:
+            ends = text[11:] == "24:00:00"
+            return super().fromisoformat(f"{text[:10]}T00:00:00" if ends else text) + timedelta(days=ends)
+
+    monkeypatch.setattr(temporal, "datetime", Later)
+
+    assert temporal.parse_timestamp("1970-01-01T00:00:01", "ISO-8601", zoned=False) == 10**6
+    assert temporal.parse_timestamp("1970-01-01 24:00:00", "SQL", zoned=False) == temporal.MICROS_PER_DAY
+    with pytest.raises(ValueError, match="no such time"):
+        temporal.parse_timestamp("1970-01-01T24:00:00", "ISO-8601", zoned=False)
 
 
 @pytest.mark.parametrize(("nanos", "text"), [(0, "00:00:00"), (3661 * 10**9, "01:01:01"), (120 * 10**6, "00:00:00.12")])
