@@ -447,7 +447,7 @@ def test_combinations_of_the_options_of_formats_are_checked(
 def test_a_transactional_id_prefix_that_cannot_be_is_a_problem(prefix: str, message: str, fix: str) -> None:
     sink = KafkaTopics(Cluster("b:1"), delivery="exactly-once", transactional_id_prefix=prefix)
 
-    every = Ingestion(KafkaFeed(Cluster("a:1"), topic="t"), sink).problems()
+    every = Ingestion(KafkaFeed(Cluster("a:1"), topic=("t",)), sink).problems()
 
     assert [p.fix for p in every if message in p.message] == [fix]
 
