@@ -6,7 +6,7 @@ while the graph is built, because a flow refuses analysis: the plan of a table s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -72,13 +72,7 @@ def table(
     """
     of = _table_of(source)
     pipelines = _pipelines("table", of)
-    wanted = None if columns is None else list(columns)
-
-    def rows() -> DataFrame:
-        return of.read_stream(
-            _session(), cluster, columns=wanted, start_at=start_at, change_columns=change_columns, name=name
-        )
-
+    rows = _reader(of, cluster, columns=columns, start_at=start_at, change_columns=change_columns, name=name)
     pipelines.table(name=name or of.name, **{"comment": of.definition.comment, **dataset})(rows)
 
 
@@ -111,13 +105,7 @@ def view(
     """
     of = _table_of(source)
     pipelines = _pipelines("view", of)
-    wanted = None if columns is None else list(columns)
-
-    def rows() -> DataFrame:
-        return of.read_stream(
-            _session(), cluster, columns=wanted, start_at=start_at, change_columns=change_columns, name=name
-        )
-
+    rows = _reader(of, cluster, columns=columns, start_at=start_at, change_columns=change_columns, name=name)
     pipelines.temporary_view(name=name or of.name, **{"comment": of.definition.comment, **dataset})(rows)
 
 
@@ -228,6 +216,25 @@ def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, 
     by_key = Table(attrs.evolve(definition, options=options))
     plan = by_key.stream_plan(cluster, columns, start_at)
     return read_by_record(add_commit_columns(plan, "auto_cdc"))
+
+
+def _reader(
+    of: Table, cluster: Cluster | None, *, columns: Iterable[str] | None, **reading: Any
+) -> Callable[[], DataFrame]:
+    """Return a function without arguments that reads a table as a stream, in the session that is active then.
+
+    Args:
+        of: The table.
+        cluster: Its cluster.
+        columns: The wanted columns; None means all.
+        reading: Further arguments of `Table.read_stream`.
+    """
+    wanted = None if columns is None else list(columns)
+
+    def rows() -> DataFrame:
+        return of.read_stream(_session(), cluster, columns=wanted, **reading)
+
+    return rows
 
 
 def _table_of(source: AnyTable) -> Table:

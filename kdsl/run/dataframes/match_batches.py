@@ -16,7 +16,7 @@ from pyspark.sql import types as s
 from kdsl.errors import Problem, Where
 from kdsl.formats import ROW_KIND, ROW_KINDS
 from kdsl.plan.model import WritePlan
-from kdsl.run.dataframes.match_columns import choose_columns, type_problems
+from kdsl.run.dataframes.match_columns import choose_columns, take_instant, type_problems, write_upserts_only
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, cast_array
 from kdsl.types.spark import spark_type
@@ -35,13 +35,10 @@ def match_schema(schema: s.StructType, plan: WritePlan) -> tuple[BatchMatch, Wri
         How batches with these columns become those of the plan; the plan for the result, as `match_columns` changes it;
         and all problems, with which the other two are of no use.
     """
-    plan = _with_instant(plan)
+    plan, _ = take_instant(plan)  # how other types are cast depends on the time zone of a session
     chosen, problems = choose_columns(schema, plan, ignore_case=True)
     if plan.upserts is not None and plan.changelog and ROW_KIND not in chosen:
-        # All rows are upserts, and need no row kind.
-        fields = tuple(f for f in plan.columns.fields if f.name != ROW_KIND)
-        defaults = {name: text for name, text in plan.defaults.items() if name != ROW_KIND}
-        plan = attrs.evolve(plan, columns=attrs.evolve(plan.columns, fields=fields), changelog=False, defaults=defaults)
+        plan = write_upserts_only(plan)
     sources: list[int | None] = []
     for field in plan.columns.fields:
         source = chosen.get(field.name)
@@ -49,19 +46,6 @@ def match_schema(schema: s.StructType, plan: WritePlan) -> tuple[BatchMatch, Wri
         here = Where(table=plan.table, column=field.name)
         problems += [p.at(here) for p in _problems(field, source, plan)]
     return BatchMatch(tuple(sources)), plan, problems
-
-
-def _with_instant(plan: WritePlan) -> WritePlan:
-    """Return a plan that takes metadata ``timestamp`` as TIMESTAMP_LTZ: other types depend on the session's zone."""
-    others = {m.column for m in plan.metadata if m.key == "timestamp" and not isinstance(m.type, t.TimestampLtz)}
-
-    def instant(type_: t.DataType) -> t.DataType:
-        """Return TIMESTAMP_LTZ(6), nullable as the type is."""
-        return t.TimestampLtz(6, nullable=type_.nullable)
-
-    fields = tuple(attrs.evolve(f, type=instant(f.type)) if f.name in others else f for f in plan.columns.fields)
-    metadata = tuple(attrs.evolve(m, type=instant(m.type)) if m.column in others else m for m in plan.metadata)
-    return attrs.evolve(plan, columns=attrs.evolve(plan.columns, fields=fields), metadata=metadata) if others else plan
 
 
 def _problems(field: t.Field, source: s.StructField | None, plan: WritePlan) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from pyspark.sql import (
 
 from kdsl.errors import Problem, Where, fail_on, listing, nearest
 from kdsl.formats import ROW_KIND
-from kdsl.plan.model import WritePlan
+from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type, time_type_classes
 from kdsl.types.sql import quote_name
@@ -65,12 +65,31 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
             columns.append(column.alias(field.name))
     fail_on(problems, f"the DataFrame for {plan.table}")
     if plan.upserts is not None and plan.changelog and ROW_KIND not in chosen:
-        # All rows are upserts, and need no row kind.
-        fields = tuple(f for f in plan.columns.fields if f.name != ROW_KIND)
-        defaults = {name: text for name, text in plan.defaults.items() if name != ROW_KIND}
-        plan = attrs.evolve(plan, columns=attrs.evolve(plan.columns, fields=fields), changelog=False, defaults=defaults)
-        columns = columns[1:]
+        plan, columns = write_upserts_only(plan), columns[1:]
     return _with_instants(df.select(*columns), plan)
+
+
+def write_upserts_only(plan: WritePlan) -> WritePlan:
+    """Return a plan of changes without the row kind, for rows that are all upserts."""
+    fields = tuple(f for f in plan.columns.fields if f.name != ROW_KIND)
+    defaults = {name: text for name, text in plan.defaults.items() if name != ROW_KIND}
+    return attrs.evolve(plan, columns=attrs.evolve(plan.columns, fields=fields), changelog=False, defaults=defaults)
+
+
+def take_instant(plan: WritePlan) -> tuple[WritePlan, MetadataColumn | None]:
+    """Return a plan that takes metadata ``timestamp`` as TIMESTAMP_LTZ(6), nullable as its type is.
+
+    Also return how the column was declared; None, and the plan itself, without such a column, or if it has the type
+    TIMESTAMP_LTZ already.
+    """
+    others = [m for m in plan.metadata if m.key == "timestamp" and not isinstance(m.type, t.TimestampLtz)]
+    if not others:
+        return plan, None
+    (declared,) = others
+    kind = t.TimestampLtz(6, nullable=declared.type.nullable)
+    fields = tuple(attrs.evolve(f, type=kind) if f.name == declared.column else f for f in plan.columns.fields)
+    metadata = tuple(attrs.evolve(m, type=kind) if m is declared else m for m in plan.metadata)
+    return attrs.evolve(plan, columns=attrs.evolve(plan.columns, fields=fields), metadata=metadata), declared
 
 
 def choose_columns(
@@ -267,22 +286,17 @@ def _with_instants(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan
     The returned plan says so; a string that is not a timestamp fails the job. Without such a column, or if it has that
     type already, both are returned as they are.
     """
-    others = [m for m in plan.metadata if m.key == "timestamp" and not isinstance(m.type, t.TimestampLtz)]
-    if not others:
+    changed, declared = take_instant(plan)
+    if declared is None:
         return df, plan
-    (metadata,) = others
-    name = metadata.column
+    name = declared.column
     column = F.col(quote_name(name))
     instant = column.cast("timestamp")
     if isinstance(
-        metadata.type, t.Char | t.VarChar
+        declared.type, t.Char | t.VarChar
     ):  # a string that is not a timestamp must not become NULL, which means now
         message = F.concat(
             F.lit(f"{plan.table}: the column {name!r} has the string '"), column, F.lit("', which is not a timestamp")
         )
         instant = F.coalesce(column.try_cast("timestamp"), F.when(column.isNotNull(), F.raise_error(message)))
-    kind = t.TimestampLtz(6, nullable=metadata.type.nullable)
-    fields = tuple(attrs.evolve(f, type=kind) if f.name == name else f for f in plan.columns.fields)
-    changed = tuple(attrs.evolve(m, type=kind) if m is metadata else m for m in plan.metadata)
-    columns = attrs.evolve(plan.columns, fields=fields)
-    return df.withColumn(name, instant), attrs.evolve(plan, columns=columns, metadata=changed)
+    return df.withColumn(name, instant), changed
