@@ -10,7 +10,6 @@ import attrs
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,  # pyright: ignore[reportPrivateImportUsage]
-    AdminClient,
     ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
     ConfigSource,  # pyright: ignore[reportPrivateImportUsage]
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
@@ -20,6 +19,7 @@ from kdsl.client_settings.bootstrap import Address
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.retry import Deadline, retry
+from kdsl.run.admin.admin_client import SafeAdminClient
 from kdsl.run.admin.cluster_admin import topic_id
 from kdsl.run.admin.errors import RETRIABLE
 
@@ -159,7 +159,7 @@ class LibrdkafkaInspector:
     def __init__(self, cluster: Cluster) -> None:
         """Create the client, without asking a broker."""
         settings: dict[str, Any] = {**cluster.admin({"log_level": 0}), "error_cb": lambda _: None}
-        self._client = AdminClient(settings)
+        self._client = SafeAdminClient(settings)
 
     def brokers(self) -> dict[int, Address]:
         """Ask for the advertised address of each broker, by its id; see `Inspector.brokers`."""

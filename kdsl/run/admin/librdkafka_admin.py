@@ -26,7 +26,6 @@ from confluent_kafka import (
     TopicPartition as ClientPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
     AlterConfigOpType,  # pyright: ignore[reportPrivateImportUsage]
     ConfigEntry,  # pyright: ignore[reportPrivateImportUsage]
     ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
@@ -41,6 +40,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, TopicMissingError, UnreachableError
 from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
+from kdsl.run.admin.admin_client import SafeAdminClient, weak_callback
 from kdsl.run.admin.cluster_admin import FIRST_ANSWER, SETTLING, Topic, find_topics, topic_id
 from kdsl.run.admin.errors import RETRIABLE
 from kdsl.run.admin.group_offsets import GroupOffsets, asks_former_coordinator
@@ -169,9 +169,9 @@ class LibrdkafkaAdmin:
         Raises:
             ResolveError: As for `Cluster.admin`.
         """
-        settings: dict[str, Any] = {**self._cluster.admin({"log_level": 0}), "error_cb": self._on_error}
+        settings: dict[str, Any] = {**self._cluster.admin({"log_level": 0}), "error_cb": weak_callback(self._on_error)}
         self._login = login.public_settings(settings)
-        self._admin = AdminClient(settings)
+        self._admin = SafeAdminClient(settings)
         self._connected_at = time.monotonic()
 
     def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:

@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 
 import attrs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
 from kdsl.errors import ExactlyOnceError, KafkaReadError, TopicMissingError
 from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
+from kdsl.run.admin.admin_client import SafeAdminClient
 from kdsl.run.admin.errors import RETRIABLE, NotAllowedError, StalledError
 from kdsl.run.librdkafka.transactions.spec import RECORD_VERSION
 from kdsl.run.librdkafka.transactions.token_store import TokenAdmin
@@ -156,7 +157,7 @@ class WriteLog:
         default = self._admin.settings([_REPLICAS]).get(_REPLICAS)
         replicas = replicas_of_log(self._admin.replicas(target), default)
         new = NewTopic(self.topic, 1, replicas, config={POLICY: "compact"})
-        admin = AdminClient({**self._cluster.admin({"log_level": 0})})
+        admin = SafeAdminClient(self._cluster.admin({"log_level": 0}))
         error = _error_of(admin.create_topics([new], operation_timeout=_SECONDS)[self.topic])
         if error is None:
             _log.info("%s: created the topic %s, which records the writes that are done", self._table, self.topic)

@@ -22,6 +22,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError
 from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
+from kdsl.run.admin.admin_client import weak_callback
 from kdsl.run.admin.errors import RETRIABLE
 from kdsl.run.librdkafka.client_pool import ClientPool
 from kdsl.run.librdkafka.headers import HeaderReader
@@ -147,9 +148,9 @@ class PooledConsumer:
         self.client_id: str = settings.get("client.id", "")
         self._statistics: dict[str, float] | None = None
         self._header_reader: HeaderReader | None = None
-        own: dict[str, Any] = {"error_cb": self.note_error, "enable.partition.eof": True}
+        own: dict[str, Any] = {"error_cb": weak_callback(self.note_error), "enable.partition.eof": True}
         if int(settings.get("statistics.interval.ms", 0)):
-            own["stats_cb"] = self._on_statistics
+            own["stats_cb"] = weak_callback(self._on_statistics)
         self._settings = {**settings, **own}
         self._connect()
 

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.errors import DeadLetterError, KafkaReadError
 from kdsl.plan.model import ReadPlan
+from kdsl.run.admin.admin_client import SafeAdminClient
 from kdsl.run.dead_letters.headers import NEEDS, TIMESTAMP, TRUNCATED, Origin, build_headers
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.dead_letters.reasons import ReasonWriter
@@ -338,7 +339,7 @@ def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
     settings = cluster.admin()
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
-        client = AdminClient({**settings})
+        client = SafeAdminClient(settings)
         entries = client.describe_configs([resource], request_timeout=10)[resource].result(timeout=15)
     except (KafkaException, TimeoutError):
         return DEFAULT_MAX_BYTES
