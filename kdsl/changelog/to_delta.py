@@ -108,12 +108,11 @@ class DeltaTarget:
     def read_columns(self, spark: SparkSession, version: int | None = None) -> tuple[t.Field, ...] | None:
         """Read the columns of the table, or of an earlier version of one at a path; None if there is no such table.
 
-        Spark's errors are raised unchanged, as for a version that does not exist.
-
         Raises:
-            ChangelogError: A column has a type that the tables of kdsl do not have, or Delta cannot be added to the
-                session.
+            ChangelogError: A column has a type that the tables of kdsl do not have, the table does not have the
+                version, or Delta cannot be added to the session.
         """
+        from pyspark.errors import PySparkException
         from pyspark.sql.types import StructType
 
         session = _Delta(spark)
@@ -121,7 +120,13 @@ class DeltaTarget:
             table = session.open(self)
             if table is None:
                 return None
-            frame = table.toDF() if version is None else session.load(self, {"versionAsOf": str(version)})
+            try:
+                frame = table.toDF() if version is None else session.load(self, {"versionAsOf": str(version)})
+            except (PySparkException, JavaError) as e:
+                raise ChangelogError(
+                    f"{self!r} cannot be read at version {version}: {java_message(e)}; if Delta has removed the "
+                    "version (delta.logRetentionDuration), start with a new checkpoint, which reads all rows again"
+                ) from e
             schema = json.loads(frame.schema().json())
         try:
             return tuple(

@@ -215,6 +215,26 @@ def test_the_state_by_partition_of_an_upsert_table_with_another_key_and_another_
     assert "= 'partition', and the table declares buckets" in elsewhere.consequence
 
 
+def test_change_data_that_is_no_longer_compared_with_the_state(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    document = json.dumps(Offsets({("users", 0): 5}, {"users": "id"}, compared=True).to_json())
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{document}\n", encoding="utf-8")
+
+    def compare(duplicates: str) -> list[Difference]:
+        declared = kdsl.sql(
+            "CREATE TABLE Users (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'kafka', 'topic' = "
+            f"'users', 'format' = 'debezium-json', 'cdc-events-duplicate' = '{duplicates}')"
+        ).definition
+        need = CheckpointNeed(str(tmp_path), declared, None, read_plan(resolve(declared, "read")))
+        live: Any = SimpleNamespace(states={})
+        steps = _compare_checkpoint(need, live, open_local_folder, lambda: pytest.fail("Spark is not needed"), {})
+        return [step.difference for step in steps]
+
+    (changed,) = compare("false")
+    assert (changed.mark, changed.what) == ("!", "state")
+    assert "no longer compares changes" in changed.consequence
+
+
 def test_a_checkpoint_that_is_not_there(kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
     declared = table(kdsl_topic())
 

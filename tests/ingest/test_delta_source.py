@@ -270,6 +270,24 @@ def test_a_log_that_lacks_a_version_is_an_error(orders: Orders) -> None:
         target.read_changes(orders.setup.spark, 1, 3)
 
 
+def test_changes_that_delta_has_removed_before_they_were_read_are_an_error(orders: Orders) -> None:
+    orders.create(properties=f"{FEED}, delta.checkpointInterval = 4")
+    orders.sql("INSERT INTO {} VALUES (0, 'x')")
+    writer = MemoryWriter()
+    orders.run(orders.ingestion(), writer)
+    orders.sql(*(f"INSERT INTO {{}} VALUES ({i}, 'x')" for i in range(1, 8)))
+    log = Path(orders.path) / "_delta_log"
+    assert (log / f"{8:020}.checkpoint.parquet").exists()
+    for version in range(5):
+        (log / f"{version:020}.json").unlink()
+        for stale in (*log.glob(f"{version:020}.c*"), *log.glob(f".{version:020}.*")):
+            stale.unlink()
+
+    with pytest.raises(StreamingQueryException, match=r"at version 2: [^\n]*; if Delta has removed the version \("):
+        orders.run(orders.ingestion(), writer)
+    assert len(writer.tables["orders",].rows()) == 1
+
+
 def test_a_checkpoint_belongs_to_one_table(orders: Orders) -> None:
     orders.create()
     writer = MemoryWriter()

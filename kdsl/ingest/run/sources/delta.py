@@ -107,8 +107,7 @@ class DeltaChangeReader(_DeltaReader):
 
         Raises:
             ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta refuses to
-                read a version or its changes.
-            Exception: That of Spark, if the table no longer has a version.
+                read a version or its changes, as if it has removed them.
         """
         from pyspark.sql import functions as F
 
