@@ -169,6 +169,8 @@ class _QueryTranslator(FromClause):
     def translate_order_key(self, scope: QueryExpressionTranslator, key: n.Order, row: t.Row) -> str:
         """Translate a key of ORDER BY: a column of the result by name or by number, or an expression.
 
+        What a stream must know of an expression, such as an aggregate, is added to the facts.
+
         Raises:
             UntranslatableError: The expression cannot be translated.
         """
