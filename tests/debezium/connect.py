@@ -102,6 +102,17 @@ class ConnectWorker(LocalService):
         traces = [task.get("trace", "") for task in status.get("tasks", ()) if task["state"] == "FAILED"]
         return traces[0] if traces else None
 
+    def wait_for_offsets(self, name: str) -> None:
+        """Wait until a connector's offsets after its snapshot are stored.
+
+        After a kill before that it would take another snapshot, which does not have the deletes in between.
+        """
+        self._wait_until(f"the offsets of connector {name!r} are stored", lambda: self._has_offsets(name))
+
+    def _has_offsets(self, name: str) -> bool:
+        entries = (self._ask("GET", f"/connectors/{name}/offsets") or {}).get("offsets", ())
+        return any(entry["offset"] and not entry["offset"].get("snapshot") for entry in entries)
+
     def _put(self, name: str) -> None:
         self._wait_until(
             f"connector {name!r} is taken",

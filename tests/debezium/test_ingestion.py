@@ -199,6 +199,7 @@ def test_a_whole_database_is_copied(
     source.alter("orders", "ADD COLUMN note text", "ADD COLUMN grade int DEFAULT 7", note="random()::text", grade="5")
     postgres.execute("UPDATE store.orders SET grade = grade")  # which is how the rows with the default are sent
     source.change("orders", 60)
+    debezium.wait_for_offsets(name)
     debezium.kill()
     source.change("users", 60)
     source.create("late", columns, full=full)

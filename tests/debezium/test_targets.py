@@ -111,6 +111,7 @@ def test_a_database_has_the_rows_of_the_source_if_connect_is_killed(
     for round_ in range(3):
         postgres.execute(changes(rng, rows, 150))
         if round_ == 1:
+            debezium.wait_for_offsets(connector)
             debezium.kill()
             postgres.execute(changes(rng, rows, 50))
             debezium.run()
