@@ -281,7 +281,7 @@ _STRING_METHODS = {
 
 
 def _any_string(left: SqlExpression, right: Any) -> bool:
-    """Return whether one of two values is a string; raise BodyError if the left is none and the right has no SQL literal."""
+    """Return whether one of two values is a string; BodyError if the left is none, and the right has no SQL literal."""
     return isinstance(left.type, _STRINGS) or isinstance(to_sql(right).type, _STRINGS)
 
 
