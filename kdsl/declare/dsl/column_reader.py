@@ -65,7 +65,8 @@ class ClassColumns:
         """Read the columns, and return them with their problems.
 
         Columns without problems are cached; otherwise they are read again next time, since a name that an annotation
-        uses may be defined later. The list must not be changed.
+        uses may be defined later. The list must not be changed. A ``name=`` that is not a string is removed from the
+        descriptor of its column.
         """
         if self._columns is not None:
             return self._columns, []
