@@ -437,8 +437,8 @@ else:
 def use_session_columns() -> None:
     """Make `Ref` a subclass of Spark Connect's column class if the session is remote; the change is permanent.
 
-    Python then also tries the reference's reflected operators first. The first call also makes `Ref` PySpark's column, or
-    without PySpark gives it operators that raise errors (`_use_pyspark`).
+    Python then also tries the reference's reflected operators first. The first call also makes `Ref` PySpark's column,
+    or without PySpark gives it operators that raise errors (`_use_pyspark`).
     """
     if _use_pyspark():
         from pyspark.sql.utils import is_remote

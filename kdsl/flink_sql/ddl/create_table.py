@@ -530,7 +530,7 @@ class _CreateTableReader:
         return TableCopy(table, options, added, self.locate(first, r.previous))
 
     def read_with(self, attributes: dict[str, Any]) -> None:
-        """Read ``WITH (…)`` into ``attributes["options"]``; problems and StatementErrors are those of `read_options`."""
+        """Read ``WITH (…)`` into ``attributes["options"]``; problems and errors are those of `read_options`."""
         self.reader.expect("WITH")
         attributes["options"] = read_options(self.reader)
 
