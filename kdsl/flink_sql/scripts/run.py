@@ -196,7 +196,9 @@ class _ScriptRun:
                 self.options.report_progress(f"{job.name}: done")
 
     def start_copies(self, job: CopyJob) -> StreamingQuery:
-        """Start the query of copies, with the checkpoint folder of `checkpoint_folder`.
+        """Start the query of copies, with the checkpoint folder and the report of `checkpoint_folder`.
+
+        Its effects are those of `start_ingestions`.
 
         Raises:
             KdslError: The tables that are copied together are to start at different places; or an error that
