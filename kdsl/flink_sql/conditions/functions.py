@@ -108,17 +108,17 @@ def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Comp
 
 
 def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile MOD as ``%``, or refuse as `Compiler.arithmetic`; None if it cannot be computed exactly, or is NULL."""
+    """Compile MOD as ``%``, or record and raise as `Compiler.arithmetic` does; None if it is inexact, or NULL."""
     return compiler.arithmetic(n.Binary("%", *call.arguments, at=call.at), kind)
 
 
 def _coalesce(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile COALESCE and IFNULL, or refuse as `Compiler.unify`; None if the result has no type."""
+    """Compile COALESCE and IFNULL, or record and raise as `Compiler.unify` does; None if the result has no type."""
     return None if kind is None else operators.first_valid(kind, compiler.unify(call.arguments, kind))
 
 
 def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile IF, or refuse as `Compiler.unify`; None if the result has no type."""
+    """Compile IF, or record and raise as `Compiler.unify` does; None if the result has no type."""
     if kind is None:
         return None
     then, otherwise = compiler.unify(call.arguments[1:], kind)
@@ -136,7 +136,7 @@ def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 
 def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile GREATEST and LEAST, NULL if one is NULL, or refuse as `Compiler.unify`.
+    """Compile GREATEST and LEAST, NULL if one is NULL, or record and raise as `Compiler.unify` does.
 
     None for FLOAT, DOUBLE, BOOLEAN and nested types, and if the result has no type.
     """
@@ -160,7 +160,7 @@ def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled
 
 
 def _concat(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile CONCAT, NULL if one is NULL, or refuse as `Compiler.unify`."""
+    """Compile CONCAT, NULL if one is NULL, or record and raise as `Compiler.unify` does."""
     return strict(kind, join, *compiler.unify(call.arguments, t.STRING))
 
 

@@ -894,7 +894,8 @@ class _Planner:
     ) -> Copy | None:
         """Build the copy of a catalog's table whose columns only the cluster knows.
 
-        None if the cluster was asked, the name does not mean a table of a catalog, or there is no target.
+        None if the cluster was asked, the name does not mean a table of a catalog, there is no target, or the copy is
+        wrong. Problems are recorded in the builder.
         """
         assert statement.copy is not None
         path = self.catalogs.path(statement.copy.table)
