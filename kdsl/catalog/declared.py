@@ -58,7 +58,7 @@ def infer_columns(
     ``infer_columns(kdsl.sql("CREATE TABLE orders WITH ('connector' = 'kafka', …)"), cluster).read_stream(spark)``
 
     The columns that the table declares stay, and come first. It is inferred from the newest records of each partition;
-    if the checkpoint has columns, nothing is read.
+    if the checkpoint has columns, nothing is read. If only Java's client can log in, a Spark session may be started.
 
     Args:
         table: The table; its value format is one that columns can be inferred from, such as json.
@@ -73,7 +73,7 @@ def infer_columns(
             table has no value format or one that columns cannot be inferred from.
         CheckpointError: The checkpoint has columns that were inferred for another declaration, or cannot be read or
             written.
-        ResolveError: The brokers are not known, or the client settings have errors.
+        ResolveError: The brokers are not known, or the topics, the header filter or the client settings have errors.
         KafkaReadError: The brokers refuse, cannot be reached, do not answer in time, or the topic does not exist.
         TypeError: A checkpoint is given without a session.
     """
@@ -84,7 +84,8 @@ def infer_columns(
 def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inference, name: str) -> TableDef:
     """The definition of a declared table with the columns that are inferred.
 
-    They are inferred now, from the newest records, and added to `inference`, if that does not have them.
+    They are inferred now, from the newest records, and added to `inference`, if that does not have them. A Spark
+    session may be started, as by `sample_topics`.
 
     Args:
         table: The table.
@@ -105,12 +106,13 @@ def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inferenc
 
 
 def _infer(table: TableDef, cluster: Cluster, chosen: Format) -> TopicSchema:
-    """Infer the columns of a table's values from the newest records.
+    """Infer the columns of a table's values from the newest records, perhaps in Spark as `sample_topics`.
 
     Raises:
         InferenceError: They show none, or more than half of them cannot be read.
         KafkaReadError: As for `sample_topics`.
         ResolveError: As for `sample_topics`.
+        KdslError: As for `sample_topics`.
     """
     sample = sample_topics(table, cluster, RECORDS, TIMEOUT)
     value, notes = infer_value(sample, chosen, table.name)

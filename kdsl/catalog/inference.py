@@ -83,7 +83,7 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
-        ResolveError: The client settings have errors.
+        ResolveError: The topics or the header filter of the table, or the client settings, have errors.
         KdslError: Java's client is needed and cannot be opened (`JavaAdmin`). Errors of its Spark jobs are passed on.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
@@ -221,6 +221,8 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
 def is_compacted(topic: str, cluster: Cluster) -> bool:
     """Whether a topic is compacted; false where the cluster does not report its settings, whatever the reason.
 
+    If only Java's client can log in, it runs in the active Spark session, or in one that is started.
+
     Raises:
         ResolveError: The client settings have errors.
     """
@@ -234,6 +236,6 @@ def is_compacted(topic: str, cluster: Cluster) -> bool:
 def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
     """Ask for the settings of a topic; NotAnsweredError if the brokers do not report them.
 
-    ResolveError if the client settings have errors.
+    ResolveError if the client settings have errors. A Spark session may be started, as by `open_inspector`.
     """
     return topic_settings(open_inspector(cluster, "catalog"), topic)

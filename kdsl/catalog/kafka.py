@@ -53,6 +53,8 @@ class KafkaCatalog:
     the columns of the message key and the message value with their prefixes (``key_`` and ``value_``). A compacted
     topic whose records have keys is an upsert table, whose primary key is the message key.
 
+    If only Java's client can log in to the cluster, it runs in the active Spark session, or in one that is started.
+
     Args:
         name: The name of the catalog.
         cluster: The cluster; if it has a schema registry, topics with a subject have the columns of their schemas.

@@ -80,7 +80,8 @@ class _Reader:
     def read(self) -> WithClause:
         """Read all options, as `read_with_clause` says.
 
-        What was read is removed from ``rest``; mistakes are also added to ``problems`` and ``unread``.
+        What was read is removed from ``rest``, and ``kind`` and ``spaces`` are set; mistakes are also added to
+        ``problems`` and ``unread``.
 
         Raises:
             KdslError: As for `read_with_clause`.
@@ -122,7 +123,7 @@ class _Reader:
         self.problems.append(Problem(code, message, fix, self.locations.get(key, Where())))
 
     def _choose_connector(self) -> bool:
-        """Choose the connector, and return whether the other options are those of a topic.
+        """Take the connector from ``rest``, set ``kind`` to its class, and return whether its tables are topics.
 
         A missing, unknown or unsupported connector is recorded as a problem; a missing one counts as ``kafka``, a
         misspelled one as the connector with the nearest name.
@@ -182,8 +183,8 @@ class _Reader:
     def _take_format(self, option: str) -> Format | None:
         """Take the format that an option names, with its own options, from the options that are left.
 
-        None if the option is missing, or names an unknown format. That is recorded as a problem, its side as unread,
-        and its options are dropped.
+        The prefix of its options is added to ``spaces``. None if the option is missing, or names an unknown format.
+        That is recorded as a problem, its side as unread, and its options are dropped.
 
         Raises:
             KdslError: Two packages register the same format.

@@ -65,7 +65,8 @@ class ClassColumns:
         """Read the columns, and return them with their problems.
 
         Columns without problems are cached; otherwise they are read again next time, since a name that an annotation
-        uses may be defined later. The list must not be changed.
+        uses may be defined later. The list must not be changed. A ``name=`` that is not a string is removed from the
+        descriptor of its column.
         """
         if self._columns is not None:
             return self._columns, []
@@ -250,7 +251,8 @@ class _ColumnReader:
         """Return the type of the column, and the Python type of its values; None and Any if it cannot be read.
 
         A wrong type is recorded as a problem; a missing annotation was recorded before. ``annotation`` is the Python
-        type, and ``metadata_key`` that of a metadata column, whose precise type is used unless one is declared.
+        type, and ``metadata_key`` that of a metadata column, whose precise type is used unless one is declared. Names
+        of `Named` members are stored on their classes (`column_type`).
         """
         metadata = METADATA.get(metadata_key or "")
         if annotation is _ABSENT:

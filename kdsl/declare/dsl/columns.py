@@ -116,7 +116,10 @@ class ColumnDescriptor(Generic[T]):
     @overload
     def __get__(self, row: object, owner: type[Any]) -> T: ...
     def __get__(self, row: object | None, owner: type[Any]) -> Any:
-        """Return the class's reference to the column, or the value that a row stores, else the result of `absent`."""
+        """Return the class's reference to the column, or the value that a row stores, else the result of `absent`.
+
+        The reference is created and stored by `_reference`; errors of `absent` are raised.
+        """
         if row is None:
             return self._reference(owner)
         try:
@@ -132,7 +135,7 @@ class ColumnDescriptor(Generic[T]):
     def _reference(self, owner: type[Any]) -> Ref[T]:
         """Return the reference of a class to the column, which is created once and stored in the class.
 
-        If the session is remote, `Ref` becomes a subclass of Spark Connect's column class.
+        `Ref` becomes a subclass of the column class of PySpark, or of Spark Connect, as by `use_session_columns`.
         """
         use_session_columns()
         references: dict[str, Ref[T]] = vars(owner).get(_REFERENCES) or {}

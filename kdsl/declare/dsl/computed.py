@@ -35,7 +35,7 @@ class Computed(Virtual[T]):
     def absent(self, row: object) -> Any:
         """Compute the column's value from the row's other values, each time that the attribute is read.
 
-        Errors of the body are not caught.
+        The first call creates the definition of the table, which sets ``by_spark``. Errors of the body are not caught.
 
         Raises:
             AttributeError: Only Spark can compute the column, so only rows that were read have it.

@@ -158,7 +158,8 @@ class _Row:
         Errors of that body are not caught.
 
         Raises:
-            BodyError: The body of a computed column is running already, or there is no such attribute.
+            BodyError: The body of a computed column is running already or returns a value without an SQL literal, or
+                there is no such attribute.
         """
         columns, owner, convert, running = self._kdsl_row
         column = columns.get(name)
@@ -187,7 +188,10 @@ def _as_sql(column: BodyColumn, result: Any) -> SqlExpression:
 
 
 def _as_column(column: BodyColumn, result: Any) -> Column:
-    """Convert a column to a Spark column; a computed one is ``result``, that of its body, always cast to its type."""
+    """Convert a column to a Spark column; a computed one is ``result``, that of its body, always cast to its type.
+
+    Errors of PySpark, as without a session, are passed on.
+    """
     from pyspark.sql import functions as F
 
     if column.body is None:

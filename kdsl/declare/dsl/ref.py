@@ -349,7 +349,7 @@ else:
 
         If str has the method, too, callers that want the name get that of str. Arguments that are names, not columns,
         become plain strings. A comparison of a column with itself raises SelfComparisonError, and any call without a
-        Spark session NoSessionError.
+        Spark session NoSessionError, or without PySpark MissingPackageError.
         """
         of_str = _REFLECTED_OF_STR.get(name) or getattr(str, name, None)
 
@@ -437,8 +437,8 @@ else:
 def use_session_columns() -> None:
     """Make `Ref` a subclass of Spark Connect's column class if the session is remote; the change is permanent.
 
-    Python then also tries the reference's reflected operators first. For another session, and without PySpark, nothing
-    is changed.
+    Python then also tries the reference's reflected operators first. The first call also makes `Ref` PySpark's column,
+    or without PySpark gives it operators that raise errors (`_use_pyspark`).
     """
     if _use_pyspark():
         from pyspark.sql.utils import is_remote

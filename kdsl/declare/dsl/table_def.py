@@ -30,7 +30,7 @@ def read_columns(cls: type) -> tuple[dict[str, ClassColumn], list[Problem]]:
     """Return the columns of a table class, with inherited ones, by attribute in order, and the problems in all of them.
 
     An inherited column whose attribute the class or one of its bases has replaced is left out. Each class caches its
-    own columns as `ClassColumns.read` does.
+    own columns, and wrong names are removed from descriptors, as by `ClassColumns.read`.
     """
     columns: dict[str, ClassColumn] = {}
     problems: list[Problem] = []
@@ -55,8 +55,8 @@ def _attribute_value(cls: type, name: str) -> Any:
 def define_table(cls: type) -> TableDef:
     """Create the definition that a table class declares, with its problems.
 
-    The definition is not cached, but the classes' columns are (`read_columns`). The descriptors of computed columns are
-    changed: ``by_spark`` says whether only Spark computes them.
+    The definition is not cached, but the classes' columns are (`read_columns`). The bodies of computed columns run, and
+    their descriptors are changed: ``by_spark`` says whether only Spark computes them.
 
     Raises:
         TypeError: The class has no recorded class statement.
@@ -178,7 +178,7 @@ def _find_wrong_rules(columns: Mapping[str, ClassColumn]) -> Iterator[Problem]:
 def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[dict[str, Expression], list[Problem]]:
     """Return the expressions of the computed columns by column name, and their problems.
 
-    A body with a mistake becomes NULL. Each descriptor's ``by_spark`` is set.
+    The bodies run; one with a mistake becomes NULL. Each descriptor's ``by_spark`` is set.
     """
     bodies = {c.name: c.descriptor.function for c in columns.values() if isinstance(c.descriptor, Computed)}
     if not bodies:

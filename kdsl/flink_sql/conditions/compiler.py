@@ -180,6 +180,8 @@ class _RefusedError(Exception):
 class Compiler:
     """Compiles the parts of one condition; call it with a node of the syntax tree.
 
+    Each method that compiles adds the parts inside of its node that cannot be computed exactly to ``refused``.
+
     Args:
         text: The condition.
         translate: Translates it to Spark SQL, which gives the types.

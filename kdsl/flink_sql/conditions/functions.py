@@ -22,7 +22,7 @@ class Compiler(Protocol):
     """What a function needs from the compiler of conditions (`kdsl.flink_sql.conditions.compiler`)."""
 
     def __call__(self, node: n.Node) -> Compiled:
-        """Compile an expression."""
+        """Compile an expression; parts of it that cannot be evaluated are recorded."""
         ...
 
     def type_of(self, node: n.Node) -> TypedSql:
@@ -30,7 +30,7 @@ class Compiler(Protocol):
         ...
 
     def refuse(self, node: n.Node, what: str, fix: str, reason: str = ...) -> NoReturn:
-        """Raise an internal error about an expression that cannot be evaluated: what it is, the fix, and why."""
+        """Record an expression that cannot be evaluated (what it is, the fix, and why), and raise an internal error."""
         ...
 
     def boolean(self, node: n.Node) -> Compiled:
@@ -80,11 +80,15 @@ Call = Callable[[Compiler, n.Call, t.DataType | None], Compiled | None]
 def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
     """Return the compiler of a function of one argument; the result of Arrow's ``compute`` is cast to the call's type.
 
-    It returns None for an argument of another family than ``families``, and if the call has no type.
+    It returns None for an argument of another family than ``families``, and if the call has no type; an argument that
+    cannot be computed is recorded in the compiler.
     """
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-        """Compile the call; None for an argument of another family, or without a type of the call."""
+        """Compile the call; None for an argument of another family, or without a type of the call.
+
+        An argument that cannot be computed is recorded in the compiler.
+        """
         (argument,) = call.arguments
         if kind is None or compiler.type_of(argument).family not in families:
             return None
@@ -94,24 +98,27 @@ def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
 
 
 def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile ABS of a number, as ``kind``; None for other types, and for decimals of more than 34 digits."""
+    """Compile ABS of a number, as ``kind``; None for other types, and for decimals of more than 34 digits.
+
+    A number that cannot be computed is recorded in the compiler.
+    """
     if kind is None or not isinstance(kind, (*INTEGERS, *FLOATS, t.Decimal)):
         return None
     return operators.unary(kind, compiler(call.arguments[0]), "abs")
 
 
 def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile MOD as ``%``, or refuse as `Compiler.arithmetic`; None if it cannot be computed exactly, or is NULL."""
+    """Compile MOD as ``%``, or record and raise as `Compiler.arithmetic` does; None if it is inexact, or NULL."""
     return compiler.arithmetic(n.Binary("%", *call.arguments, at=call.at), kind)
 
 
 def _coalesce(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile COALESCE and IFNULL, or refuse as `Compiler.unify`; None if the result has no type."""
+    """Compile COALESCE and IFNULL, or record and raise as `Compiler.unify` does; None if the result has no type."""
     return None if kind is None else operators.first_valid(kind, compiler.unify(call.arguments, kind))
 
 
 def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile IF, or refuse as `Compiler.unify`; None if the result has no type."""
+    """Compile IF, or record and raise as `Compiler.unify` does; None if the result has no type."""
     if kind is None:
         return None
     then, otherwise = compiler.unify(call.arguments[1:], kind)
@@ -129,7 +136,7 @@ def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 
 def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile GREATEST and LEAST, NULL if one is NULL, or refuse as `Compiler.unify`.
+    """Compile GREATEST and LEAST, NULL if one is NULL, or record and raise as `Compiler.unify` does.
 
     None for FLOAT, DOUBLE, BOOLEAN and nested types, and if the result has no type.
     """
@@ -153,7 +160,7 @@ def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled
 
 
 def _concat(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile CONCAT, NULL if one is NULL, or refuse as `Compiler.unify`."""
+    """Compile CONCAT, NULL if one is NULL, or record and raise as `Compiler.unify` does."""
     return strict(kind, join, *compiler.unify(call.arguments, t.STRING))
 
 
@@ -205,7 +212,10 @@ def _with_end(compute: Callable[..., Any]) -> Call:
     """
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-        """Compile the call; None if the second argument is not a constant."""
+        """Compile the call; None if the second argument is not a constant.
+
+        A first argument that cannot be computed is recorded in the compiler.
+        """
         text, end = call.arguments
         constant = compiler.type_of(end).constant
         return None if constant is None else compiler.match(kind, partial(compute, pattern=constant), text)
@@ -214,7 +224,10 @@ def _with_end(compute: Callable[..., Any]) -> Call:
 
 
 def _cardinality(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile CARDINALITY; None, and nothing raised, if the argument is not an ARRAY or a MAP."""
+    """Compile CARDINALITY; None, and nothing raised, if the argument is not an ARRAY or a MAP.
+
+    An argument that cannot be computed is recorded in the compiler.
+    """
 
     def count(values: pa.Array) -> pa.Array:
         """Count the elements, or entries, of each value."""

@@ -117,6 +117,11 @@ def regular(pattern: str) -> Regular:
 
 
 class _Reader:
+    """Translates an expression from left to right.
+
+    Each method that translates a construct takes it at ``at``, and appends its translation to ``arrow`` and ``python``.
+    """
+
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at = pattern, 0
         self.arrow: list[str] = []

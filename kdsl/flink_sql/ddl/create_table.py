@@ -58,6 +58,12 @@ def read_create_table(reader: StatementReader, start: Token, *, temporary: bool)
 
 
 class _CreateTableReader:
+    """Reads a statement from a reader, whose position moves.
+
+    Mistakes after which reading continues, such as wrong options and names with too many parts, are added to its
+    ``problems``.
+    """
+
     def __init__(self, reader: StatementReader) -> None:
         self.reader = reader
         self.table = ""
@@ -386,6 +392,8 @@ class _CreateTableReader:
     def read_clauses(self, columns: bool) -> dict[str, Any]:
         """Read the clauses after the columns, also a query after AS, to the end; return the attributes that they set.
 
+        Mistakes in options are recorded as problems (`read_options`).
+
         Args:
             columns: Whether there were brackets with columns, for the message.
 
@@ -522,7 +530,7 @@ class _CreateTableReader:
         return TableCopy(table, options, added, self.locate(first, r.previous))
 
     def read_with(self, attributes: dict[str, Any]) -> None:
-        """Read ``WITH (…)`` into ``attributes["options"]``; raise a StatementError as `read_options` does."""
+        """Read ``WITH (…)`` into ``attributes["options"]``; problems and errors are those of `read_options`."""
         self.reader.expect("WITH")
         attributes["options"] = read_options(self.reader)
 

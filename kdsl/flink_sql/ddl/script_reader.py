@@ -129,6 +129,12 @@ def read_script(text: str, *, file: str | None = None) -> Script:
 
 
 class _ScriptReader(StatementReader):
+    """Reads statements.
+
+    Mistakes after which a statement is read on, such as wrong options and names with too many parts, are added to
+    ``problems``.
+    """
+
     def __init__(self, source: ScriptText) -> None:
         super().__init__(source)
         self.unread_names: set[str] = set()

@@ -312,7 +312,7 @@ class _Columns:
     def _define_column(self, column: Column) -> ColumnDef:
         """Define a column; a computed one that `_translate` cannot translate has an unknown type (STRING).
 
-        Its expression is then kept in Flink's SQL.
+        Its expression is then kept in Flink's SQL. Problems of an expression are recorded.
         """
         table = self.statement.name.last
         where = attrs.evolve(column.where, table=table)

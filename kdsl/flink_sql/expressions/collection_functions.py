@@ -62,6 +62,7 @@ def _array_append(call: Arguments) -> TypedSql:
 
     Raises:
         UntranslatableError: The arguments are wrong, or have no common type.
+        NoCastError: One of them cannot be cast to it.
     """
     call.require_count(2)
     element = _require_array(call).element
@@ -75,7 +76,10 @@ def _combine_arrays(function: str, least: int, most: int) -> Function:
     """Return the translator of a function that combines ``least`` to ``most`` arrays into one of their common type."""
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call; raise UntranslatableError unless all arguments are arrays with a common type."""
+        """Translate the call; raise UntranslatableError unless all arguments are arrays with a common type.
+
+        NoCastError if one cannot be cast to it.
+        """
         call.require_count(least, most)
         for i in range(len(call)):
             _require_array(call, i)
@@ -203,6 +207,7 @@ def _map_union(call: Arguments) -> TypedSql:
 
     Raises:
         UntranslatableError: An argument is not a MAP, or they have no common type.
+        NoCastError: One of them cannot be cast to it.
     """
     call.require_count(1, 99)
     for i in range(len(call)):

@@ -155,6 +155,7 @@ def _greatest_or_least(call: Arguments) -> TypedSql:
 
     Raises:
         UntranslatableError: There is no argument, or no common type.
+        NoCastError: An argument cannot be cast to it.
     """
     call.require_count(1, 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
@@ -166,7 +167,7 @@ def _greatest_or_least(call: Arguments) -> TypedSql:
 
 
 def _if(call: Arguments) -> TypedSql:
-    """Translate ``IF``; raise UntranslatableError for wrong arguments, or without a common type."""
+    """Translate ``IF``; raise UntranslatableError for wrong arguments, or no common type, or NoCastError as `unify`."""
     call.require_count(3)
     call.require_kinds("boolean", "any")
     kind, texts = call.translator.unify(call.node, "IF", call.values[1:])
@@ -174,7 +175,10 @@ def _if(call: Arguments) -> TypedSql:
 
 
 def _coalesce(call: Arguments) -> TypedSql:
-    """Translate ``IFNULL`` and ``COALESCE``; raise UntranslatableError for wrong arguments, or no common type."""
+    """Translate ``IFNULL`` and ``COALESCE``; raise UntranslatableError for wrong arguments, or no common type.
+
+    NoCastError if an argument cannot be cast to it.
+    """
     call.require_count(2 if call.name == "IFNULL" else 1, 2 if call.name == "IFNULL" else 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
     nullable = all(v.nullable for v in call.values)

@@ -64,7 +64,10 @@ class Columns:
 
 
 class ExpressionTranslator:
-    """Translates the expressions of one SQL text; call it with a node of the syntax tree."""
+    """Translates the expressions of one SQL text; call it with a node of the syntax tree.
+
+    It changes nothing; translators of queries add what a stream must know of an expression to their facts.
+    """
 
     def __init__(self, text: str, scope: Scope) -> None:
         self.source = text
@@ -87,7 +90,7 @@ class ExpressionTranslator:
             self.fail(node, "CAST", e.reason, e.fix)
 
     def _translate(self, node: n.Node) -> TypedSql:
-        """Translate a node by its kind; translators of queries then add to their facts.
+        """Translate a node by its kind.
 
         Raises:
             UntranslatableError: It uses unknown names or wrong types, or has no equivalent in Spark.
@@ -619,6 +622,7 @@ class ExpressionTranslator:
         Raises:
             UntranslatableError: The function is unknown or has no equivalent in Spark, is an aggregate, or has wrong
                 arguments; translators of queries translate aggregates.
+            NoCastError: As for `unify`, for a function that finds a common type of arguments.
         """
         name = node.name.upper()
         if node.over is not None or node.filter is not None or node.star or node.distinct:

@@ -27,6 +27,8 @@ from kdsl.types.sql import quote_name
 class FromClause:
     """Translates the tables after ``FROM``; a subclass translates the queries among them.
 
+    What a stream must know of whatever is translated is added to the facts.
+
     Args:
         text: The whole query, for messages.
         tables: The columns of each table that may be used.
@@ -62,7 +64,7 @@ class FromClause:
     def translate_condition(self, expressions: QueryExpressionTranslator, node: n.Node, what: str) -> str:
         """Translate a condition, which must be BOOLEAN, to SQL; ``what`` names the clause for the error.
 
-        Queries inside it are noted in the facts.
+        Aggregates, ``OVER`` and queries inside it are noted in the facts.
 
         Raises:
             UntranslatableError: It is not BOOLEAN, cannot be translated, or has an aggregate outside HAVING.
@@ -322,6 +324,7 @@ class FromClause:
 
         Raises:
             UntranslatableError: A side does not have exactly one such column, or the two cannot be compared.
+            NoCastError: A column cannot be cast to the common type.
         """
         sides = [[one for r in side for one in r.own] for side in (left, right)]
         names = node.using

@@ -37,7 +37,7 @@ Nested = Callable[[n.Node, Relations], tuple[str, t.Row]]
 
 
 class QueryExpressionTranslator(ExpressionTranslator):
-    """Translates the expressions of a SELECT.
+    """Translates the expressions of a SELECT; aggregates, ``OVER``, windows and queries in them are added to the facts.
 
     Attributes:
         grouped: The Spark SQL of the keys of the groups; None if rows are not grouped.

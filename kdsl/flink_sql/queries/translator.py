@@ -100,6 +100,8 @@ def translate_query(
 
 
 class _QueryTranslator(FromClause):
+    """Translates queries; the tables, windows, aggregates and queries in a translated part are added to the facts."""
+
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
         """Translate a query with the clauses around it to SQL, and return its columns; the facts are extended.
 
@@ -309,6 +311,7 @@ class _QueryTranslator(FromClause):
         """Translate the columns of SELECT, with their names; ``*`` is expanded.
 
         An expression without an alias, unless it is a column or a member, is called ``EXPR$`` and its index.
+        Aggregates, ``OVER`` and queries in the columns are added to the facts.
 
         Raises:
             UntranslatableError: A ``*`` refers to no table, or is used in a grouped query; or a column cannot be
@@ -341,7 +344,7 @@ class _QueryTranslator(FromClause):
         """Translate GROUP BY to Spark's keys; also return the SQL of what else can be selected.
 
         These are both ends of windows, and the keys in sets of keys, which are also added to ``expressions.optional``.
-        Sets of keys are noted in the facts.
+        Sets of keys, and windows of time and queries in keys, are noted in the facts.
 
         Raises:
             UntranslatableError: A window table is grouped by columns of its windows without both ends, or by such
@@ -382,6 +385,8 @@ class _QueryTranslator(FromClause):
     def translate_key(self, expressions: QueryExpressionTranslator, node: n.Node) -> str:
         """Translate a key of GROUP BY to SQL; a window of time is recorded as by `translate_group_window`.
 
+        Queries in it are noted in the facts.
+
         Raises:
             UntranslatableError: The key is a constant, such as the number of a column, or cannot be translated.
         """
@@ -415,7 +420,7 @@ class _QueryTranslator(FromClause):
     def translate_combined(self, node: n.Combined, outer: Relations) -> tuple[str, t.Row]:
         """Translate UNION, INTERSECT or EXCEPT; also return the columns: the names of the left side, the common types.
 
-        All but UNION ALL is noted in the facts.
+        The facts are extended by both sides, and by the operator unless it is UNION ALL.
 
         Raises:
             UntranslatableError: A side is a changelog or cannot be translated, or the sides have different numbers of
@@ -469,8 +474,11 @@ class _QueryTranslator(FromClause):
     def translate_values(self, node: n.Values, outer: Relations) -> tuple[str, t.Row]:
         """Translate VALUES; also return the columns ``EXPR$0``, …, with the common types.
 
+        Queries among the values are noted in the facts.
+
         Raises:
             UntranslatableError: The rows have different lengths, or their values no common type or no translation.
+            NoCastError: A value cannot be cast to the common type.
         """
         expressions = self.expression_translator(outer)
         rows = [[expressions(v) for v in row] for row in node.rows]

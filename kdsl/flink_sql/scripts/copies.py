@@ -176,7 +176,9 @@ class CopyBuilder:
         *,
         readable: bool,
     ) -> Copy | None:
-        """Build the ingestion of ``CREATE TABLE … AS TABLE``; None, and problems, if that is not possible.
+        """Build the ingestion of ``CREATE TABLE … AS TABLE``; None if that is not possible.
+
+        Problems are recorded, also some of a copy that is built.
 
         Args:
             statement: The statement.
@@ -248,7 +250,9 @@ class CopyBuilder:
     # databases
 
     def copy_database(self, statement: CreateDatabase, target: Target, catalog: ScriptCatalog) -> Copy | None:
-        """Build the ingestion of ``CREATE DATABASE … AS DATABASE``; None, and problems, if that is not possible.
+        """Build the ingestion of ``CREATE DATABASE … AS DATABASE``; None if that is not possible.
+
+        Problems are recorded, also some of a copy that is built.
 
         Args:
             statement: The statement.
@@ -277,7 +281,7 @@ class CopyBuilder:
     ) -> Copy | None:
         """Build the ingestion of a copy of a catalog's table whose columns are not known, to show and check it.
 
-        None, and problems, if that is not possible.
+        None if that is not possible. Problems are recorded, also some of a copy that is built.
 
         Args:
             statement: The statement.

@@ -65,6 +65,8 @@ def plan_generated_rows(table: DeclaredTable, script_options: ScriptOptions) -> 
 
 
 class _RowGenerator:
+    """Writes the SQL of fields; each adds its path to ``paths``, a sequence its length to ``lengths``."""
+
     def __init__(self, table: DeclaredTable, fields: Mapping[str, DatagenField]) -> None:
         self.table, self.fields = table, fields
         self.paths: list[str] = []

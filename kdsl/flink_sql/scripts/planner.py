@@ -317,7 +317,8 @@ class _Planner:
     def add_description(self, statement: Describe) -> None:
         """Add what ``DESCRIBE`` shows of a table or a view; a name that does not exist is recorded as a problem.
 
-        Nothing is added for a name whose declaration could not be read.
+        Nothing is added for a name whose declaration could not be read. Tables are looked up by `find`, which may infer
+        columns.
         """
         name = statement.table
         view = self.views.get(name.last)
@@ -348,7 +349,7 @@ class _Planner:
         self.add_problem("catalog-drop", message, "remove the statement", statement.name.where)
 
     def add_table(self, statement: CreateTable) -> None:
-        """Declare and plan a table, as by `Catalog.create`.
+        """Declare and plan a table, as by `Catalog.create`; columns that it leaves out are inferred from the cluster.
 
         A name that is taken, differs from another in letter case only, or is that of a catalog's topic, is recorded as
         a problem, and the table is declared all the same. The name of a table that could not be read completely is
@@ -490,7 +491,7 @@ class _Planner:
     def translate_job_query(self, fragment: Fragment) -> tuple[Translated | None, bool]:
         """Translate the query of a job; also return whether it is a stream that is read as a batch (`Job.at_once`).
 
-        The query is None as for `translate_query`.
+        The query is None, tables are planned and problems recorded as by `translate_query`.
         """
         if self.settings.current.mode != "streaming":
             return self.translate_query(fragment, streaming=False), False
@@ -503,7 +504,7 @@ class _Planner:
         return self.translate_query(fragment, streaming=False), True
 
     def translate_query(self, fragment: Fragment, *, streaming: bool) -> Translated | None:
-        """Translate a query, and plan the tables with hints in it.
+        """Translate a query, and plan the tables with hints, and those of catalogs (`resolve_names`), in it.
 
         None if it or a hint is wrong, which is recorded unless it refers to a mistake that is recorded already.
         """
@@ -835,7 +836,7 @@ class _Planner:
         return None
 
     def copy_table(self, statement: CreateTable, builder: CopyBuilder) -> Copy | None:
-        """Build the copy of ``CREATE TABLE … AS TABLE``; None if it is wrong, which is recorded.
+        """Build the copy of ``CREATE TABLE … AS TABLE``; None if it is wrong; problems are recorded, also others.
 
         A table that is not found is copied as by `copy_unchecked`, or recorded as missing.
         """
@@ -893,7 +894,8 @@ class _Planner:
     ) -> Copy | None:
         """Build the copy of a catalog's table whose columns only the cluster knows.
 
-        None if the cluster was asked, the name does not mean a table of a catalog, or there is no target.
+        None if the cluster was asked, the name does not mean a table of a catalog, there is no target, or the copy is
+        wrong. Problems are recorded in the builder.
         """
         assert statement.copy is not None
         path = self.catalogs.path(statement.copy.table)

@@ -196,7 +196,9 @@ class _ScriptRun:
                 self.options.report_progress(f"{job.name}: done")
 
     def start_copies(self, job: CopyJob) -> StreamingQuery:
-        """Start the query of copies, with the checkpoint folder of `checkpoint_folder`.
+        """Start the query of copies, with the checkpoint folder and the report of `checkpoint_folder`.
+
+        Its effects are those of `start_ingestions`.
 
         Raises:
             KdslError: The tables that are copied together are to start at different places; or an error that
@@ -303,7 +305,7 @@ class _ScriptRun:
             df.createOrReplaceTempView(quote_name(view.view))
 
     def read_table(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """Read a topic, from the position in ``options.starts`` if it has one, or generate the rows of a table.
+        """Read a topic, from the position in ``options.starts`` if it has one, or else as by `generate_rows`.
 
         Raises:
             KdslError: The topic cannot be read, as for `Table.read` or `Table.read_stream`.
@@ -394,7 +396,8 @@ class _ScriptRun:
     def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
         """Start the stream of a job with its checkpoint and trigger, and return Spark's query.
 
-        Without a topic, Spark's errors are not converted.
+        It is reported if its progress is not stored (`checkpoint_folder`). Without a topic, Spark's errors are not
+        converted.
 
         Raises:
             KdslError: The topic cannot be written, as for `Table.write_stream`.

@@ -49,7 +49,10 @@ def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
 
 
 class ExpressionReader(Cursor):
-    """Reads expressions; `kdsl.flink_sql.syntax.query_reader` adds queries."""
+    """Reads expressions; `kdsl.flink_sql.syntax.query_reader` adds queries.
+
+    A method that reads something takes its tokens, and the next one comes after them.
+    """
 
     def __init__(self, text: str) -> None:
         """Split the text into tokens; raise UntranslatableError if one of them is broken."""
