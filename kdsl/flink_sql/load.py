@@ -90,6 +90,9 @@ def statement_definition(text: str) -> TableDef:
         where = script.statements[1].where if script.statements else script.source.where(0)
         count = len(script.statements)
         raise _refusal("the SQL has no statement" if not count else f"the SQL has {count} statements", what, where)
+    if script.has_copies:
+        message = "CREATE TABLE … AS TABLE copies another table, which only a script can do"
+        raise _refusal(message, "declare the columns, or run the statement with `kdsl run`", script.statements[0].where)
     (table,) = script_tables(script)
     if table.connector is not None and table.connector.use == "script":
         message = f"tables of the connector {table.connector.name!r} can be used in SQL scripts only"

@@ -173,10 +173,11 @@ def sql_type(declared: SqlType) -> t.DataType:
 def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
     """Remove ``Annotated``, ``Required`` and ``Final`` from an annotation, and resolve aliases and NewTypes.
 
-    The value of an alias (``type X = …``) may raise any exception when Python evaluates it, such as a NameError.
-
     Returns:
         The rest, and the metadata of all ``Annotated``, inner ones first.
+
+    Raises:
+        AnnotationError: The value of an alias (``type X = …``) cannot be evaluated.
     """
     marks: tuple[Any, ...] = ()
     while True:
@@ -186,7 +187,11 @@ def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
         elif hasattr(annotation, "__supertype__"):  # NewType
             annotation = annotation.__supertype__
         elif type(annotation).__name__ == "TypeAliasType":  # `type X = ...`, from Python 3.12 on
-            annotation = annotation.__value__
+            try:
+                annotation = annotation.__value__
+            except Exception as e:  # noqa: BLE001  # the value may be any expression
+                message = f"the alias {annotation} cannot be read: {type(e).__name__}: {e}"
+                raise AnnotationError(message, "correct it") from None
         elif get_origin(annotation) in _QUALIFIERS:
             (annotation,) = get_args(annotation)
         else:

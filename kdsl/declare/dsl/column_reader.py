@@ -110,7 +110,7 @@ class _ColumnReader:
     def read(self) -> ClassColumn:
         """Read the column; its problems are recorded, and what cannot be read is replaced: a type by STRING.
 
-        A ``name=`` that is not a string is removed from the descriptor.
+        A ``name=`` that is not a string is removed from the descriptor, and its problem noted in the declaration.
         """
         if self.descriptor.uses > 1:
             self._add_problem("column-shared", "one col() declares several columns", "call col() once for each")
@@ -120,6 +120,7 @@ class _ColumnReader:
         if self.descriptor.name is not None and not _is_string(self.descriptor.name):
             message = f"name= is {self.descriptor.name!r}, which is not a string"
             self._add_problem("column-name", message, "set name= to a string")
+            self.declaration.name_problems.append((self.name, self.problems[-1]))  # the next reader does not see it
             self.descriptor.name = None
         wrapper, annotation, marks = self._read_annotation()
         marks = (*marks, *self._inner_marks(annotation))

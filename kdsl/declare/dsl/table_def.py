@@ -20,7 +20,7 @@ from kdsl.declare.dsl.relation import DECLARATION
 from kdsl.declare.dsl.sql_expression import BodyError
 from kdsl.declare.row_rules import RowRuleDef, rule_problems
 from kdsl.errors import Problem, Where, listing
-from kdsl.types.python import unwrap
+from kdsl.types.python import AnnotationError, unwrap
 
 COLUMNS = "__kdsl_columns__"
 """The attribute of a table class that holds its `ClassColumns`."""
@@ -199,6 +199,14 @@ def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[
     return expressions, problems
 
 
+def _is_column(annotation: Any) -> bool:
+    """Return whether an evaluated annotation is that of a column; not if the value of an alias cannot be evaluated."""
+    try:
+        return get_origin(unwrap(annotation)[0]) in (Col, Virtual)
+    except AnnotationError:
+        return False
+
+
 def _find_columns_outside_tables(cls: type) -> Iterator[Problem]:
     """Yield a problem for each column in a base that is not a table class; kdsl and type checkers ignore it."""
     for base in cls.__mro__:
@@ -206,9 +214,7 @@ def _find_columns_outside_tables(cls: type) -> Iterator[Problem]:
             continue
         for name, annotation in vars(base).get("__annotations__", {}).items():
             is_column = isinstance(vars(base).get(name), ColumnDescriptor) or (
-                COLUMN_ANNOTATION.search(annotation)
-                if isinstance(annotation, str)
-                else get_origin(unwrap(annotation)[0]) in (Col, Virtual)
+                COLUMN_ANNOTATION.search(annotation) if isinstance(annotation, str) else _is_column(annotation)
             )
             if is_column:
                 message = f"{base.__name__}.{name} would be ignored, because {base.__name__} is not a table class"

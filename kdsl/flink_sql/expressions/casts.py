@@ -100,6 +100,8 @@ def _cast_sql(value: TypedSql, have: t.DataType, want: t.DataType, *, trying: bo
             return spark_cast(text, want)
         case ((t.Timestamp() | t.TimestampLtz()), t.Time()):
             return spark_cast(f"substring(CAST({text} AS STRING), 12)", want)
+        case t.Time(), t.Time() if want.precision >= have.precision:
+            return spark_cast(text, want)
         case t.Date(), (t.Timestamp() | t.TimestampLtz()):
             return spark_cast(text, want)
         case t.Boolean(), _ if _is_number(want):

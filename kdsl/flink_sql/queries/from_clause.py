@@ -10,6 +10,7 @@ from typing import NoReturn
 import attrs
 
 from kdsl.errors import nearest
+from kdsl.flink_sql.expressions.casts import NoCastError
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.queries.facts import Hint, Instants, QueryFacts
 from kdsl.flink_sql.queries.grouping import QueryExpressionTranslator, has_aggregate
@@ -324,7 +325,6 @@ class FromClause:
 
         Raises:
             UntranslatableError: A side does not have exactly one such column, or the two cannot be compared.
-            NoCastError: A column cannot be cast to the common type.
         """
         sides = [[one for r in side for one in r.own] for side in (left, right)]
         names = node.using
@@ -345,7 +345,10 @@ class FromClause:
                 pair += hits
             a, b = expressions.make_comparable(node, pair[0], pair[1], "=")
             equal.append(f"({a} = {b})")
-            kind, texts = expressions.unify(node, "USING", pair)
+            try:
+                kind, texts = expressions.unify(node, "USING", pair)
+            except NoCastError as e:
+                self.fail(node, "USING", e.reason, e.fix)
             sure = {"LEFT": pair[0].nullable, "RIGHT": pair[1].nullable, "FULL": any(v.nullable for v in pair)}
             nullable = sure.get(node.kind, pair[0].nullable and pair[1].nullable)
             text = {"FULL": f"coalesce({', '.join(texts)})", "RIGHT": texts[1]}.get(node.kind, texts[0])

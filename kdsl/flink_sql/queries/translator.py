@@ -478,7 +478,6 @@ class _QueryTranslator(FromClause):
 
         Raises:
             UntranslatableError: The rows have different lengths, or their values no common type or no translation.
-            NoCastError: A value cannot be cast to the common type.
         """
         expressions = self.expression_translator(outer)
         rows = [[expressions(v) for v in row] for row in node.rows]
@@ -486,7 +485,10 @@ class _QueryTranslator(FromClause):
             self.fail(
                 node, "VALUES", "the rows of VALUES have different lengths", "write the same number of values in each"
             )
-        columns = [expressions.unify(node, "VALUES", list(column)) for column in zip(*rows, strict=True)]
+        try:
+            columns = [expressions.unify(node, "VALUES", list(column)) for column in zip(*rows, strict=True)]
+        except NoCastError as e:
+            self.fail(node, "VALUES", e.reason, e.fix)
         names = [f"EXPR${i}" for i in range(len(columns))]
         texts = [f"({', '.join(texts[i] for _, texts in columns)})" for i in range(len(rows))]
         fields = tuple(t.Field(name, kind or t.STRING) for name, (kind, _) in zip(names, columns, strict=True))

@@ -55,6 +55,33 @@ def test_problems_name_file_and_line_of_the_column() -> None:
     assert f":{causes[1]}): values of STRING are not of type int;" in str(Wrong.definition().problems[1])
 
 
+def test_a_name_that_is_not_a_string_is_reported_although_a_row_was_created_before() -> None:
+    class Wrong(KafkaTable, topic="t", value=Json()):
+        x: Col[int] = col(name=5)  # type: ignore[arg-type]
+
+    Wrong(x=1)
+    assert problems_of(Wrong) == ["Wrong.x: name= is 5, which is not a string; set name= to a string"]
+    assert len(problems_of(Wrong)) == 1
+
+
+def test_an_alias_that_cannot_be_evaluated_is_a_problem_of_its_column() -> None:
+    class TypeAliasType:  # that of Python 3.12, whose values are evaluated when they are read
+        __value__ = property(lambda _: missing)  # type: ignore[name-defined]  # noqa: F821
+
+        def __str__(self) -> str:
+            return "Price"
+
+    class Base:
+        other: TypeAliasType()  # type: ignore[valid-type]
+
+    class Wrong(KafkaTable, Base, topic="t", value=Json()):
+        price: Col[TypeAliasType()]  # type: ignore[misc]
+
+    Base.__annotations__["other"] = TypeAliasType()
+    (problem,) = problems_of(Wrong)
+    assert problem.startswith("Wrong.price: the alias Price cannot be read: NameError: name 'missing' is not defined")
+
+
 def test_the_resolver_reports_all_of_them_at_once() -> None:
     class Wrong(KafkaTable, topc="t", value=Json()):  # type: ignore[call-arg]
         a: Col[complex]

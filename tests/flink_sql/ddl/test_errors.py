@@ -20,6 +20,14 @@ def lines(problem: Problem) -> list[str]:
     return (problem.where.excerpt or "").splitlines()
 
 
+def test_a_copy_of_a_table_is_not_one_declaration() -> None:
+    with pytest.raises(ResolveError) as error:
+        sql("CREATE TABLE t AS TABLE x")
+
+    (problem,) = error.value.problems
+    assert problem.message == "CREATE TABLE … AS TABLE copies another table, which only a script can do"
+
+
 class TestLocations:
     def test_line_column_and_caret(self) -> None:
         (problem,) = problems_of(f"CREATE TABLE t (\n  id BIGNIT,\n  name STRING\n) {WITH}")

@@ -110,6 +110,13 @@ class TestJoinsByName:
         assert reason in error_of(query).reason
 
 
+class TestValues:
+    def test_times_get_the_largest_precision(self, views: SparkSession) -> None:
+        text = "SELECT CAST(`EXPR$0` AS STRING) FROM (VALUES (TIME '10:00:00'), (TIME '10:00:00.123'))"
+
+        assert query_rows(views, text) == [("10:00:00",), ("10:00:00.123",)]
+
+
 class TestSetOperations:
     @pytest.mark.parametrize("operator", ["UNION", "INTERSECT", "EXCEPT", "MINUS"])
     def test_distinct_is_their_default(self, operator: str) -> None:
