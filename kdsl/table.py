@@ -398,7 +398,8 @@ class Table:
         """Read the dead letters of the table: the records that reads of it could not read, with the reasons.
 
         A record that was read several times, for example by two actions, may have several letters. `decode` reads the
-        records again, with a corrected table. The session changes as by `read`.
+        records again, with a corrected table. Letters are read by librdkafka, also for a table with the transport
+        ``jvm``; the session changes as by a `read` with librdkafka.
 
         Args:
             spark: The session.

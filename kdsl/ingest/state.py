@@ -295,7 +295,7 @@ def _repeat(attempt: Note, note: Note) -> Note:
 
 
 def _file(number: int | None) -> str:
-    """The name of the file of a batch, or of what is known before the first."""
+    """The name of the file of a batch; for the number `START`, of what is known before the first."""
     return "start.json" if number == START else f"{number}.json"
 
 

@@ -27,7 +27,7 @@ def metadata_columns(table: TableDef, direction: Direction) -> tuple[ColumnDef, 
 def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report columns of metadata that does not exist, and written columns of metadata that cannot be written.
 
-    Metadata of a value format that could not be read is not reported.
+    Writes leave out virtual columns. Metadata of a value format that could not be read is not reported.
     """
     several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
     writable = [k.name for k in METADATA.values() if k.writable and (k.name != "topic" or several)]

@@ -38,7 +38,7 @@ _COLUMNS = (
 def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataFrame:
     """Read the dead letters of a plan's table, up to the present end of their topic; those of other tables are skipped.
 
-    The session changes as by `read`.
+    They are read by librdkafka, whatever the plan's transport is, and the session changes as by a `read` with it.
 
     Args:
         spark: The session.
