@@ -334,7 +334,7 @@ class JdbcTarget:
         with self._connect(spark) as connection:
             connection.run(statement)
 
-    def _fill_table(self, connection: Connection, statement: str, stage: str, rows: DataFrame) -> int:
+    def _fill_table(self, connection: Connection, statement: str, stage: str, rows: DataFrame, expected: int) -> None:
         """Create a staging table and fill it, up to three times until it has as many rows as the DataFrame.
 
         A task that Spark retries or runs twice may write its rows twice; the table is then dropped and filled again.
@@ -345,9 +345,7 @@ class JdbcTarget:
             statement: Creates the table.
             stage: The table's name.
             rows: The rows.
-
-        Returns:
-            The number of rows.
+            expected: How many rows there are.
 
         Raises:
             ChangelogError: The number of rows in the table was wrong each time, or Postgres cannot store a character.
@@ -355,7 +353,6 @@ class JdbcTarget:
         """
         from pyspark.errors import PySparkException
 
-        expected = rows.count()
         for remaining in reversed(range(_TRIES)):
             connection.drop(stage)
             connection.run(statement)
@@ -372,7 +369,7 @@ class JdbcTarget:
                     raise ChangelogError(self._null_character_reason(wrong))
             count = connection.query_number(f"SELECT COUNT(*) FROM {stage}")  # noqa: S608  # kdsl's own name
             if count == expected:
-                return expected
+                return
             if not remaining:
                 raise ChangelogError(
                     f"{self!r}: Spark wrote {count} rows instead of {expected} to a staging table, {_TRIES} times; "
@@ -562,8 +559,9 @@ class _Staging:
     def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
         """Create and fill the staging tables: for deletes, complete rows, and each set of columns without values.
 
-        Only rows of the kinds ``-D`` and ``+U`` count. Spark counts and writes the rows of each table, in jobs. Tables
-        of upserts are also noted for `free_unique_values`.
+        Only rows of the kinds ``-D`` and ``+U`` count. A Spark job counts the rows of all tables, and one writes those
+        of each table; a table that would be empty is not created. Tables of upserts are also noted for
+        `free_unique_values`.
 
         Returns:
             The statements that begin the transaction and delete, and those that update and insert.
@@ -574,24 +572,29 @@ class _Staging:
         """
         from pyspark.sql import functions as F
 
-        is_delete, is_upsert = F.col(ROW_KIND) == "-D", F.col(ROW_KIND) == "+U"
+        lacking = F.array().cast("array<string>")
+        if UNAVAILABLE in self._changes.columns:
+            lacking = F.array_sort(F.array_intersect(F.col(UNAVAILABLE), F.array(*map(F.lit, self._names))))
+        counts = {
+            (kind, tuple(columns)): count
+            for kind, columns, count in self._changes.groupBy(ROW_KIND, lacking).count().collect()
+        }
         statements = self._statements(list(self._names))
-        deletes, _ = self._load(statements.keys, self._keys, self._changes.where(is_delete), statements)
-        first = [*statements.begin, statements.deletes(deletes)]
-        if UNAVAILABLE not in self._changes.columns:
-            return first, [*self._upsert(statements, self._changes.where(is_upsert))]
-        unavailable = F.array_sort(F.array_intersect(F.col(UNAVAILABLE), F.array(*map(F.lit, self._names))))
-        complete = self._changes.where(is_upsert & (F.size(unavailable) == 0))
-        upserts: list[str | CountedStatement] = [*self._upsert(statements, complete)]
-        incomplete = self._changes.where(is_upsert & (F.size(unavailable) > 0))
-        for (columns,) in incomplete.select(unavailable).distinct().collect():
+        first, upserts = [*statements.begin], list[str | CountedStatement]()
+        if deleted := sum(count for (kind, _), count in counts.items() if kind == "-D"):
+            rows = self._changes.where(F.col(ROW_KIND) == "-D")
+            first.append(statements.deletes(self._load(statements.keys, self._keys, rows, deleted, statements)))
+        for columns, count in sorted((columns, count) for (kind, columns), count in counts.items() if kind == "+U"):
             known = [name for name in self._names if name not in columns]
-            rows = incomplete.where(unavailable == F.array(*map(F.lit, columns)))
-            partial = self._statements(known)
-            stage, count = self._load(partial.columns, known, rows, partial)
-            self._upserted.append((partial, stage))
-            error = f"{self._target!r}: {explain_missing_row(listing(columns))}"
-            upserts.append(CountedStatement(partial.updates(stage), count, error))
+            own = self._statements(known)
+            same = lacking == F.array(*map(F.lit, columns)).cast("array<string>")
+            stage = self._load(own.columns, known, self._changes.where((F.col(ROW_KIND) == "+U") & same), count, own)
+            self._upserted.append((own, stage))
+            if columns:
+                error = f"{self._target!r}: {explain_missing_row(listing(columns))}"
+                upserts.append(CountedStatement(own.updates(stage), count, error))
+            else:
+                upserts += own.upserts(stage)
         return first, upserts
 
     def fill_inserts(self) -> tuple[list[str], list[str | CountedStatement]]:
@@ -601,7 +604,8 @@ class _Staging:
             The statements that begin the transaction, and the one that inserts the rows.
         """
         statements = self._statements(list(self._names))
-        stage, _ = self._load(statements.columns, list(self._names), self._changes, statements)
+        count = self._changes.count()
+        stage = self._load(statements.columns, list(self._names), self._changes, count, statements)
         return statements.begin, [statements.inserts(stage)]
 
     def free_unique_values(self) -> list[str]:
@@ -643,28 +647,17 @@ class _Staging:
             self._casts,
         )
 
-    def _upsert(self, statements: Statements, rows: DataFrame) -> list[str]:
-        """Load rows into a staging table, and return the statements that upsert them; errors as in `_load`.
-
-        The staging table is also noted for a later `free_unique_values`.
-        """
-        stage, _ = self._load(statements.columns, list(self._names), rows, statements)
-        self._upserted.append((statements, stage))
-        return statements.upserts(stage)
-
     def _load(
-        self, columns: Sequence[str], names: Sequence[str], rows: DataFrame, statements: Statements
-    ) -> tuple[str, int]:
-        """Create and fill a staging table.
+        self, columns: Sequence[str], names: Sequence[str], rows: DataFrame, count: int, statements: Statements
+    ) -> str:
+        """Create and fill a staging table, and return its name.
 
         Args:
             columns: The table's columns, quoted.
             names: The changelog's columns.
             rows: The rows.
+            count: How many rows there are.
             statements: The statements for these columns.
-
-        Returns:
-            The name of the staging table, and its number of rows.
 
         Raises:
             ChangelogError: The number of rows was wrong each time, or Postgres cannot store a character.
@@ -676,7 +669,8 @@ class _Staging:
         stage = self._name_stage()
         selected = rows.select(*(F.col(quote_name(name)).alias(self._names[name]) for name in names))
         create = statements.staging(stage, columns, self._template)
-        return stage, self._target._fill_table(self._connection, create, stage, selected)  # noqa: SLF001
+        self._target._fill_table(self._connection, create, stage, selected, count)  # noqa: SLF001
+        return stage
 
 
 def _find_null_characters(rows: DataFrame) -> dict[str, int]:

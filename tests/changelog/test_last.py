@@ -7,6 +7,7 @@ import pytest
 from kdsl.changelog import Changelog, ChangelogError
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
+from kdsl.run.dataframes.latest import last_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,9 +53,14 @@ def test_columns_may_define_which_change_is_later(spark: SparkSession) -> None:
 def test_the_order_of_partitions_is_that_of_changes(spark: SparkSession) -> None:
     df = spark.range(0, 4000, 1, numPartitions=8).selectExpr("'+U' AS _row_kind", "id % 7 AS id", "string(id) AS name")
 
-    assert sort_rows(Changelog(df, keys=["id"]).dedupe()) == [
-        ("+U", key, str(max(n for n in range(4000) if n % 7 == key))) for key in range(7)
-    ]
+    expected = [("+U", key, str(max(n for n in range(4000) if n % 7 == key))) for key in range(7)]
+    assert sort_rows(Changelog(df, keys=["id"]).dedupe()) == expected
+    last = last_changes(df.persist(), ["id"], in_one_task=True)
+    try:
+        assert sort_rows(last) == expected
+        assert last.rdd.getNumPartitions() == 1
+    finally:
+        df.unpersist()
 
 
 def test_columns_of_any_type_and_name_go_along(spark: SparkSession) -> None:

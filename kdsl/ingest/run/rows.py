@@ -66,7 +66,9 @@ def build_sink_tables(
             assert isinstance(plan.source, KafkaFeed)
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
-        yield SinkTable(target, evolution, own, build, plain)
+        counts = [decision.note.records.get(work.plan.table) for work in own]
+        records = None if None in counts else sum(filter(None, counts))
+        yield SinkTable(target, evolution, own, build, plain, records)
 
 
 def _build_rows(

@@ -37,7 +37,9 @@ def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tup
     )
 
 
-def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = ()) -> DataFrame:
+def last_changes(
+    df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = (), *, in_one_task: bool = False
+) -> DataFrame:
     """Compute the last change of each key: ``+U`` with the row that it has now, or ``-D``.
 
     A last ``+I`` becomes ``+U``, and a last ``-U`` becomes ``-D``. Another row kind fails the job.
@@ -47,6 +49,7 @@ def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = (
         keys: The columns of the key. A NULL in one of them fails the job.
         order_by: The columns by which changes are ordered; by default, and for equal values, it is the DataFrame's own
             order: that of its partitions, and of the rows in each.
+        in_one_task: Whether one task finds the last changes, which takes less time than a shuffle of few rows.
 
     Returns:
         The columns of the DataFrame, with the row kind first. A delete certainly has values only for its key. A column
@@ -63,6 +66,8 @@ def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = (
     order = (F.col(quote_name(name)).alias(f"order{i}") for i, name in enumerate(order_by))
     position = F.struct(*order, F.monotonically_increasing_id().alias("row"))
     marked = df.select(*parts, row.alias(_ROW), position.alias(_ORDER))
+    if in_one_task:
+        marked = marked.coalesce(1)  # after the position, because it does not keep the order of partitions
     known = (_last_known(df, name).alias(f"{_KNOWN}{i}") for i, name in enumerate(lacking))
     last = marked.groupBy(*(f"{_KEY}{i}" for i in range(len(keys)))).agg(F.max_by(_ROW, _ORDER).alias(_ROW), *known)
     columns = {name: F.col(_ROW).getField(name) for name in (ROW_KIND, *names)}
