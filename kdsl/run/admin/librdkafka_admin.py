@@ -581,7 +581,8 @@ class LibrdkafkaAdmin:
     ) -> V:
         """Repeat a request, with longer and longer timeouts, as long as its error is retriable, and return its result.
 
-        Errors in the result that are not retriable are returned with it.
+        Errors in the result that are not retriable are returned with it. Answers and errors are noted for later
+        requests (`_note_retriable`, which may connect again); a success clears the last error.
 
         Args:
             ask: Sends the request; its argument is the seconds that it may take.

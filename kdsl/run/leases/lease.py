@@ -114,7 +114,7 @@ class Lease:
     def acquire(self, timeout: float = SESSION + _MARGIN) -> None:
         """Acquire the lease, unless this object holds it already; it is released when the process ends.
 
-        A thread keeps and watches it.
+        A thread keeps and watches it. An earlier loss of the lease is forgotten.
 
         Args:
             timeout: How long to wait for holders to vanish, in seconds. By default a little longer than the session of
