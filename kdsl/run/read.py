@@ -704,7 +704,7 @@ class _Pack(_Decode):
 def _decoder(plan: str, zone: str, registry: Registry | None) -> RecordDecoder:
     """Return the decoder of a plan's text, which may have counted before; each process keeps the last 16.
 
-    What is loaded then is excluded from garbage collection.
+    What is loaded then is excluded from garbage collection. Errors are those of `RecordDecoder`.
     """
     decoder = RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)
     exclude_loaded_objects()

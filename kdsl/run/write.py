@@ -222,9 +222,9 @@ def write_stream(
 
     A batch ends when Kafka has acknowledged all of its records. An interrupted batch is written again completely; an
     exactly-once query skips the parts of it that are committed, and stages its batches if its output mode is
-    ``update``; it has the effects of `start_stream`, too. The plan is stored in the checkpoint, with the ids of topics
-    that are read over the transport ``jvm``; if the last run was exactly-once and this one is not, transactions that it
-    left open are aborted.
+    ``update``; it has the effects of `start_stream`, too. The plan is stored in the checkpoint, and so are the ids of
+    the topics that the query reads with the transport ``jvm``. If the last run was exactly-once and this one is not,
+    transactions that it left open are aborted.
 
     The session changes as by `write`, and its listener is registered. Reports are kept in temporary folders, which are
     deleted when the process ends. Warnings are logged if the plan differs from that of the last run, or if the query

@@ -456,7 +456,10 @@ class LibrdkafkaAdmin:
             )
 
         def is_final(results: Mapping[ClientPartition, Any]) -> bool:
-            """Return whether no leader denies a partition that the cluster has; if one denies any, ask the cluster."""
+            """Return whether no leader denies a partition that the cluster has; if one denies any, ask the cluster.
+
+            Errors are those of `_do_exist`.
+            """
             unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
             return not unknown or not self._do_exist(unknown)
 

@@ -147,7 +147,10 @@ class Lease:
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 
         def other_members(_: float) -> tuple[Member, ...]:
-            """Ask for the members of the group, and return those of other processes and objects."""
+            """Ask for the members of the group, and return those of other processes and objects.
+
+            Errors are those of `_Membership.members`.
+            """
             return tuple(m for m in membership.members(self._admin) if m.client != membership.client)
 
         def must_leave(others: tuple[Member, ...]) -> bool:

@@ -210,7 +210,7 @@ def write_transaction(
 ) -> TaskResult:
     """Encode the rows of one task and send them in a transaction, unless the batch has been written, which is logged.
 
-    Rows that rules or NOT NULL exclude are left out and counted.
+    Rows that rules or NOT NULL exclude are left out and counted. Further effects are those of `write_transactionally`.
 
     Args:
         plan: What is written.
