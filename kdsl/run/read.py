@@ -610,7 +610,7 @@ class _Decode:
         The first call sets malloc for the process (`keep_freed_memory`).
 
         Raises:
-            RecordError: A record cannot be decoded, and is not a dead letter.
+            RecordError: As for `RecordDecoder.decode`.
             DeadLetterError: A dead letter cannot be written, or there are too many.
             KafkaReadError: A topic was created again or deleted since it was planned, or the brokers cannot be asked.
             KdslError: As for `RecordDecoder.decode`.
@@ -679,10 +679,7 @@ class _CheckedRows:
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Decode records (`RecordDecoder.decode`), and yield their rows as one batch, with the plan's schema.
 
-        Raises:
-            RecordError: A record cannot be decoded, and there is no output for dead letters.
-            DecodeError: The format returned arrays of another length or type than it should.
-            KdslError: As for `RecordDecoder.decode`.
+        Effects and errors are those of `RecordDecoder.decode`.
         """
         yield from check_batches([self._decoder.decode(raw)], self._decoder.schema)
 
@@ -707,7 +704,7 @@ class _Pack(_Decode):
 def _decoder(plan: str, zone: str, registry: Registry | None) -> RecordDecoder:
     """Return the decoder of a plan's text, which may have counted before; each process keeps the last 16.
 
-    What is loaded then is excluded from garbage collection.
+    What is loaded then is excluded from garbage collection. Errors are those of `RecordDecoder`.
     """
     decoder = RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)
     exclude_loaded_objects()

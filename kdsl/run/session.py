@@ -124,7 +124,7 @@ def check_python(spark: SparkSession, table: str) -> None:
     Spark runs ``PYSPARK_PYTHON``, or else the first ``python3`` on the path. That is another Python when a program is
     started by the path of a virtual environment that is not activated. What the executors of a cluster run cannot be
     seen from here; there, and on Spark Connect, nothing is checked, and `explain_missing_module` explains a missing
-    module.
+    module. Another Python than this one is run once to find out (`problem_of_python`).
 
     Raises:
         SessionError: It is of another version, does not start, or lacks kdsl or a package that kdsl needs.

@@ -222,8 +222,9 @@ def write_stream(
 
     A batch ends when Kafka has acknowledged all of its records. An interrupted batch is written again completely; an
     exactly-once query skips the parts of it that are committed, and stages its batches if its output mode is
-    ``update``. The plan is stored in the checkpoint; if the last run was exactly-once and this one is not, transactions
-    that it left open are aborted.
+    ``update``; it has the effects of `start_stream`, too. The plan is stored in the checkpoint, and so are the ids of
+    the topics that the query reads with the transport ``jvm``. If the last run was exactly-once and this one is not,
+    transactions that it left open are aborted.
 
     The session changes as by `write`, and its listener is registered. Reports are kept in temporary folders, which are
     deleted when the process ends. Warnings are logged if the plan differs from that of the last run, or if the query
@@ -243,14 +244,17 @@ def write_stream(
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: As for `write`.
-        ResolveError: As for `write`.
+        SessionError: As for `write`; or the session does not allow adaptive execution to be switched off, which an
+            exactly-once query needs.
+        ResolveError: As for `write`; or, if batches are staged, a format needs a literal secret.
         KdslError: The DataFrame is not a stream, the table does not accept the output mode or the trigger, real-time
             mode cannot run the query; or as for `write`: the partitioner, brokers, topics, the connector.
         TopicRecreatedError: A topic that the query reads over the transport ``jvm`` was created again since its last
             run.
         CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
         ExactlyOnceError: Exactly-once cannot be kept.
+        ValueError: ``allow`` names an unknown change, and the checkpoint has a plan.
+        Exception: That of Spark, if it does not start the query.
     """
     check_runtime(df.sparkSession, plan.table)
     if not df.isStreaming:

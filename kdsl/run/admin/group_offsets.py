@@ -60,6 +60,8 @@ class GroupOffsets:
     def read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[tuple[int, str]]]:
         """Read all offsets of a group, with a client that is created at the first use.
 
+        After an error of a former coordinator the next request creates another client.
+
         Args:
             group: The group.
             timeout: For how many seconds.

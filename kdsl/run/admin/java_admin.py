@@ -304,7 +304,7 @@ class JavaAdmin:
         """Wait for the result of a ``KafkaFuture``, and return it (a Java object).
 
         It waits as long as ``default.api.timeout.ms``; until the cluster has answered once, `FIRST_ANSWER` seconds at
-        most.
+        most. A result counts as an answer, an error does not.
 
         Args:
             future: The future.

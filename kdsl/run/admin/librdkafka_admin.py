@@ -456,7 +456,10 @@ class LibrdkafkaAdmin:
             )
 
         def is_final(results: Mapping[ClientPartition, Any]) -> bool:
-            """Return whether no leader denies a partition that the cluster has; if one denies any, ask the cluster."""
+            """Return whether no leader denies a partition that the cluster has; if one denies any, ask the cluster.
+
+            Errors are those of `_do_exist`.
+            """
             unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
             return not unknown or not self._do_exist(unknown)
 
@@ -581,7 +584,8 @@ class LibrdkafkaAdmin:
     ) -> V:
         """Repeat a request, with longer and longer timeouts, as long as its error is retriable, and return its result.
 
-        Errors in the result that are not retriable are returned with it.
+        Errors in the result that are not retriable are returned with it. Answers and errors are noted for later
+        requests (`_note_retriable`, which may connect again); a success clears the last error.
 
         Args:
             ask: Sends the request; its argument is the seconds that it may take.

@@ -31,7 +31,7 @@ def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
     """Check the ids of the topics that a query reads over the transport ``jvm``, and store them in its checkpoint.
 
     Ids of new topics are added, and those of topics that are gone stay. Nothing is done if the query reads none, and on
-    Spark Connect. Topics of brokers without topic ids only have to exist.
+    Spark Connect. Topics of brokers without topic ids only have to exist. The session may change as by `open_admin`.
 
     Raises:
         TopicRecreatedError: A topic was deleted and created again since the last run of the query.

@@ -166,8 +166,9 @@ class LetterCounts:
         Nothing happens without a session either.
 
         Raises:
-            CheckpointError: The checkpoint cannot be read (the listener logs it, and the next error).
+            CheckpointError: The checkpoint cannot be read (the listener logs it, and the next errors).
             DeadLetterError: A stored file is damaged, or was written by another version of kdsl.
+            AttributeError: The query has ended.
         """
         if query.session is None or is_connect(query.session):
             return

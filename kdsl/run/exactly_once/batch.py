@@ -79,7 +79,8 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 
     Outside of ``foreachBatch`` it waits for a query of the prefix that ends, and holds the prefix's lease while it
     writes. Only a write with a ``write_id`` is recognized: it is recorded in a topic of done writes, which is created
-    if it is missing, and skipped with a warning when it is repeated.
+    if it is missing, and skipped with a warning when it is repeated. If the prefix's last write has a ``write_id`` that
+    an earlier kdsl did not record, that is recorded first, with a warning, also by a write without one.
 
     Within ``foreachBatch`` the tasks skip what is written already, and only they log it. The first write acquires the
     lease; a thread then refreshes tokens, and releases the lease when the query ends. The process remembers each write

@@ -62,7 +62,8 @@ def prepare_stream(
     """Prepare a stream to be written exactly once: lease the prefix, acquire the ids, store the plan and the routing.
 
     Tokens are written to Kafka, and transactions that an earlier run left open are aborted. After an error the lease is
-    released. If a query of this process has just ended, its release of the prefix is awaited.
+    released. If a query of this process has just ended, its release of the prefix is awaited. Warnings are those of
+    `_prepare`.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -74,7 +75,8 @@ def prepare_stream(
     Raises:
         ResolveError: The transaction timeout is above the brokers' maximum or shorter than the client accepts, or the
             client settings have errors.
-        ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or an id cannot be acquired.
+        ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, an id cannot be acquired, or
+            records of a batch that an earlier kdsl has half written were deleted.
         CheckpointError: The checkpoint cannot be read or written.
         KdslError: Speculation is on, no topic matches the plan's pattern, nothing shows that rows are routed to the
             same writers again, or the brokers refuse or do not answer.
@@ -316,7 +318,8 @@ def start_stream(
 ) -> StreamingQuery:
     """Start a query that writes exactly once, and a thread that refreshes its tokens and finally releases its lease.
 
-    If the query cannot be started, the lease is released at once.
+    Before that, the stream is prepared, with the effects of `prepare_stream`. If the query cannot be started, the lease
+    is released at once.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).

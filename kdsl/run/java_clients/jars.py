@@ -68,6 +68,7 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
 
     Raises:
         ConnectorMissingError: The connector cannot be attached; says why, and what to do instead.
+        FolderError: As for `cache_dir`.
         Exception: That of Spark, if it cannot be asked for the connector.
     """
     if is_connect(spark):
@@ -96,6 +97,7 @@ def attach_library(spark: SparkSession, package: Package, class_name: str, descr
 
     Raises:
         ConnectorMissingError: It cannot be fetched.
+        FolderError: As for `cache_dir`.
     """
     if has_class(spark, class_name):
         return

@@ -29,8 +29,9 @@ class SystemPropertyError(KdslError):
 def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> None:
     """Set the properties that the login of a cluster needs in the driver's JVM; check that the other JVMs have them.
 
-    They name krb5.conf and the allowed token endpoints. Most logins need none: then nothing happens. Of the other JVMs
-    only the names in their start options are checked. On Spark Connect nothing is set.
+    They name krb5.conf and the allowed token endpoints. Most logins need none: then nothing is set or checked. Key
+    files at an address, such as krb5.conf, are fetched to this machine in any case. Of the other JVMs only the names in
+    their start options are checked. On Spark Connect nothing is set.
 
     Raises:
         SystemPropertyError: Executors, or the server of a Connect session, were started without a property, or the

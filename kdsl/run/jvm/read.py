@@ -38,9 +38,10 @@ def records(
 ) -> tuple[DataFrame, dict[str, str]]:
     """Read the raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
-    This asks the brokers, on the driver, and attaches the connector, hides secrets and sets system properties in the
-    session. A stream is also watched and checked from now on (`kdsl.run.listeners`). A bounded stream returns no record
-    from its stopping offsets on. A declared parallelism limits the number of partitions of the DataFrame.
+    This asks the brokers, on the driver, calls offsets initializers, and attaches the connector, hides secrets and sets
+    system properties in the session. Skipped gaps, and decisions that were not declared, are logged. A stream is also
+    watched and checked from now on (`kdsl.run.listeners`). A bounded stream returns no record from its stopping offsets
+    on. A declared parallelism limits the number of partitions of the DataFrame.
 
     Args:
         spark: The session, classic or Connect.
@@ -57,7 +58,8 @@ def records(
         ConnectorMissingError: The connector's jars cannot be attached.
         ResolveError: The client settings have errors.
         KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, a batch has no offset to
-            start or to end at, or a stream none to end at.
+            start or to end at, or a stream none to end at; or an offsets initializer fails, unless it is that of a
+            stream's start.
         LeaseHeldError: The stream checks its group, and the group is in use.
         SystemPropertyError: A JVM of the session lacks a property that the login needs.
         SessionError: The session does not allow that secrets are hidden.
@@ -150,7 +152,7 @@ def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
 def _plan_batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
     """Plan the options of Spark's source for a batch; the brokers are asked.
 
-    Errors are those of `Subscription.topics` and `Subscription.span`.
+    Effects and errors are those of `Subscription.topics` and `Subscription.span`.
 
     It uses Spark's own modes where possible, which determine the end when an action runs, or else offsets for both
     ends.
@@ -176,10 +178,12 @@ def _plan_batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
 def _plan_stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
     """Plan the options of Spark's source for a stream; the brokers are asked for topics, partitions and offsets.
 
-    A start that cannot be computed is not an error here (`_start_option`).
+    A start that cannot be computed is not an error here (`_start_option`). Offsets initializers are called, and notes
+    are logged (`Subscription.span`, `Subscription.stop`).
 
     Raises:
-        KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, or an end does not exist.
+        KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, or an end does not exist
+            or cannot be computed.
         KdslError: Real-time mode has fewer cores than partitions.
     """
     topics = subscription.topics()
@@ -207,6 +211,7 @@ def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> st
     """Return the start as JSON of offsets; if it cannot be computed, JSON with the error in place of a topic.
 
     Then Spark raises that error, but only if the query has no checkpoint. Without partitions, return ``earliest``.
+    Effects are those of `Subscription.begin`.
 
     Whether there is a checkpoint is known when the query starts; with one, the start does not matter. Without one,
     Spark reads these offsets, and refuses, and quotes, offsets that do not match the topic's partitions.

@@ -55,8 +55,9 @@ _COLUMNS: Mapping[str, s.DataType] = {
 def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """Append the rows of a batch to the topics, by a Spark job that ends when Kafka has acknowledged all records.
 
-    It attaches the connector to the session, hides secrets there, and sets system properties. Brokers create
-    missing topics if their settings and the cluster's allow it.
+    It attaches the connector to the session, hides secrets there, and sets system properties; a classic session gets
+    the accumulator for the reports of tasks. Brokers create missing topics if their settings and the cluster's allow
+    it.
 
     Raises:
         ResolveError: The client settings have errors, or tasks need a registry that is not declared or a literal

@@ -114,7 +114,7 @@ class Lease:
     def acquire(self, timeout: float = SESSION + _MARGIN) -> None:
         """Acquire the lease, unless this object holds it already; it is released when the process ends.
 
-        A thread keeps and watches it.
+        A thread keeps and watches it. An earlier loss of the lease is forgotten.
 
         Args:
             timeout: How long to wait for holders to vanish, in seconds. By default a little longer than the session of
@@ -147,7 +147,10 @@ class Lease:
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 
         def other_members(_: float) -> tuple[Member, ...]:
-            """Ask for the members of the group, and return those of other processes and objects."""
+            """Ask for the members of the group, and return those of other processes and objects.
+
+            Errors are those of `_Membership.members`.
+            """
             return tuple(m for m in membership.members(self._admin) if m.client != membership.client)
 
         def must_leave(others: tuple[Member, ...]) -> bool:

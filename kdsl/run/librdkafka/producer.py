@@ -611,7 +611,8 @@ _pool = ClientPool(POOL_SIZE, Producer.close)
 def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[Producer]:
     """Lend a producer to one task: a pooled one with the same settings, or a new one.
 
-    If the body succeeds, the producer returns to the pool; if it fails, the producer is emptied and closed.
+    If the body succeeds, the producer returns to the pool (`return_producer`); if it fails, the producer is emptied and
+    closed. Pooled clients that have been unused for ten minutes are closed.
 
     Args:
         settings: librdkafka's settings with resolved secrets; held in memory as long as the producer.

@@ -189,9 +189,9 @@ def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
 def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
     """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
 
-    If the options say how, the columns are first matched with the plan's. If they have a function for it, that makes
-    the rows. Errors are those of the two, of `read_options`, and of the function. The worker's next answer is sent
-    without waiting (`exchange_packets_at_once`).
+    If the options say how, the columns are first matched with the plan's (`BatchMatch.apply`). If they have a function
+    for it, that makes the rows. Errors are those of all these, of `read_options` and of `read_function`. The worker's
+    next answer is sent without waiting (`exchange_packets_at_once`).
     """
     exchange_packets_at_once()
     plan, cluster = _read_cached(options)
@@ -210,7 +210,7 @@ def write_transaction(
 ) -> TaskResult:
     """Encode the rows of one task and send them in a transaction, unless the batch has been written, which is logged.
 
-    Rows that rules or NOT NULL exclude are left out and counted.
+    Rows that rules or NOT NULL exclude are left out and counted. Further effects are those of `write_transactionally`.
 
     Args:
         plan: What is written.

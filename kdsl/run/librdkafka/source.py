@@ -171,8 +171,8 @@ def _task_zone() -> str:
 def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch]:
     """Read and decode the rows of a task, in a Python worker; yield rows, chunks of upserts, or their changes.
 
-    Another partition than a `Task` gives no rows. No ranges give no rows; states of partitions without a range are
-    carried forward.
+    Another partition than a `Task` gives no rows. States of partitions are stored at the end. No ranges give no rows;
+    states of partitions without a range are carried forward.
 
     Dead letters are written and metrics reported as the options say. The consumer is borrowed from the pool; after an
     error it is closed. From then on the process keeps freed memory (`keep_freed_memory`).
@@ -236,6 +236,8 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
 
 def _create_output(options: OptionItems, task: Task) -> TaskOutput:
     """Create the output of a task, with the function of the option `REPORT` if there is one.
+
+    The folders of the states of its partitions are created if they are missing.
 
     Raises:
         KdslError: The folder of the states is not known or not visible here, or a state cannot be read.
@@ -458,7 +460,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened_stream
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which a query without checkpoint starts (`Stream.initial`, with its errors).
+        """Return the offsets at which a query without checkpoint starts, with effects and errors of `Stream.initial`.
 
         The first call that needs the stream opens it (`_stream`), with the errors of that.
         """
@@ -475,7 +477,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(_NO_LIMIT if plan.max_records is None else plan.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its errors).
+        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its effects and errors).
 
         Raises:
             KdslError: Spark asks for a limit that kdsl does not have; or as for `_stream`.
@@ -509,7 +511,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan the tasks of a micro-batch: the originally planned ones without the records that were deleted meanwhile.
 
         An exactly-once sink identifies a writer by the index of its task. A repeated batch is therefore packed from the
-        offsets and the packing of its plan, and a task without remaining records stays in the list.
+        offsets and the packing of its plan, and a task without remaining records stays in the list. Skipped records are
+        logged and counted (`Stream.ranges`).
 
         Raises:
             KafkaReadError: The batch was planned before a restart, and is that of another read, or its topic or records
@@ -592,7 +595,7 @@ class UnlimitedStreamReader(StreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the offsets at which a query without checkpoint starts, computed at the first call.
 
-        Errors are those of `Stream.initial` and `_stream`.
+        Effects and errors are those of `Stream.initial` and `_stream`.
         """
         if self._initial is None:
             self._initial = self._stream.initial()
@@ -601,7 +604,8 @@ class UnlimitedStreamReader(StreamReader):
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         """Return the offsets at which the next micro-batch ends: that of the last one, if there is nothing new.
 
-        The first batch of this process has no limit. Errors are those of `Stream.initial`, `Stream.next` and `_stream`.
+        The first batch of this process has no limit. Effects and errors are those of `Stream.initial`, `Stream.next`
+        and `_stream`.
         """
         limits = self._limits(self.getDefaultReadLimit() if self._started else ReadAllAvailable())
         if self._last is None:

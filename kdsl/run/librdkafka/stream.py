@@ -155,7 +155,7 @@ class Stream:
         When a bounded stream has reached its end, the first such call returns offsets with another ``again``, so that
         Spark runs an empty batch, which reports the end. Sets `latest` and `ends_held_back`. Logged are skipped gaps,
         another declared start, topics that the table no longer names, partitions that are not read, and transactions
-        that hold records back.
+        that hold records back. An offsets initializer of the end is called when an end or new partitions are added.
 
         Raises:
             KafkaReadError: The brokers refuse or do not answer, the offsets are no longer valid, or a declared end
@@ -305,7 +305,7 @@ class Stream:
     def _add_end(self, current: Offsets) -> Offsets:
         """Return the offsets with their end and new partitions added, if a stream that had no end now declares one.
 
-        Otherwise return them unchanged. Errors are those of `Subscription.topics` and `Subscription.stop`.
+        Otherwise return them unchanged. Effects and errors are those of `Subscription.topics` and `Subscription.stop`.
         """
         if current.stop or self._plan.stop.mode == "unbounded":
             return current
@@ -484,7 +484,7 @@ class Stream:
         """Return the ends of partitions that were discovered after the end of the stream was computed.
 
         If an end cannot be computed (OffsetError), none of them is read, which is logged: each ends where it begins.
-        Other errors are those of `Subscription.stop`.
+        Other effects and errors are those of `Subscription.stop`.
         """
         if not added:
             return {}

@@ -42,8 +42,8 @@ class MetricsObserver:
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Add the numbers of a batch that has ended to the query's metrics.
 
-        Those that tasks reported are added to Java's object of the report, too (`add_reports`). The listener logs any
-        error.
+        Those that tasks reported are added to Java's object of the report, too (`add_reports`). What was dropped is
+        logged. The listener logs any error.
         """
         names = {one.source: NamedRead(one.read.id, one.read.plan.table, _lease(one.read)) for one in reads}
         _tracker(progress.query.id).add_progress(add_reports(progress.document, progress.java), names)
@@ -53,7 +53,7 @@ class MetricsObserver:
         _tracker(query.id).idle()
 
     def on_end(self, query: Query) -> None:
-        """Note that a query has ended, and read the last numbers of its sink (`Tracker.end`)."""
+        """Note that a query has ended, read the last numbers of its sink, and log drops in them (`Tracker.end`)."""
         _tracker(query.id).end(query.run_id)
 
 
@@ -81,8 +81,9 @@ def metrics(query: StreamingQuery) -> QueryMetrics:
     """Return the present metrics of a streaming query, after adding the reports that Spark remembers.
 
     Counters count from the start of the query in this process and include all batches that have ended. A query without
-    tables of kdsl has neither sources nor sinks. What was dropped according to the added reports is logged. What Spark
-    raises when it is asked for the reports is passed on.
+    tables of kdsl has neither sources nor sinks. What was dropped according to the added reports, and to the file of
+    reports of the sink, is logged. The numbers of tasks are added to Spark's own objects of the reports, too
+    (`add_reports`). What Spark raises when it is asked for the reports is passed on.
 
     Args:
         query: The query, running or ended, of a classic session or of Spark Connect.

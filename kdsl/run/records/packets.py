@@ -54,7 +54,10 @@ def read_packets(packets: pa.BinaryArray) -> Iterator[pa.RecordBatch]:
 
 
 def find_divider() -> Divider | None:
-    """What divides the records of the task that runs here, read once in a process; None if its session has none."""
+    """What divides the records of the task that runs here, read once in a process; None if its session has none.
+
+    Errors are those of `read_function`.
+    """
     task = current_task()
     text = None if task is None else local_property(task, DIVIDER)
     if text is None:

@@ -86,6 +86,8 @@ class ChunkOutput:
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Decode and collect records; when there are enough, yield a batch of their chunks.
 
+        The decoder counts what it leaves out, and passes on dead letters (`RecordDecoder.decode`).
+
         Args:
             raw: The records.
 

@@ -119,7 +119,8 @@ class PartitionChanges:
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Decode and collect records; when there are enough of a partition, yield the changes that they cause.
 
-        If changes are computed for the whole batch (net), only `finish` yields them.
+        If changes are computed for the whole batch (net), only `finish` yields them. The decoder counts what it leaves
+        out, and passes on dead letters (`RecordDecoder.decode`). Changed rows are added to the states, many in files.
 
         Args:
             raw: The records.
@@ -131,6 +132,7 @@ class PartitionChanges:
             DecodeError: The format returned arrays of another length or type than it should.
             KdslError: A format cannot fetch what it needs, the dead letters cannot be written, or stored rows cannot
                 be converted to the present columns.
+            OSError: A state cannot be written.
         """
         decoded = self._decoder.decode_with_records(raw)
         partitions = decoded.of("partition").to_numpy()
@@ -150,8 +152,9 @@ class PartitionChanges:
         Files of versions before the one at which the batch begins are removed (`PartitionState.store`).
 
         Raises:
-            RecordError: A record's key belongs to another partition, or it has a value that is unavailable.
-            KdslError: Stored rows cannot be converted to the present columns, or two keys have the same hash.
+            RecordError: A record's key belongs to another partition or has the same hash as another key, or it has a
+                value that is unavailable.
+            KdslError: Stored rows cannot be converted to the present columns.
             OSError: A state cannot be written.
         """
         for number, partition in self._partitions.items():
@@ -201,6 +204,7 @@ class PartitionChanges:
             RecordError: The topic has several partitions, so that other tasks have rows of the table; or as for
                 `_compute`.
             KdslError: As for `_compute`.
+            OSError: As for `_compute`.
         """
         first = decoded.truncates[0]
         number, offset = (decoded.raw.column(name)[first].as_py() for name in ("partition", "offset"))
@@ -225,12 +229,13 @@ class PartitionChanges:
         """Yield the changes that the collected upserts of a partition cause, forget these, and add them to its state.
 
         Changes that are computed for the whole batch (net) are not yielded. Values that became NULL are counted in the
-        decoder.
+        decoder. Many changed rows are written to a file (`PartitionState.add`).
 
         Raises:
             RecordError: A key belongs to another partition or has the same hash as another one, or a value is
                 unavailable.
             KdslError: Stored rows cannot be converted to the present columns.
+            OSError: The file cannot be written.
         """
         partition = self._partitions[number]
         pieces, partition.pieces, partition.rows, partition.bytes = partition.pieces, [], 0, 0

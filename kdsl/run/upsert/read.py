@@ -155,7 +155,7 @@ class _Changes:
         compute = self.all if self.upserts.images else self.last
 
         def compute_bucket(table: pa.Table) -> pa.Table:  # Spark reads the annotations
-            """Return the changes of one bucket as a table, perhaps empty."""
+            """Return the changes of one bucket as a table, perhaps empty; effects and errors are those of `last`."""
             batches = list(compute([table]))
             return (
                 pa.Table.from_batches(batches)

@@ -66,7 +66,10 @@ class _PacketOutput(_RowOutput):
         self._divide: Divider = find_divider() or write_packets
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the records that the header filter lets through as packets, if there are any; none is decoded."""
+        """Yield the records that the header filter lets through as packets, if there are any; none is decoded.
+
+        The decoder counts those that it leaves out. Errors of a divider of the session are passed on.
+        """
         records = self._decoder.filter(raw)
         if records.num_rows:
             yield self._divide(records)

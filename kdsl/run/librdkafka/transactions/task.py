@@ -75,7 +75,8 @@ def write_transactionally(
     If a commit is not answered and the token cannot be read afterwards, the error says that the rows may be visible;
     the next attempt finds out from the token. After any other error nothing of the transaction is visible.
 
-    The producer stays in a pool for the next batch; after an error it is closed.
+    A new producer fences any other of its transactional id. It stays in a pool for the next batch; after an error it is
+    closed.
 
     Args:
         spec: Who writes what.
