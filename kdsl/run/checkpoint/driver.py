@@ -40,10 +40,10 @@ class CurrentDriver:
         """
         if self._id is not None:
             return
-        self._id = str(uuid.uuid4())
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        document = {"id": self._id, "host": socket.gethostname(), "process": os.getpid(), "started": now}
+        own, now = str(uuid.uuid4()), datetime.now(UTC).isoformat(timespec="seconds")
+        document = {"id": own, "host": socket.gethostname(), "process": os.getpid(), "started": now}
         self._folder.write(FILE, json.dumps(document) + "\n")
+        self._id = own
 
     def require(self, failure: Exception | None = None) -> None:
         """Check that no other driver has taken over since; a checkpoint without a note of its driver passes.

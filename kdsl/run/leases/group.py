@@ -7,8 +7,10 @@ that subscribe with the group's id are members of the group itself.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError, LeaseHeldError
+from kdsl.errors import LeaseHeldError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.leases.lease import Lease, group_lease
@@ -35,13 +37,12 @@ def acquire_group_lease(plan: ReadPlan, cluster: Cluster) -> Lease:
         lease.acquire()
     except LeaseHeldError as e:
         raise _in_use(plan.table, group, e, "another stream of kdsl") from e
-    try:
+    with ExitStack() as on_error:
+        on_error.callback(lease.release)
         members = LibrdkafkaAdmin(cluster, plan.table).members(group)
         if members:
             raise _in_use(plan.table, group, LeaseHeldError(group, members), "other consumers")
-    except KdslError:
-        lease.release()
-        raise
+        on_error.pop_all()
     return lease
 
 
