@@ -98,6 +98,7 @@ def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress:
     Raises:
         DownloadError: They cannot be fetched.
         LocalKafkaError: What was fetched does not contain Kafka, or a folder cannot be created.
+        FolderError: As for `cache_dir`.
     """
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
@@ -124,6 +125,7 @@ def _read_folder(folder: Path) -> KafkaJars:
 
     Raises:
         LocalKafkaError: It does not contain Kafka, or the folder in the cache cannot be created.
+        FolderError: As for `cache_dir`.
     """
     jars = _list_jars(folder)
     sizes = "\n".join(f"{jar} {jar.stat().st_size}" for jar in jars)

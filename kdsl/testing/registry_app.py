@@ -58,6 +58,8 @@ def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str
 
     Raises:
         DownloadError: It cannot be fetched.
+        LocalKafkaError: A folder cannot be created.
+        FolderError: As for `cache_dir`.
         TarError: The archive is damaged.
     """
     coordinate = _COORDINATE.format(version=version)
