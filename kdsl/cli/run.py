@@ -149,7 +149,7 @@ def _plan_script(
 ) -> ScriptPlan:
     """Plan a script; if columns are inferred and a checkpoint may have them, Spark is started, and stays, to read it.
 
-    Columns that it does not have are inferred from the records of the cluster.
+    Other columns are inferred again, for which the cluster is asked.
 
     Raises:
         TargetError: The file cannot be read.

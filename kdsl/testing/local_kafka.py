@@ -269,6 +269,7 @@ class LocalKafka(LocalService, RunningKafka):
         Raises:
             LocalKafkaError: They do not start, or a user or a topic cannot be created; among them JavaError,
                 DownloadError and BrokerDiedError.
+            FolderError: As for `find_kafka`.
             OSError: A file cannot be written, or a process cannot be started.
         """
         java = find_java()

@@ -91,6 +91,7 @@ def topic_draft(
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
         SecretError: A secret among the settings of the registry cannot be resolved here.
+        MissingPackageError: As for `kdsl.registry.registry_client`.
         KdslError: As for `kdsl.diagnostics.clients.open_admin`.
     """
     messages = _read_raw(topic, cluster, records)
@@ -205,6 +206,7 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: The settings of the registry have errors.
         SecretError: A secret among them cannot be resolved here.
+        MissingPackageError: As for `registry_client`.
     """
     if kind in _REGISTERED:
         return _infer_registered(messages, cluster, kind, side)
@@ -277,6 +279,7 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
         RegistryError: The registry does not have the schema, does not answer, or refuses.
         ResolveError: The settings of the registry have errors.
         SecretError: A secret among them cannot be resolved here.
+        MissingPackageError: As for `registry_client`.
     """
     if cluster.registry is None:
         raise CodegenError(f"{kind} needs the schema registry; name it with --registry")
