@@ -86,6 +86,9 @@ def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> De
 class DeltaTarget:
     """A Delta table as a target; see `delta`.
 
+    Methods add Delta to a session without it, and use a clone of such a session. Errors of Spark and Java are passed
+    on, unless a method names them.
+
     Attributes:
         table: Its path, or its name.
         is_path: Whether ``table`` is a path.

@@ -80,7 +80,8 @@ def check(
 def _targets(target: str) -> tuple[list[Table], list[Problem], list[str]]:
     """The tables of a target and, if it is a whole SQL file, its problems and the names of what it copies into.
 
-    Of a whole SQL file only tables of Kafka are returned; a missing cluster is not among its problems.
+    Of a whole SQL file only tables of Kafka are returned; a missing cluster is not among its problems. Others are
+    those of `load.tables`, which imports Python.
 
     Raises:
         TargetError: There is no such file, module or table.

@@ -149,6 +149,8 @@ def _plan_script(
 ) -> ScriptPlan:
     """Plan a script; if columns are inferred and a checkpoint may have them, Spark is started, and stays, to read it.
 
+    Other columns are inferred again, for which the cluster is asked.
+
     Raises:
         TargetError: The file cannot be read.
         ResolveError: The script has errors; all of them are reported.

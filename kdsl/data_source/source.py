@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class DefaultSource(KdslDataSource):
     """The data source ``kdsl``. A table is named by the options ``table``, ``file`` or ``ddl`` (docs/data-source.md).
 
-    Each method raises a KdslError that lists all problems of the options and of the table.
+    Each method raises a KdslError that lists all problems of the options and of the table. At the first use of an
+    object, the table's module may be imported, and brokers asked for the topic of dead letters.
     """
 
     @classmethod

@@ -167,7 +167,8 @@ def _compare_sink(
 ) -> Iterator[Step]:
     """Yield the differences of the sink tables, as the next batch of the ingestion would find them.
 
-    None for a sink whose tables cannot be changed apart from a batch. Errors of Java and Spark are passed on.
+    None for a sink whose tables cannot be changed apart from a batch. Delta or the JDBC driver is added to a session
+    without it. Errors of Java and Spark are passed on.
 
     Raises:
         KdslError: kdsl cannot write the sink.
@@ -219,6 +220,8 @@ def _address(writer: TableChanger, table: TableId) -> str:
 
 def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Iterator[Step]:
     """Yield how the target of a table's changelog differs from the columns of the table.
+
+    Delta or the JDBC driver is added to a session without it.
 
     Args:
         table: The table.

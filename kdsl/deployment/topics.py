@@ -35,6 +35,8 @@ _SIZES = (PARTITIONS, REPLICATION)
 class LiveCluster:
     """What is live on a cluster: every question is asked once, about all topics together.
 
+    A Spark session may be started, as for `kdsl.diagnostics.clients.open_admin`.
+
     Args:
         needs: What is needed of it.
 

@@ -59,7 +59,7 @@ class _Reader:
         self.problems.append(Problem(code, message, fix, self.document.where(path)))
 
     def read(self) -> tuple[IngestionDef | None, list[Problem]]:
-        """Read the document; see `read_document`."""
+        """Read the document, and add what is wrong with it to ``problems``; see `read_document`."""
         if self.problems:
             return None, self.problems
         value = self.document.value
@@ -129,7 +129,7 @@ class _Reader:
     def take_mapping(self, value: Mapping[str, Any], strings: Mapping[str, str]) -> dict[str, str]:
         """Take the topic mapping that is declared under ``source``, where the sink is Kafka, and note where it was.
 
-        Empty if there is none. It is reported if the sink has one, too, or if it cannot be read.
+        Empty if there is none, or, with a report, if the sink has one, too, or it cannot be read.
         """
         source = value.get("source")
         if not isinstance(source, dict) or _MAPPING not in source or not _is_kafka(strings):
@@ -143,7 +143,7 @@ class _Reader:
         return {} if text is None else {_MAPPING: text}
 
     def read_rules(self, value: Mapping[str, Any], section: str, cls: type[Group]) -> list[Group]:
-        """Read a list of transforms or routes, each with what is right in it.
+        """Read a list of transforms or routes, each with what is right in it; the rest is reported.
 
         Empty if there is none, or, with a report, if it is not a list.
         """
@@ -157,7 +157,10 @@ class _Reader:
         ]
 
     def read_pipeline(self, value: Any) -> Pipeline:
-        """Read the settings of the pipeline; keys that kdsl does not support are reported, and left out."""
+        """Read the settings of the pipeline; keys that kdsl does not support are reported, and left out.
+
+        The same is true of values that cannot be read.
+        """
         if isinstance(value, dict):
             for key in [key for key in value if key in REFUSED_IN_PIPELINE]:
                 self.report(f"$.pipeline.{key}", f"{key!r} is not supported", REFUSED_IN_PIPELINE[key])

@@ -364,7 +364,8 @@ def evolve_sink(
         earlier: The records since which columns are known, from before the batch.
 
     Returns:
-        The schema and the changes; with refusals, the schema that the table has, and no changes.
+        The schema and the changes; with refusals, the schema that the table has, which is empty for a new one, and no
+        changes.
     """
     return _SinkTable(table, live, wanted, policy, places or {}, earlier or {}).evolve()
 
@@ -404,7 +405,10 @@ class _SinkTable:
         return broaden(kind) if self.policy.broaden else kind
 
     def evolve(self) -> SinkEvolution:
-        """Decide; see `evolve_sink`. With a refusal, the schema is that from before, and there are no changes."""
+        """Decide; see `evolve_sink`. With a refusal, the schema is that from before, and there are no changes.
+
+        It is called once: refusals and changes are collected in the object.
+        """
         self.check_names()
         schema = self.create() if self.live is None else self.change(self.live)
         most = self.policy.rules.max_columns
@@ -460,7 +464,7 @@ class _SinkTable:
         """Add the changes of a table that exists, and return its schema with them; columns that the rows lack stay.
 
         Another primary key, and a column that is NOT NULL and that the rows lack or may have NULL in, are refused; see
-        `drop_not_null` for the last.
+        `drop_not_null` for the last. See `add_column` and `alter_column` for columns that are new or too narrow.
         """
         if [self.fold(n) for n in live.primary_key] != [self.fold(n) for n in self.wanted.primary_key]:
             has, wants = (f"({', '.join(key)})" for key in (live.primary_key, self.wanted.primary_key))

@@ -377,7 +377,7 @@ class _Work:
         return SinkColumn(name, typed.type, typed.text)
 
     def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
-        """The filter in Spark SQL; None if there is none, or it cannot be translated.
+        """The filter in Spark SQL; None if there is none, or, with a problem, if it cannot be translated.
 
         One that is neither BOOLEAN nor NULL is a problem, and returned nevertheless.
         """

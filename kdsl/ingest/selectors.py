@@ -82,7 +82,8 @@ class RoutePattern:
         r"""Read a pattern: parts with commas between them, where ``.`` separates names, and ``\.`` is any character.
 
         Raises:
-            SelectorError: A part is empty, not a regular expression, or one that kdsl does not support.
+            SelectorError: A part is empty, not a regular expression, or one that kdsl does not support, or has unequal
+                curly brackets.
         """
         parts = [part.strip() for part in text.split(",")]
         if not all(parts):
@@ -113,8 +114,8 @@ class TablePattern:
         """Read a pattern: alternatives with commas between them, each of one to three names in any letter case.
 
         Raises:
-            SelectorError: A name is empty, not a regular expression, or one that kdsl does not support; or there are
-                more than three.
+            SelectorError: A name is empty, not a regular expression, or one that kdsl does not support, or has unequal
+                curly brackets; or there are more than three.
         """
         alternatives = []
         for entry in (part.strip() for part in _split(text, ",")):

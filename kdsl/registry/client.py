@@ -98,6 +98,7 @@ class RegistryClient:
         ResolveError: The settings have errors; all are reported.
         SecretError: A reference cannot be resolved in this process.
         RegistryError: The keys or certificates for TLS cannot be used.
+        MissingPackageError: As for `make_context`.
 
     Attributes:
         unknown_for: For how many seconds an unknown id is not requested again.

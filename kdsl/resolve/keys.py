@@ -36,7 +36,10 @@ def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
 
 
 def key_part(table: TableDef) -> Part | None:
-    """The columns and format of the message key of a valid table; None if it has no key format."""
+    """The columns and format of the message key of a valid table; None if it has no key format.
+
+    Files are read, and errors raised, as for `Format.portable`.
+    """
     by_name = {c.name: c for c in table.physical}
     columns = [by_name[name] for name in key_columns(table)]
     return _make_part(table.key_format, columns, table.options.key_prefix)
@@ -45,7 +48,8 @@ def key_part(table: TableDef) -> Part | None:
 def value_part(table: TableDef) -> Part | None:
     """The columns and format of the message value of a valid table.
 
-    None if it has no format, or a column holds the raw value and no column is decoded from it.
+    None if it has no format, or a column holds the raw value and no column is decoded from it. Files are read, and
+    errors raised, as for `Format.portable`.
     """
     if has_raw_value_alone(table):
         return None
@@ -60,7 +64,8 @@ def has_raw_value_alone(table: TableDef) -> bool:
 def _make_part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> Part | None:
     """Return the key or value as a part of the plan, with ``prefix`` removed from its names; None without a format.
 
-    Its format is that of `Format.portable`, for which the files that the format names may be read.
+    Its format is that of `Format.portable`, for which the files that the format names may be read, and whose errors are
+    passed on.
     """
     if chosen is None:
         return None

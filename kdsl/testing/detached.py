@@ -305,7 +305,7 @@ def _launch_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
 
 
 def _write_record(kafka: DetachedKafka) -> None:
-    """Write the record of a Kafka to kdsl's state folder; OSError if that fails."""
+    """Write the record of a Kafka to kdsl's state folder; OSError if that fails, and errors as `_record_path`."""
     _record_path(kafka.name).write_text(json.dumps(cattrs.unstructure(kafka), indent=2), encoding="utf-8")
 
 

@@ -29,6 +29,7 @@ def download(
         DownloadError: The artifacts cannot be fetched, or a coordinate cannot be read.
         LocalKafkaError: A folder cannot be created.
         FolderError: As for `cache_dir`.
+        OSError: The ``java`` program cannot be started.
     """
     try:
         fetch_jars(

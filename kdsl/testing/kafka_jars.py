@@ -74,6 +74,7 @@ def find_kafka(
         LocalKafkaError: The folder of jars, or what was fetched, does not contain Kafka, or a folder of kdsl's cache
             cannot be created.
         FolderError: As for `cache_dir`.
+        OSError: The ``java`` program cannot be started, or a file cannot be written.
     """
     jars = jars or os.environ.get("KDSL_KAFKA_JARS")
     if jars:
@@ -98,6 +99,8 @@ def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress:
     Raises:
         DownloadError: They cannot be fetched.
         LocalKafkaError: What was fetched does not contain Kafka, or a folder cannot be created.
+        FolderError: As for `cache_dir`.
+        OSError: The ``java`` program cannot be started, or a file cannot be written.
     """
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
@@ -124,6 +127,7 @@ def _read_folder(folder: Path) -> KafkaJars:
 
     Raises:
         LocalKafkaError: It does not contain Kafka, or the folder in the cache cannot be created.
+        FolderError: As for `cache_dir`.
     """
     jars = _list_jars(folder)
     sizes = "\n".join(f"{jar} {jar.stat().st_size}" for jar in jars)

@@ -137,7 +137,8 @@ class LocalKafka(LocalService, RunningKafka):
     def client_properties(self) -> dict[str, str]:
         """The settings that a confluent-kafka client needs to connect and log in as the first user.
 
-        If librdkafka does not support the login, they are those for plaintext.
+        If librdkafka does not support the login, they are those for plaintext. Key files that the login needs are
+        created if they do not exist.
 
         Raises:
             LocalKafkaError: It is not started.
@@ -148,6 +149,8 @@ class LocalKafka(LocalService, RunningKafka):
     def java_properties(self) -> dict[str, str]:
         """The properties that a declaration needs to log in as the first user, by Java's names, without the servers.
 
+        Key files that the login needs are created if they do not exist.
+
         Raises:
             LocalKafkaError: It is not started.
         """
@@ -156,6 +159,8 @@ class LocalKafka(LocalService, RunningKafka):
     @property
     def certificates(self) -> Certificates:
         """The authority, the users' certificates, and stores of them in every type.
+
+        At the first use their folder is created, or emptied.
 
         Raises:
             LocalKafkaError: It is not started.
@@ -177,6 +182,8 @@ class LocalKafka(LocalService, RunningKafka):
     def realm(self) -> Realm:
         """The Kerberos realm of the kind ``"kerberos"``; without this kind, one that does not run.
 
+        Its folder is created at the first use.
+
         Raises:
             LocalKafkaError: It is not started.
         """
@@ -187,7 +194,7 @@ class LocalKafka(LocalService, RunningKafka):
     def system_properties(self) -> dict[str, str]:
         """The system properties (``-Dname=value``) of a Java client's JVM: krb5.conf, the URLs of tokens.
 
-        Empty if no kind of login needs them.
+        Empty if no kind of login needs them. For signed tokens the file of their public keys is written.
 
         Raises:
             LocalKafkaError: A kind needs them, and Kafka is not started.
@@ -232,7 +239,8 @@ class LocalKafka(LocalService, RunningKafka):
     def client_of(self, bootstrap_servers: str) -> RunningKafka:
         """Return a client of a cluster with the same login at another address, as the first user.
 
-        If librdkafka does not support the login, its own operations use this cluster's plaintext listeners.
+        If librdkafka does not support the login, its own operations use this cluster's plaintext listeners. Key files
+        that the login needs are created if they do not exist.
 
         Raises:
             LocalKafkaError: The login has keys or services, and Kafka is not started.
@@ -261,6 +269,7 @@ class LocalKafka(LocalService, RunningKafka):
         Raises:
             LocalKafkaError: They do not start, or a user or a topic cannot be created; among them JavaError,
                 DownloadError and BrokerDiedError.
+            FolderError: As for `find_kafka`.
             OSError: A file cannot be written, or a process cannot be started.
         """
         java = find_java()

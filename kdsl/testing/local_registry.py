@@ -111,6 +111,7 @@ class LocalRegistry(LocalService):
 
         Raises:
             LocalRegistryError: The registry has never been started.
+            MissingPackageError: The package httpx is not installed.
         """
         from kdsl.cluster import Registry
         from kdsl.registry import RegistryClient
@@ -135,8 +136,9 @@ class LocalRegistry(LocalService):
                 in the folder that ``$KDSL_REGISTRY_APP`` names.
             LocalKafkaError: There is no Java to run it (JavaError), it cannot be fetched (DownloadError), or no port is
                 free.
+            FolderError: As for `find_registry`.
             TarError: The archive that was fetched is damaged.
-            OSError: The process cannot be started.
+            OSError: The process cannot be started, or a file cannot be written.
         """
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)

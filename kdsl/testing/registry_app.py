@@ -38,6 +38,7 @@ def find_registry(
         LocalRegistryError: The folder that ``$KDSL_REGISTRY_APP`` names, or the cache, does not contain the registry.
         LocalKafkaError: A folder of kdsl's cache cannot be created.
         FolderError: As for `cache_dir`.
+        OSError: The ``java`` program cannot be started, or a file cannot be written.
     """
     named = os.environ.get("KDSL_REGISTRY_APP")
     if named:
@@ -58,7 +59,10 @@ def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str
 
     Raises:
         DownloadError: It cannot be fetched.
+        LocalKafkaError: A folder cannot be created.
+        FolderError: As for `cache_dir`.
         TarError: The archive is damaged.
+        OSError: The ``java`` program cannot be started, or a file cannot be written.
     """
     coordinate = _COORDINATE.format(version=version)
     on_progress(f"fetching {coordinate} (once)")

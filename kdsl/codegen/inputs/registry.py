@@ -49,6 +49,7 @@ def registry_draft(
         RegistryError: The registry does not have the subject, does not answer, or denies access.
         ResolveError: The settings of the registry have errors.
         SecretError: A secret among them cannot be resolved here.
+        MissingPackageError: As for `registry_client`.
     """
     from kdsl.registry import registry_client
 

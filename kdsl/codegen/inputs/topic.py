@@ -71,6 +71,9 @@ def topic_draft(
 ) -> TableDraft:
     """Draft a table of a topic, inferred from its last records.
 
+    A Spark session may be started, as for `kdsl.diagnostics.clients.open_admin`. The client of the registry is kept
+    for this process.
+
     Args:
         topic: The topic.
         cluster: Its cluster.
@@ -88,6 +91,8 @@ def topic_draft(
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
         SecretError: A secret among the settings of the registry cannot be resolved here.
+        MissingPackageError: As for `kdsl.registry.registry_client`.
+        KdslError: As for `kdsl.diagnostics.clients.open_admin`.
     """
     messages = _read_raw(topic, cluster, records)
     if not messages:
@@ -137,6 +142,8 @@ def _are_upserts(
 
     Raises:
         CodegenError: An upsert table was requested, and the records are not its rows.
+        ResolveError: As for `open_inspector`.
+        KdslError: As for `open_inspector`.
     """
     fits = key is not None and all(k is not None for k in keys) and value.format.insert_only
     if connector == "upsert-kafka" and not fits:
@@ -184,7 +191,8 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
     """Infer format and columns from the bytes of one side, by the schema in the registry if they name one.
 
     Without messages the format is raw, unless csv or a format with schemas is named. If no format is named and the
-    registry does not have the schema, the bytes themselves decide, which is noted.
+    registry does not have the schema, the bytes themselves decide, which is noted. The client of the registry is kept
+    for this process.
 
     Args:
         messages: The bytes.
@@ -198,6 +206,7 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: The settings of the registry have errors.
         SecretError: A secret among them cannot be resolved here.
+        MissingPackageError: As for `registry_client`.
     """
     if kind in _REGISTERED:
         return _infer_registered(messages, cluster, kind, side)
@@ -270,6 +279,7 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
         RegistryError: The registry does not have the schema, does not answer, or refuses.
         ResolveError: The settings of the registry have errors.
         SecretError: A secret among them cannot be resolved here.
+        MissingPackageError: As for `registry_client`.
     """
     if cluster.registry is None:
         raise CodegenError(f"{kind} needs the schema registry; name it with --registry")

@@ -56,7 +56,8 @@ def copy_snapshot(
         CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
         IngestError: A table is refused; nothing was written.
         KdslError: There is no checkpoint, kdsl cannot read the source or it is a stream, the session is one of Spark
-            Connect, no table is selected, or the source or the sink cannot be reached.
+            Connect, no table is selected, a reference to a secret cannot be resolved, or the source or the sink cannot
+            be reached.
         Exception: That of Spark, if a job fails.
     """
     plan = plan_ingestion(ingestion)
@@ -107,7 +108,8 @@ def _copy(
     Raises:
         IngestError: A table is refused; no row was written.
         CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
-        KdslError: kdsl cannot read the source or write the sink, or they cannot be reached.
+        KdslError: kdsl cannot read the source or write the sink, they cannot be reached, or a reference to a secret
+            cannot be resolved.
         Exception: That of Spark, if a job fails.
     """
     reader = open_reader(ingestion.source)

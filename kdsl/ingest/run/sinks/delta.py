@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class DeltaWriter(TableWriter):
     """Writes the tables of Delta Lake: one commit for each batch and table, and one before it for new columns.
 
+    What reads or writes a table adds Delta to a session without it.
+
     Args:
         sink: The sink.
         concurrency: How many tables are written at the same time.
@@ -90,7 +92,7 @@ class DeltaWriter(TableWriter):
     def change_table(
         self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable
     ) -> None:
-        """Make changes of a table; see `TableChanger.change_table`."""
+        """Make changes of a table; see `TableChanger.change_table`. Effects and errors: `change_delta_table`."""
         change_delta_table(self.target(table), spark, changes, transformed.partition_keys, transformed.properties)
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:

@@ -34,6 +34,9 @@ _SCHEMAS = "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = ?"
 class JdbcWriter(TableWriter):
     """Writes the tables of a Postgres: one transaction for each batch and table, which also changes its columns.
 
+    `read_schema`, `has_database` and `change_table` add the JDBC driver to a session without it; `write_table` is
+    called after one of them.
+
     Args:
         sink: The sink, with its secrets.
         concurrency: How many tables are written at the same time.
@@ -86,14 +89,15 @@ class JdbcWriter(TableWriter):
     def change_table(
         self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable
     ) -> None:
-        """Make changes of a table; see `TableChanger.change_table`."""
+        """Make changes of a table; see `TableChanger.change_table`. Effects and errors: `change_database_table`."""
         change_database_table(self.target(table), spark, changes, transformed.primary_key)
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Create or change a table, and upsert its last changes by the primary key, or insert its inserts without one.
 
         A batch that the table has is skipped, which is logged. At the first write of a table, staging tables of a
-        killed run are dropped; a schema that a new table needs is created.
+        killed run are dropped; a schema that a new table needs is created. Further tables are created as for
+        `JdbcTarget.apply`.
 
         Raises:
             ChangelogError: The database cannot be reached, it or Spark reports an error, or the table has another batch
@@ -122,7 +126,7 @@ def change_database_table(
 ) -> None:
     """Make changes of a table of Postgres apart from a batch; each is committed by itself.
 
-    A schema that a new table needs is created.
+    A schema that a new table needs is created. The driver is attached if needed.
 
     Args:
         target: The table.
@@ -131,7 +135,7 @@ def change_database_table(
         keys: The primary key of a new table.
 
     Raises:
-        ChangelogError: The database cannot be reached, or reports an error.
+        ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
         SecretError: A reference to a secret cannot be resolved.
     """
     creates = any(change.tag == "create.table" for change in changes)

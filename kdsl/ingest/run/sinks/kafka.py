@@ -68,6 +68,9 @@ class KafkaWriter(SinkWriter):
         sink: The sink.
         cluster: Its cluster, with its secrets.
         name: The name of the ingestion, if several share a query.
+
+    Raises:
+        ResolveError: As for `plan_write`.
     """
 
     pairs_updates = True

@@ -68,8 +68,11 @@ class DatabaseReader:
     def _read_table(self, spark: SparkSession, table: TableId, entry: DatabaseTable) -> SourceTable:
         """Find the columns and the primary key of a table; its rows are not read yet, except by `read_mysql_table`.
 
+        The driver is attached if needed.
+
         Raises:
             ChangelogError: The database cannot be reached, or as for `_read_other_table`.
+            SecretError: A reference to a secret cannot be resolved.
         """
         target = find_database_table(self._source, entry.sql_name)
         key = target.read_key(spark, entry.schema, entry.name)
@@ -141,6 +144,7 @@ def _read_rows(
 
     Raises:
         ChangelogError: The driver cannot be attached, the database cannot be reached, or the query fails.
+        SecretError: A reference to a secret cannot be resolved.
     """
     from pyspark.sql import functions as F
 

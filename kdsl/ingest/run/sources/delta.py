@@ -32,7 +32,7 @@ _FEED = "delta.enableChangeDataFeed"
 
 
 class _DeltaReader:
-    """What both readers share.
+    """What both readers share. Their methods add Delta to a session without it.
 
     Args:
         source: The source.
@@ -72,8 +72,8 @@ class DeltaRowReader(_DeltaReader):
         """Read the columns of the table, at its last version or that of the progress; see `SnapshotReader.read_tables`.
 
         Raises:
-            ChangelogError: There is no table, its version cannot be read, or it has a column of a type that the tables
-                of kdsl do not have.
+            ChangelogError: There is no table, its version cannot be read, it has a column of a type that the tables of
+                kdsl do not have, or Delta cannot be added to the session.
         """
         version = int(progress[_AT]) if progress else self._version(spark)
         return SourceBatch([self._rows(spark, version)], {_AT: str(version)})

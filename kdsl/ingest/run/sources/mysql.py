@@ -148,6 +148,7 @@ def _count_wrong(spark: SparkSession, target: JdbcTarget, columns: Sequence[Read
 
     Raises:
         ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
+        SecretError: A reference to a secret cannot be resolved.
     """
     wrong = {c.name: _is_zero(quote_column(c.name)) for c in columns if isinstance(c.type, _DATES)}
     for column in columns:
