@@ -177,19 +177,30 @@ class StateFiles:
         """Add what a file says to a state; see `load`.
 
         Raises:
+            CheckpointError: The file does not have what it should, or does not fit the earlier ones.
+        """
+        notes = self._notes(number, document)
+        try:
+            for note in notes:
+                if before is not None and note.batch >= before:
+                    # `last` stays: under the number of the repeated batch a whole file would be taken for its attempt.
+                    state = attrs.evolve(state.add(Note(note.batch, note.upstream)), last=state.last)
+                else:
+                    state = state.add(note)
+        except ValueError as e:
+            raise self._error(number, f"does not fit the earlier ones: {e}", "restore it") from e
+        return state
+
+    def _notes(self, number: int, document: Mapping[str, Any]) -> list[Note]:
+        """The notes of a file.
+
+        Raises:
             CheckpointError: The file does not have what it should.
         """
         try:
-            notes = list(_read_notes(document))
+            return list(_read_notes(document))
         except Exception as e:
             raise self._error(number, f"cannot be read: {type(e).__name__} in its contents", "restore it") from e
-        for note in notes:
-            if before is not None and note.batch >= before:
-                # `last` stays: under the number of the repeated batch a whole file would be taken for its attempt.
-                state = attrs.evolve(state.add(Note(note.batch, note.upstream)), last=state.last)
-            else:
-                state = state.add(note)
-        return state
 
     def write(self, note: Note, before: IngestState) -> IngestState:
         """Keep what a batch learned and counted. Nothing is written if that is nothing, and the batch has no file yet.
@@ -215,7 +226,7 @@ class StateFiles:
         if note.batch in numbers:  # what an earlier attempt learned is in the state, so that this one does not note it
             attempt = self._read(note.batch)
             whole = whole or attempt["whole"]
-            for earlier_note in (one for one in _read_notes(attempt) if one.batch == note.batch):
+            for earlier_note in (one for one in self._notes(note.batch, attempt) if one.batch == note.batch):
                 note = _repeat(earlier_note, note)
         document = {
             "version": VERSION,

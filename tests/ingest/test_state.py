@@ -200,6 +200,29 @@ class TestDamage:
 
         assert "KeyError in its contents" in self.damage(tmp_path, "1.json", text)
 
+    def test_the_damaged_attempt_of_a_repeated_batch_is_an_error(self, tmp_path: Path) -> None:
+        files = StateFiles(open_local_folder(tmp_path))
+        state = run(files, change(0))
+        run(files, change(1))
+        (tmp_path / SCHEMAS / "1.json").write_text(
+            '{"version": 1, "after": 0, "whole": false, "notes": [{"batch": 1, "upstream": {"a": {}}}]}'
+        )
+
+        with pytest.raises(CheckpointError, match=r"1\.json cannot be read: KeyError in its contents"):
+            files.write(Note(1, change(1).upstream), state)
+
+    def test_a_file_with_another_primary_key_is_an_error(self, tmp_path: Path) -> None:
+        files = StateFiles(open_local_folder(tmp_path))
+        run(files, change(0))
+        run(files, change(1))
+        file = tmp_path / SCHEMAS / "1.json"
+        text = file.read_text()
+        assert '"primary_key": [' in text
+        file.write_text(text.replace('"primary_key": [', '"primary_key": ["other",'))
+
+        with pytest.raises(CheckpointError, match=r"1\.json does not fit the earlier ones"):
+            files.load()
+
     def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
         assert "2.json follows the file 1.json, which is missing" in self.damage(tmp_path, "1.json", None)
 
