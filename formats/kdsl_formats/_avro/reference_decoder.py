@@ -232,7 +232,7 @@ class _Compiler:
     def compile(self, step: Step) -> ReadValue:
         """The function that reads a step; it counts infinite values, and raises `BodyError` for unreadable bytes.
 
-        The functions that skip types inside the step are stored, as in `skipper`.
+        It also counts items of no bytes. The functions that skip types inside the step are stored, as in `skipper`.
         """
         match step:
             case Scalar():
@@ -262,7 +262,8 @@ class _Compiler:
     def skipper(self, kind: Type) -> ReadValue:
         """The function that skips values of a type, which may contain itself; it raises `BodyError` if it cannot.
 
-        Those of unions, records, arrays and maps are stored in `skipping`, and created once for each type.
+        It counts items of no bytes. The functions of unions, records, arrays and maps are stored in `skipping`, and
+        created once for each type.
         """
         if kind.kind in _READERS:
             return _READERS[kind.kind]
