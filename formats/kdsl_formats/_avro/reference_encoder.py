@@ -175,7 +175,11 @@ def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteV
     """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the branch and the value to the body; `BodyError` of ``inner``, and for NULL if the union lacks null."""
+        """Append the branch and the value to the body, or the branch of null for NULL.
+
+        Raises:
+            BodyError: The value is NULL and the union has no null, or ``inner`` cannot write it.
+        """
         if value is None and null is not None:
             put_long(null, body)
         else:

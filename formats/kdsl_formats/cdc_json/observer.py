@@ -319,7 +319,10 @@ class ChangeObserver:
         changes, number = changes[order], number[order]
 
         def settle(which: Indices, growth: TableGrowth) -> Mask:
-            """Which of some changes show nothing that the table lacks; widens ``growth`` by the types that they say."""
+            """Which of some changes show nothing that the table lacks; widens ``growth`` by the types that they say.
+
+            The lanes of their statements learn members that are new to them.
+            """
             settled = np.zeros(len(message_of), dtype=bool)
             for i, (statement, _) in enumerate(groups):
                 some = changes[which[number[which] == i]]
