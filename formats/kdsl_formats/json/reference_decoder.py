@@ -468,7 +468,7 @@ class ReferenceDecoder:
         name = kind.spelling
 
         def entries(value: Any) -> list[tuple[str, Any]]:
-            """Convert an object to pairs; `FieldError` as of `convert` and of keys and, if streaming, for other values."""
+            """Convert an object to pairs; `FieldError` of `convert` and of keys and, if streaming, for other values."""
             if not isinstance(value, dict):
                 if self.rules.streaming:
                     raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
