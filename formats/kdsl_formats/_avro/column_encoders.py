@@ -77,6 +77,8 @@ def _value_encoder(step: Value) -> ColumnEncoder:
 def encode_bodies(column: ColumnEncoder, array: pa.Array, fallback: FallbackMask) -> pa.BinaryArray:
     """The bodies of an array's elements; rows that need the fallback are marked, and their bodies are meaningless.
 
+    The column stores the elements.
+
     Raises:
         TooLargeError: The bodies are larger than one array can be.
     """

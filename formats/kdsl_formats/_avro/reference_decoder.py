@@ -232,7 +232,7 @@ class _Compiler:
     def compile(self, step: Step) -> ReadValue:
         """The function that reads a step; it counts infinite values, and raises `BodyError` for unreadable bytes.
 
-        The functions that skip types inside the step are stored, as in `skipper`.
+        It also counts items of no bytes. The functions that skip types inside the step are stored, as in `skipper`.
         """
         match step:
             case Scalar():
@@ -262,7 +262,8 @@ class _Compiler:
     def skipper(self, kind: Type) -> ReadValue:
         """The function that skips values of a type, which may contain itself; it raises `BodyError` if it cannot.
 
-        Those of unions, records, arrays and maps are stored in `skipping`, and created once for each type.
+        It counts items of no bytes. The functions of unions, records, arrays and maps are stored in `skipping`, and
+        created once for each type.
         """
         if kind.kind in _READERS:
             return _READERS[kind.kind]
@@ -289,9 +290,10 @@ class _Compiler:
 
 
 def _scalar_reader(step: Scalar) -> ReadValue:
-    """The function that reads a value without parts, and converts it to the column; `BodyError` if it does not fit.
+    """The function that reads a value without parts, and converts it to the column.
 
-    A decimal with too many digits for the column becomes None.
+    It raises `BodyError` for a value that cannot be read or does not fit. A decimal with too many digits for the column
+    becomes None.
     """
     wire = _reader_of_fixed(step.size) if step.wire == "fixed" else _READERS[step.wire]
     if step.target == "string":
@@ -299,7 +301,11 @@ def _scalar_reader(step: Scalar) -> ReadValue:
     convert = converter_of(step)
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
-        """Return the converted value at an index and the index after it; `BodyError` if it does not fit the column."""
+        """Return the converted value at an index and the index after it.
+
+        Raises:
+            BodyError: The value cannot be read, or does not fit the column.
+        """
         value, at = wire(body, at)
         try:
             return convert(value), at
@@ -311,15 +317,17 @@ def _scalar_reader(step: Scalar) -> ReadValue:
 
 
 def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: InfiniteCounter) -> ReadValue:
-    """The function that reads a value of Kafka Connect, and converts it; `BodyError` if it does not fit.
+    """The function that reads a value of Kafka Connect, and converts it.
 
-    In a nullable column, infinity becomes None and is counted.
+    It raises `BodyError` for a value that cannot be read or does not fit. In a nullable column, infinity becomes None
+    and is counted.
     """
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
-        """Return the converted value at an index and the index after it; `BodyError` if it cannot be converted.
+        """Return the converted value at an index and the index after it.
 
-        Infinity becomes None and is counted; in a column that is NOT NULL it raises `BodyError`, too.
+        Infinity becomes None and is counted; in a column that is NOT NULL it raises `BodyError`, as does a value that
+        cannot be read or converted.
         """
         value, at = inner(body, at)
         try:
@@ -356,10 +364,13 @@ def _failing_reader(message: str) -> ReadValue:
 
 
 def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
-    """The function that reads the symbol of an enum by its index; `BodyError` if there is none, or it is None."""
+    """The function that reads the symbol of an enum by its index.
+
+    It raises `BodyError` if the index cannot be read, or there is no symbol, or it is None.
+    """
 
     def read(body: bytes, at: int) -> tuple[str, int]:
-        """Return the symbol whose number is at an index and the index after it; `BodyError` if there is no symbol."""
+        """Return the symbol whose number is at an index and the index after it; `BodyError` for no number or symbol."""
         index, at = _read_int(body, at)
         if not 0 <= index < len(symbols):
             raise BodyError(f"the enum {name} has no symbol number {index}")
@@ -374,11 +385,15 @@ def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
 def _union_reader(branches: list[ReadValue]) -> ReadValue:
     """The function that reads the index of a branch, and then that branch: it returns its value and the index after it.
 
-    It raises `BodyError` if there is no such branch.
+    It raises `BodyError` if the index cannot be read or there is no such branch, and that of the branch.
     """
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
-        """Return the value of the branch whose number is at an index, and the index after it; `BodyError` for none."""
+        """Return the value of the branch whose number is at an index, and the index after it.
+
+        Raises:
+            BodyError: There is no number or no such branch, or the branch cannot be read.
+        """
         index, at = _read_int(body, at)
         if not 0 <= index < len(branches):
             raise BodyError(f"a union of {len(branches)} types has no type number {index}")

@@ -169,10 +169,17 @@ def _value_writer(step: Value) -> WriteValue:
 
 
 def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteValue:
-    """The function that writes a union of one type; NULL is a `BodyError` if the union has no null."""
+    """The function that writes a union of one type; NULL is a `BodyError` if the union has no null.
+
+    It also raises that of ``inner``.
+    """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the branch and the value to the body; `BodyError` for NULL in a union without null."""
+        """Append the branch and the value to the body, or the branch of null for NULL.
+
+        Raises:
+            BodyError: The value is NULL and the union has no null, or ``inner`` cannot write it.
+        """
         if value is None and null is not None:
             put_long(null, body)
         else:
@@ -206,7 +213,11 @@ def _choice_writer(step: Choice) -> WriteValue:
     inner = [writer_of(m[1]) for m in step.members]
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the branch and the value of the member that has one, or the branch of null, to the body."""
+        """Append the branch and the value of the member that has one, or the branch of null, to the body.
+
+        Raises:
+            BodyError: As in `choose_member`, or the member's value cannot be written.
+        """
         index = choose_member(step, value)
         if index is None:
             assert step.null is not None
@@ -226,7 +237,7 @@ def _array_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the array to the body; the `BodyError` of an item gets its index."""
+        """Append the array to the body; `BodyError` for NULL; that of an item gets its index."""
         if require_value(value):
             put_long(len(value), body)
             for i, item in enumerate(value):
@@ -258,7 +269,7 @@ def _map_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the map to the body; the `BodyError` of a value gets its key."""
+        """Append the map to the body; `BodyError` for NULL; that of a value gets its key."""
         entries = entries_in_order(value)
         if entries:
             put_long(len(entries), body)
@@ -281,7 +292,7 @@ def _record_writer(fields: list[tuple[str, WriteValue]]) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the fields to the body; the `BodyError` of a field gets its name."""
+        """Append the fields to the body; `BodyError` for NULL; that of a field gets its name."""
         require_value(value)
         for name, inner in fields:
             try:

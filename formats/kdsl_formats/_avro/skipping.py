@@ -151,7 +151,10 @@ class SkipperFactory:
         size = None if keyed else _size_of_type(inner)
 
         def locate(cursor: Cursor) -> tuple[Integers, Integers]:
-            """Move the cursor after arrays or maps; return their numbers of elements, and the elements' positions."""
+            """Move the cursor after arrays or maps; return their numbers of elements, and the elements' positions.
+
+            Bodies that it cannot read are marked for the fallback.
+            """
             counts = _read_counts(cursor, whole=self._whole)
             if size is not None:
                 if not size:  # elements without bytes: nothing limits their number

@@ -251,7 +251,7 @@ class FramedWriter:
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or rejects the schema; or it lacks the
-                subject, or the schema and `register` is false.
+                subject, a schema that the latest one refers to, or the schema and `register` is false.
             KdslError: The schema, such as the latest one of the subject, cannot hold the rows; the subject cannot be
                 determined; the settings of the registry have errors, a secret cannot be resolved, or httpx is not
                 installed.

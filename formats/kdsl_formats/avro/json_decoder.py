@@ -264,7 +264,10 @@ def _record_reader(fields: dict[str, ReadValue]) -> ReadValue:
     """
 
     def read(value: Any) -> dict[str, Any]:
-        """Return the fields of a JSON object; `BodyError` if it is not an object, or a field is missing or unknown."""
+        """Return the fields of a JSON object; `BodyError` if it is not an object, or a field is missing or unknown.
+
+        That of a field gets its name.
+        """
         if not isinstance(value, dict):
             raise _type_error("an object", value)
         row = {}

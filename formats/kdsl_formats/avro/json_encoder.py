@@ -77,11 +77,11 @@ _WRITERS: dict[str, WriteValue] = {
 def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteValue:
     """The function that writes a value in an object with the name of its type, and None as ``null`` if `nullable`.
 
-    Otherwise it raises `BodyError` for None.
+    Otherwise it raises `BodyError` for None. It also raises that of ``inner``.
     """
 
     def write(value: Any) -> str:
-        """Return the JSON of the value; `BodyError` for None that is not nullable."""
+        """Return the JSON of the value; `BodyError` for None that is not nullable, and of ``inner``."""
         if value is None and nullable:
             return "null"
         return f"{{{name}:{inner(require_value(value))}}}"
@@ -96,7 +96,7 @@ def _array_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any) -> str:
-        """Return the JSON of the list; the `BodyError` of an item gets its index."""
+        """Return the JSON of the list; `BodyError` for None; that of an item gets its index."""
         items = []
         for i, item in enumerate(require_value(value)):
             try:
@@ -116,7 +116,7 @@ def _map_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any) -> str:
-        """Return the JSON of the map; the `BodyError` of a value gets its key."""
+        """Return the JSON of the map; `BodyError` for None; that of a value gets its key."""
         entries = []
         for key, item in entries_in_order(value):
             try:
@@ -136,7 +136,7 @@ def _record_writer(fields: list[tuple[str, str, WriteValue]]) -> WriteValue:
     """
 
     def write(value: Any) -> str:
-        """Return the JSON of the record; the `BodyError` of a field gets its name."""
+        """Return the JSON of the record; `BodyError` for None; that of a field gets its name."""
         require_value(value)
         fields_written = []
         for name, shown, inner in fields:

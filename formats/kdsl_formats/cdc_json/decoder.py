@@ -44,7 +44,7 @@ class _Changes:
 
 
 class ChangeDecoder:
-    """Decodes messages to changelog rows.
+    """Decodes messages to changelog rows; the frames and shapes of messages are remembered for the next batch.
 
     Args:
         rules: How to read the messages.
@@ -102,7 +102,7 @@ class ChangeDecoder:
         """Decode by columns, or one by one if few messages allow it.
 
         The result counts infinite values and undeclared columns only where rows were read by columns; those of the
-        reference decoder stay in its own counters.
+        reference decoder stay in its own counters. `_truncates` is replaced as in `_read_one_by_one`.
         """
         start, end = bounds(messages)
         present_messages = end > start
@@ -136,7 +136,7 @@ class ChangeDecoder:
         """
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
-            """The kind, values and metadata of each row of a message; `ValueError` as in `read_changes`."""
+            """The kind, values and metadata of each row of a message; counts and `ValueError` as in `read_changes`."""
             changes = self.reference.read_changes(message)
             return [(kind, row, changes.metadata) for kind, row in zip(changes.kinds, changes.rows, strict=True)]
 
@@ -181,7 +181,7 @@ class ChangeDecoder:
         message_index: Indices,
         frame: Frame | None,
     ) -> Decoded:
-        """Decode messages: changes by columns, and the messages that need the fallback one by one.
+        """Decode messages: changes by columns, and the messages that need the fallback as in `_read_one_by_one`.
 
         Args:
             messages: The messages.

@@ -115,7 +115,8 @@ class ChangeObserver:
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
         """Return the tables and new columns that messages show beyond the known schemas, and the bad messages.
 
-        Null and empty messages are ignored. Schemas and types that messages say are remembered for later batches.
+        Null and empty messages are ignored. Schemas and types that messages say, and the members of objects, are
+        remembered for later batches.
         """
         observation = Observation(known, len(messages))
         left = present_messages(messages)
@@ -130,7 +131,8 @@ class ChangeObserver:
     def _observe_by_schema(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
         """Settle messages that hold their schema, those of each schema together, and clear them in ``left``.
 
-        A few new schemas are learned in each batch; messages with more of them, or few with the same schema, remain.
+        What they show is added to the observation. A few new schemas are learned in each batch; messages with more of
+        them, or few with the same schema, remain.
         """
         rest = left.copy()
         for head in tuple(self._heads):
@@ -171,7 +173,7 @@ class ChangeObserver:
     ) -> None:
         """Settle messages with a known head, and clear them in ``left``; all with this head are cleared in ``rest``.
 
-        Too few messages that end plainly are not settled.
+        What they show is added to the observation. Too few messages that end plainly are not settled.
         """
         same = rest & np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False))
         rest &= ~same
@@ -238,7 +240,8 @@ class ChangeObserver:
     def _read_table_ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
         """Which changes have a table id of plain strings, and an array of each part of it, in the dialect's order.
 
-        Plain strings are not empty and have no escapes. The schema may be absent. A part that is not plain is NULL.
+        Plain strings are not empty and have no escapes. The schema may be absent. A part that is not plain is NULL. The
+        shapes of objects with the parts are remembered.
         """
         if not self._inner:
             columns = [members[name] for name in self._id_members]
@@ -307,7 +310,8 @@ class ChangeObserver:
     ) -> None:
         """Settle the changes of one table in rounds (`settle_in_rounds`), and clear their messages in ``left``.
 
-        `message_of` has the index of the message of each change, `groups` each statement with the changes that make it.
+        What they show is added to the observation. `message_of` has the index of the message of each change, `groups`
+        each statement with the changes that make it.
         """
         changes = np.concatenate([group for _, group in groups])
         number = np.repeat(np.arange(len(groups)), [len(group) for _, group in groups])
@@ -315,7 +319,10 @@ class ChangeObserver:
         changes, number = changes[order], number[order]
 
         def settle(which: Indices, growth: TableGrowth) -> Mask:
-            """Which of some changes show nothing that the table lacks; widens ``growth`` by the types that they say."""
+            """Which of some changes show nothing that the table lacks; widens ``growth`` by the types that they say.
+
+            The lanes of their statements learn members that are new to them.
+            """
             settled = np.zeros(len(message_of), dtype=bool)
             for i, (statement, _) in enumerate(groups):
                 some = changes[which[number[which] == i]]

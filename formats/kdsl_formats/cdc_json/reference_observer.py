@@ -50,8 +50,11 @@ class ChangeReader:
     def __call__(self, message: bytes) -> Shown | None:
         """Return the table of a message and its rows, before and after its changes; None if it has no rows.
 
+        Schemas in messages are cached.
+
         Raises:
-            ValueError: The message cannot be read, or as for `table_of`, `primary_key_of` and `read_types`.
+            ValueError: The message cannot be read, or has no schema of rows although the rules require one; or as for
+                `table_of`, `primary_key_of` and `read_types`.
         """
         document = parse_only(message)
         if not list(self._structure.read_document(document)):

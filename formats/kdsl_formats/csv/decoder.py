@@ -35,7 +35,8 @@ class CsvDecoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages; null ones produce no row, and unreadable ones are bad records.
 
-        If errors are ignored, a bad value is NULL instead, and a message that cannot be split is left out.
+        If errors are ignored, a bad value is NULL instead, and a message that cannot be split is left out. The splitter
+        stores the characters that it searches these messages for.
         """
         cells = self._splitter.split_messages(messages)
         columns, sure = self._read_columns(cells)

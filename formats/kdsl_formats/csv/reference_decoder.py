@@ -84,7 +84,10 @@ class ReferenceDecoder:
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:
-            """Convert the string of a ROW, None for a blank one; ValueError for a bad member, or too few of them."""
+            """Convert the string of a ROW, None for a blank one.
+
+            A bad or absent member is None if errors are ignored, and a ValueError otherwise.
+            """
             parts = self._split_parts(value)
             if not parts:
                 return None
@@ -103,7 +106,10 @@ class ReferenceDecoder:
         return convert
 
     def _scalar_converter(self, kind: t.DataType) -> Convert:
-        """The function that converts a string to a value; null literals, and bad values if ignored, become None."""
+        """The function that converts a string to a value, None for a null literal.
+
+        For a bad value it returns None if errors are ignored, and raises ValueError otherwise.
+        """
         strict, spelling = _converter(kind), kind.spelling
         literal, empty_as_null = self.dialect.null_literal, self.dialect.empty_as_null
         article = "an" if spelling[0] in "AI" else "a"

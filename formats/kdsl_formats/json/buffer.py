@@ -1,6 +1,6 @@
 """The bytes of many messages in one buffer, and the positions of their quotes, brackets and commas.
 
-Indices are indices into the buffer. Everything except the quotes is located when it is first needed.
+Indices are indices into the buffer. Quotes, brackets and commas are located when they are first needed.
 """
 
 from __future__ import annotations

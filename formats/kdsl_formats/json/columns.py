@@ -40,7 +40,7 @@ _FRACTION = r"^(-?[0-9]{1,18})\.[0-9]+$"
 
 
 class ColumnReader:
-    """Reads the values of one type.
+    """Reads the values of one type; the shapes of the objects among them are remembered for the next read.
 
     Args:
         kind: The type.

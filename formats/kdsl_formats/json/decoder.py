@@ -42,7 +42,7 @@ class _Objects:
 
 
 class JsonDecoder:
-    """Decodes messages to rows of one type.
+    """Decodes messages to rows of one type; the frames and shapes of messages are remembered for the next batch.
 
     Args:
         row: The type, with names on the wire.
@@ -84,8 +84,8 @@ class JsonDecoder:
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages by columns; the undeclared members that the reference decoder counts are not in the result.
 
-        The reference decoder reads messages that need the fallback. It reads all if there are few objects, or if absent
-        members are errors and members are flattened.
+        The infinite values that it counts are, and its counter of them is reset. It reads messages that need the
+        fallback, and all if there are few objects, or if absent members are errors and members are flattened.
         """
         start, end = bounds(messages)
         present_messages = end > start
@@ -151,7 +151,7 @@ class JsonDecoder:
     ) -> Decoded:
         """Read objects by columns, and the messages that need the fallback or are not among the objects one by one.
 
-        Of the latter, the result counts neither infinite values nor undeclared members.
+        Of the latter, the reference decoder counts infinite values and undeclared members, and the result does not.
         """
         members = self._finder.find(buffer, objects.spans)
         owner = objects.owner[members.which]

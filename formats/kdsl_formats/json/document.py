@@ -69,7 +69,8 @@ def parse(message: bytes, *, alone: bool = False) -> Any:
 
     Raises:
         Empty: The message is empty or blank.
-        ValueError: The message is not JSON or nested too deeply, with the reason; or something follows the document.
+        ValueError: The message is not JSON or nested too deeply, with the reason; or something follows the document and
+            `alone` is set.
     """
     value, text, end = _parse(message)
     if alone:

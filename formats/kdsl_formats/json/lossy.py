@@ -35,7 +35,8 @@ class LossCountingDecoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages with the inner decoder, and add for each DOUBLE column how many integers lost digits.
 
-        A column without such integers is left out of `Decoded.lossy`.
+        A column without such integers is left out of `Decoded.lossy`. The decoders that read columns again to count are
+        kept for the next batch.
         """
         decoded = self._inner.decode(messages)
         lossy: dict[str, int] = {}

@@ -279,7 +279,10 @@ class JsonObserver:
             objects = spans if len(group) == len(spans) else spans.pick(group)
 
             def settle(which: Indices, growth: TableGrowth, lane: TableLane = lane, objects: Spans = objects) -> Mask:
-                """Which messages of the group, given by their indices, show nothing that the table lacks."""
+                """Which messages of the group, given by their indices, show nothing that the table lacks.
+
+                The lane learns members that are new to it.
+                """
                 return lane.settle(buffer, objects if len(which) == len(objects) else objects.pick(which), None, growth)
 
             group = group + begin
@@ -301,7 +304,8 @@ class JsonObserver:
     def _split_by_table(self, buffer: MessageBuffer, spans: Spans, indexes: Indices) -> list[tuple[TableId, Indices]]:
         """Group messages by their table id, without those whose id is not plainly spelled; empty for few messages.
 
-        An id is plain if all its members are strings that are not empty and have no escapes.
+        An id is plain if all its members are strings that are not empty and have no escapes. The shapes of the messages
+        are remembered.
         """
         assert self._ids is not None
         if len(indexes) < self._min_batch:

@@ -105,7 +105,8 @@ class ReferenceDecoder:
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         """Return the rows of a message; none if it is empty, or if it cannot be read and errors are ignored.
 
-        A blank message has no rows with the tree reader.
+        A blank message has no rows with the tree reader. Infinite values and undeclared members are counted, as in
+        `read_document`.
 
         Raises:
             ValueError: The message cannot be read, and errors are not ignored.
@@ -139,12 +140,12 @@ class ReferenceDecoder:
         """Return the rows of a document: an object, an array of objects, or an object with the row in `PAYLOAD`.
 
         The rules decide whether it must have a payload. Null elements, a null payload and, with the tree reader, a null
-        document have no row. If errors are ignored, bad elements have none either. Members of the rows that no column
-        reads are counted, if `undeclared` is set.
+        document have no row. If errors are ignored, bad elements have none either. Infinite values are counted, and so
+        are members of the rows that no column reads, if `undeclared` is set.
 
         Raises:
-            FieldError: The document holds something else, a row lacks a member although the rules set
-                `fail_on_missing_field`, or a value cannot be read and errors are not ignored.
+            FieldError: The document holds something else, or as in `_convert_row`; for an element of an array only if
+                errors are not ignored.
         """
         if self.rules.payload:
             return self._payload_row(document)
@@ -167,6 +168,8 @@ class ReferenceDecoder:
     def _payload_row(self, document: Any) -> list[dict[str, Any]]:
         """Return a list with the row in the payload of a message that contains its schema; empty if that is null.
 
+        Its values and members are counted as in `_convert_row`.
+
         Raises:
             FieldError: The message does not have a payload, or the payload cannot be read.
         """
@@ -181,7 +184,7 @@ class ReferenceDecoder:
             raise e.inside(PAYLOAD) from None
 
     def _read_element(self, value: Any) -> dict[str, Any]:
-        """Convert an element of an array of rows, or a payload; undeclared members count as in `_convert_row`.
+        """Convert an element of an array of rows, or a payload; what is counted is as in `_convert_row`.
 
         Raises:
             FieldError: It is not an object; or as in `_convert_row`.
@@ -193,8 +196,11 @@ class ReferenceDecoder:
     def _convert_row(self, document: dict[str, Any]) -> dict[str, Any]:
         """Convert an object to a row; its members that no column reads are counted, if `undeclared` is set.
 
+        Infinite values are always counted.
+
         Raises:
-            FieldError: A value cannot be read, or a member is missing and the rules set `fail_on_missing_field`.
+            FieldError: A value cannot be read and errors are not ignored, a member is missing and the rules set
+                `fail_on_missing_field`, or two members that are flattened have the name of one column.
         """
         row: dict[str, Any] = self._convert(document)
         if self.undeclared is not None:
@@ -222,9 +228,9 @@ class ReferenceDecoder:
     def converter(self, kind: t.DataType) -> Convert:
         """Return a function that converts JSON values other than null to a type.
 
-        It raises `FieldError` for bad values, and returns None for an infinite value in the form of
-        `ReadingRules.modes`, a decimal with too many digits and, with the tree reader, a value other than a string for
-        a type of bytes.
+        It raises `FieldError` for bad values, and returns None for a decimal with too many digits and, with the tree
+        reader, a value other than a string for a type of bytes. In the form of `ReadingRules.modes`, too many digits
+        are an error; an infinite value of a nullable type is None and counted, otherwise it is an error.
         """
         wire = wire_of(kind, self.rules.modes)
         if wire is not None:
@@ -434,11 +440,14 @@ class ReferenceDecoder:
         return convert
 
     def _array_converter(self, kind: t.Array) -> Convert:
-        """Return a converter of JSON arrays to lists; it raises `FieldError` for other values and bad elements."""
+        """Return a converter of JSON arrays to lists, which raises `FieldError` for other values.
+
+        For a bad element the list has None if errors are ignored; otherwise it raises `FieldError`, too.
+        """
         convert, name = self._member_converter(kind.element), kind.spelling
 
         def elements(value: Any) -> list[Any]:
-            """Convert an array to a list; `FieldError` for other values and for bad elements."""
+            """Convert an array to a list; `FieldError` for other values and, unless ignored, for bad elements."""
             if not isinstance(value, list):
                 raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
             converted: list[Any] = []
@@ -453,12 +462,13 @@ class ReferenceDecoder:
     def _map_converter(self, kind: t.DataType, convert: Convert) -> Convert:
         """Return a converter of objects to pairs, without those whose value `convert` turns into `_ABSENT`.
 
-        Other JSON values are a `FieldError`, or no pairs with the tree reader. `convert` may raise it, too.
+        Other JSON values are a `FieldError`, or no pairs with the tree reader. `convert` may raise it, too, and a key
+        as in `_encodable`.
         """
         name = kind.spelling
 
         def entries(value: Any) -> list[tuple[str, Any]]:
-            """Convert an object to pairs; `FieldError` for bad members and, if streaming, for other values."""
+            """Convert an object to pairs; `FieldError` of `convert` and of keys and, if streaming, for other values."""
             if not isinstance(value, dict):
                 if self.rules.streaming:
                     raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
@@ -503,7 +513,10 @@ class ReferenceDecoder:
         name, strict = kind.spelling, self.rules.fail_on_missing_field
 
         def convert(value: Any) -> dict[str, Any]:
-            """Convert an object to a row; `FieldError` for other values, and bad or required absent members."""
+            """Convert an object to a row; `FieldError` for other values and for required members that are absent.
+
+            A bad member is a `FieldError`, too, or None if errors are ignored.
+            """
             if not isinstance(value, dict):
                 raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
             row = {}

@@ -182,7 +182,7 @@ class Observation:
 
 
 class ReferenceObserver:
-    """Looks at one message at a time.
+    """Looks at one message at a time; the converters of types are cached.
 
     Args:
         read: Reads one message that is not empty; None where it holds no rows. Raises ValueError if it is bad.
@@ -494,10 +494,12 @@ class RowReader:
         self._schemas = SchemaReader()
 
     def __call__(self, message: bytes) -> Shown | None:
-        """Return the rows of a message and their table; None if it has no rows.
+        """Return the rows of a message and their table; None if it has no rows. Schemas in messages are cached.
 
         Raises:
-            ValueError: The message cannot be read, has rows of several tables, or lacks a part of its table id.
+            ValueError: The message cannot be read, has no schema of rows although the rules require one, has rows of
+                several tables, or lacks a part of its table id; or two of its members have one name when they are
+                flattened. A blank message is one that cannot be read, but has no rows with the tree reader.
         """
         try:
             document = parse_only(message)

@@ -108,7 +108,11 @@ class MessageFormat(Format):
     if not TYPE_CHECKING:
 
         def __init__(self, **options: Any) -> None:
-            """Set the options; a class of messages is replaced by its name and descriptors (see `_resolve_class`)."""
+            """Set the options; a class of messages is replaced by its name and descriptors.
+
+            Raises:
+                SchemaError: As in `_resolve_class`.
+            """
             super().__init__(**_resolve_class(options))
 
     @property

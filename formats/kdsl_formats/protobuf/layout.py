@@ -259,7 +259,11 @@ class _LayoutBuilder:
         self._count = self._depth = 0
 
     def layout(self, row: t.Row) -> Layout:
-        """Build the layout of the message for a row; `SchemaError` as in `layout_of`."""
+        """Build the layout of the message for a row, and add its copies of messages to the builder's files.
+
+        Raises:
+            SchemaError: As in `layout_of`.
+        """
         name = self._copy(self._message, row)
         pool = pool_of(self._files)
         return _bind_layout(pool.FindMessageTypeByName(name), self._message, row)
@@ -312,8 +316,8 @@ class _LayoutBuilder:
     ) -> None:
         """Set the type of a copied field, in place, to what its column needs: a copy of its message, or plain bytes.
 
-        It stays the same for a column of another type, such as TIMESTAMP_LTZ. `kind` is the column's type; None for a
-        field that is not a column.
+        The copy is added to its container, as in `_copy`. The type stays the same for a column of another type, such as
+        TIMESTAMP_LTZ. `kind` is the column's type; None for a field that is not a column.
 
         Raises:
             SchemaError: As in `_copy`.
