@@ -135,7 +135,7 @@ def _find_credentials(session: Any, botocore_credentials: Any, options: Mapping[
 
 
 def _now() -> datetime:
-    """The time by which credentials and tokens are renewed."""
+    """The present time in UTC, with which the ends of credentials and tokens are compared."""
     return datetime.now(UTC)
 
 

@@ -240,7 +240,9 @@ def _convert_default(member: RecordField, kind: t.DataType) -> tuple[Any, str | 
 
 
 def _check_symbols(kind: Type, value: Any) -> None:
-    """Check that all values of enums inside a value are among their symbols; a union's record is not looked into.
+    """Check that all values of enums inside a value are among their symbols.
+
+    Of a union only the first branch is looked at, and not into its record.
 
     Raises:
         ValueError: A value is not a symbol.

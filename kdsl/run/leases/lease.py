@@ -288,10 +288,12 @@ class _Membership:
         self._consumer.close()
 
     def _check_members(self, id_: str) -> None:
-        """Ask for the members of the lease's group, and call the function for a loss, in a thread, if others hold it.
+        """Ask for the members of the lease's group, and call the function for a loss if others hold it.
 
-        Errors of the brokers are logged. Another member is a holder if this one's id is no longer ``id_``, or if it
-        stays longer than an attempt to acquire.
+        That function runs in a thread of its own. The other members are remembered, ``id_`` becomes the id of this
+        membership, and the time of the next check is set; after an error of the brokers, which is logged, only the
+        latter. Another member is a holder if the id was another one before, or if it stays longer than an attempt to
+        acquire.
         """
         assert self._admin is not None
         assert self._on_loss is not None

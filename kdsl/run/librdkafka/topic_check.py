@@ -152,6 +152,8 @@ class TopicCheck:
     def _ask(self) -> Future[dict[str, Topic]] | None:
         """Ask for the present topic ids in a thread, with a pooled admin client; None if there is nothing to check.
 
+        The answer leaves out topics that do not exist, or is a KafkaReadError.
+
         Raises:
             ResolveError: The client cannot be created: its settings have errors in this process.
         """
