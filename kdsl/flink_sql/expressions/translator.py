@@ -11,7 +11,7 @@ import attrs
 from kdsl.errors import nearest
 from kdsl.flink_sql.expressions import functions
 from kdsl.flink_sql.expressions.calls import Arguments
-from kdsl.flink_sql.expressions.casts import NoCastError, cast
+from kdsl.flink_sql.expressions.casts import NoCastError, cast, spark_cast
 from kdsl.flink_sql.expressions.values import (
     DayInterval,
     Interval,
@@ -189,7 +189,8 @@ class ExpressionTranslator:
             case "date" if _DATE.fullmatch(text):
                 return TypedSql(f"DATE '{text}'", t.Date(nullable=False))
             case "time" if _TIME.fullmatch(text):
-                return TypedSql(f"TIME '{text}'", t.Time(_fraction_digits(text), nullable=False))
+                kind = t.Time(_fraction_digits(text), nullable=False)
+                return TypedSql(spark_cast(f"TIME '{text}'", kind), kind)  # Spark's own literals have precision 6
             case "timestamp" if _TIMESTAMP.fullmatch(text):
                 return TypedSql(f"TIMESTAMP_NTZ '{text}'", t.Timestamp(_fraction_digits(text), nullable=False))
         form = {"date": "2024-12-31", "time": "23:59:59", "timestamp": "2024-12-31 23:59:59.123"}[node.kind]

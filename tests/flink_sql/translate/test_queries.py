@@ -13,6 +13,7 @@ from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
+from kdsl.types.spark import TIME_TYPE_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,9 +113,15 @@ class TestJoinsByName:
 
 class TestValues:
     def test_times_get_the_largest_precision(self, views: SparkSession) -> None:
-        text = "SELECT CAST(`EXPR$0` AS STRING) FROM (VALUES (TIME '10:00:00'), (TIME '10:00:00.123'))"
+        query = translate_query("VALUES (TIME '10:00:00'), (TIME '10:00:00.123')", TABLES)
+        views.conf.set(TIME_TYPE_SETTING, "true")
+        try:
+            times = [row[0] for row in views.sql(query.text).collect()]
+        finally:
+            views.conf.unset(TIME_TYPE_SETTING)
 
-        assert query_rows(views, text) == [("10:00:00",), ("10:00:00.123",)]
+        assert str(query.columns.fields[0].type) == "TIME(3) NOT NULL"
+        assert times == [dt.time(10), dt.time(10, 0, 0, 123_000)]
 
 
 class TestSetOperations:
