@@ -12,10 +12,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from kdsl.cluster import Registry
+from kdsl.registry import RegisteredSchema, registry_client
 from kdsl.types import model as t
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.model import schema_type
 from kdsl_formats._avro.schema import AvroTypeError, avro_schema, avro_type_problems, parse_schema, row_of
+from kdsl_formats.avro_confluent import AvroConfluent
 from tests.formats import avro_bodies
 from tests.formats.contract import SUPPRESSED
 from tests.formats.test_avro_decoder import record, row_not_null
@@ -107,6 +110,7 @@ def test_a_schema_that_is_not_a_table_is_reported(schema: Any, message: str) -> 
     [
         ("{", "an Avro schema must be JSON, and this is not"),
         ("[" * 100_000, "an Avro schema must be JSON, and this is not"),
+        (f'{{"size":{"1" * 5000}}}', "an integer in it has more than 4,300 digits"),
         ("5", "a schema must be a name, an object or a list, not 5"),
         ('{"fields":[]}', "a schema in a JSON object needs the member 'type', but this one has 'fields'"),
         ('{"type":"record","fields":[]}', "a schema of type 'record' needs the member 'name'"),
@@ -136,6 +140,14 @@ def test_an_invalid_schema_is_reported_with_its_location(schema: str, message: s
     with pytest.raises(AvroTypeError) as e:
         parse_schema(schema)
     assert str(e.value).startswith(message)
+
+
+def test_a_registered_schema_with_a_huge_number_is_a_misfit() -> None:
+    fields = f'[{{"name":"a","type":"int","default":{"1" * 5000}}}]'
+    schema = RegisteredSchema(f'{{"type":"record","name":"R","fields":{fields}}}')
+    client = registry_client(Registry("http://localhost:1"))
+    misfit = AvroConfluent().schema_misfit(t.row(a=t.Int()), schema, client, "read")
+    assert misfit == "an integer in it has more than 4,300 digits"
 
 
 def test_names_are_found_in_their_namespace() -> None:

@@ -137,6 +137,28 @@ def test_undeclared_members_are_counted_once_for_each_image(
         assert (dict(decoded.undeclared), decoded.bad) == ({"x": 200}, ())
 
 
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize(
+    ("dialect", "message", "undeclared"),
+    [
+        (DEBEZIUM, '{"before":null,"after":{"id":1,"x":1},"op":"u"}', 0),
+        (DEBEZIUM, '{"before":{"x":1},"after":{"id":1},"op":"c"}', 0),
+        (DEBEZIUM, '{"before":{"id":1,"x":1},"after":{"id":1,"x":1},"op":"d"}', 1),
+        (CANAL, '{"data":[{"id":1,"x":1},null,{"x":1}],"type":"INSERT"}', 1),
+        (CANAL, '{"old":[{"x":1}],"data":[{"id":1,"x":1},{"x":1}],"type":"UPDATE"}', 2),
+        (CANAL, '{"old":[{"x":1}],"data":[{"id":1}],"type":"INSERT"}', 0),
+        (MAXWELL, '{"old":null,"data":{"id":1,"x":1},"type":"update"}', 0),
+        (MAXWELL, '{"old":{"x":1},"data":{"id":1},"type":"delete"}', 0),
+    ],
+)
+def test_undeclared_members_are_counted_in_images_of_returned_rows_only(
+    dialect: Dialect, message: str, undeclared: int, count: int
+) -> None:
+    decoder = ChangeDecoder(ChangeReadingRules(dialect, t.row(id=t.Int()), ignore_parse_errors=True))
+    decoded = decoder.decode(pa.array([message.encode()] * count, pa.binary()))
+    assert decoded.undeclared.get("x", 0) == undeclared * count
+
+
 @unhurried
 @given(
     RANDOMS,

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import attrs
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kdsl.formats import BadRecord, Decoded
@@ -140,6 +141,12 @@ def test_undeclared_members_of_messages_that_are_read_again_are_counted_once() -
     assert count_undeclared(t.row(**{"a.b": t.Int()}), nested, flat=frozenset()) == {"x": 100}
     lost = [b'{"a":%s,"x":1}' % (b"true" if i % 20 == 0 else b"2") for i in range(100)]
     assert count_undeclared(t.row(a=t.Int()), lost) == {"x": 95}  # the others are bad
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_undeclared_members_of_bad_arrays_are_not_counted(count: int) -> None:
+    messages = [b'[{"b":1,"zz":1},{"b":"x"}]', b'[{"b":1,"yy":1}]'] * count
+    assert count_undeclared(t.row(b=t.Int()), messages) == {"yy": count}
 
 
 def test_a_repeated_undeclared_member_is_counted_once() -> None:

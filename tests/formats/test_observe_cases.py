@@ -426,7 +426,11 @@ def test_fixed_types_are_not_widened() -> None:
     observed = observe(format_, documents)
     assert types(observed) == {"id": "BIGINT", "name": "VARCHAR(10)", "amount": "DECIMAL(10, 2)", "more": "BIGINT"}
     assert list(reasons(observed)) == [2, 3, 4, 5]
-    assert [p.option for p in Json(infer_fixed_types="id BIGNT").problems()] == ["infer_fixed_types"]
+
+
+@pytest.mark.parametrize("text", ["id BIGNT", "id INT> ARRAY --", "id INT> --", "id INT> NOT NULL --"])
+def test_fixed_types_that_are_not_a_list_of_types_are_reported(text: str) -> None:
+    assert [p.option for p in Json(infer_fixed_types=text).problems()] == ["infer_fixed_types"]
 
 
 def test_rows_with_their_schema_have_its_types() -> None:

@@ -216,6 +216,15 @@ def test_plain_changes_need_no_look_of_the_reference(strategy: Literal["AUTO", "
     assert not looked
 
 
+def test_an_observer_remembers_no_members_of_messages() -> None:
+    observer = MaxwellJson().observer()
+    assert isinstance(observer, ChangeObserver)
+    change = b'{"database":"d","table":"x","type":"insert","data":{"a%d":1}}'
+    observed = observer.observe(pa.array([change % i for i in range(3)], pa.binary()), {})
+    assert len(observed.deltas[0].schema.columns) == 3
+    assert not observer.reader._structure.undeclared
+
+
 def test_messages_of_a_real_debezium_with_their_schemas() -> None:
     """Types come from the schema: decimals, times and numbers of their widths."""
     messages = [one.value for one in debezium_messages.load_messages("schemas.shop.full")]

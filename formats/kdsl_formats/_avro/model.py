@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -140,12 +141,14 @@ def json_of(text: str) -> Any:
     """Parse the JSON of a schema, which may contain comments as in Java; whether it is a schema is not checked.
 
     Raises:
-        AvroTypeError: The string is not JSON, or is nested too deeply.
+        AvroTypeError: The string is not JSON, is nested too deeply, or has an integer of more digits than Python reads.
     """
     try:
         return json.loads(_COMMENT.sub(lambda m: m[1] or " ", text) if "/*" in text or "//" in text else text)
     except (json.JSONDecodeError, RecursionError) as e:
         raise AvroTypeError("", f"an Avro schema must be JSON, and this is not: {e}") from None
+    except ValueError:
+        raise AvroTypeError("", f"an integer in it has more than {sys.get_int_max_str_digits():,} digits") from None
 
 
 class _SchemaReader:

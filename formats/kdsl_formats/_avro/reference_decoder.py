@@ -83,7 +83,7 @@ class ReferenceDecoder:
     """Decodes one body at a time along the steps of a resolution.
 
     Attributes:
-        infinite: Counts the values that became NULL because they are infinite.
+        infinite: Counts the values of decoded bodies that became NULL because they are infinite.
     """
 
     def __init__(self, step: Step) -> None:
@@ -101,7 +101,8 @@ class ReferenceDecoder:
         """
         self._empty.count = 0
         try:
-            return self._read(body, 0)[0]
+            with self.infinite.reset_on_error():
+                return self._read(body, 0)[0]
         except RecursionError:
             raise BodyError("the value is nested too deeply") from None
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import decimal
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 
 from kdsl.types import model as t
@@ -54,6 +56,16 @@ class InfiniteCounter:
         """Return the number of infinite values since the last call, and reset it."""
         count, self.count = self.count, 0
         return count
+
+    @contextmanager
+    def reset_on_error(self) -> Iterator[None]:
+        """Forget the values that were counted inside the ``with`` statement if that raises an error, which passes."""
+        count = self.count
+        try:
+            yield
+        except Exception:
+            self.count = count
+            raise
 
 
 class UnwritableError(ValueError):

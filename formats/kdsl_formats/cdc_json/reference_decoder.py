@@ -143,8 +143,8 @@ class ReferenceChangeDecoder:
     """Decodes one message at a time to Python values, in the form of `ReferenceDecoder`.
 
     Attributes:
-        infinite: Counts the values that became NULL because they are infinite.
-        undeclared: How many rows, before and after changes, had each member that is not a column.
+        infinite: Counts the values in images of returned rows that became NULL because they are infinite.
+        undeclared: How many images of returned rows, before and after changes, had each member that is not a column.
     """
 
     def __init__(self, rules: ChangeReadingRules) -> None:
@@ -156,7 +156,8 @@ class ReferenceChangeDecoder:
         if rules.payload:
             whole = t.Row((t.Field(PAYLOAD, whole), *rules.fields_beside_payload()))
         self._decoder = ReferenceDecoder(whole, rules.value_rules)
-        self.infinite = self._decoder.infinite
+        self._images_decoder = ReferenceDecoder(t.Row(rules.fields()[:2]), rules.value_rules)
+        self.infinite = self._images_decoder.infinite
 
     def read_changes(self, message: bytes) -> Changes:
         """The rows of a message; none for an empty one. Undeclared members and infinite values are counted.
@@ -168,22 +169,51 @@ class ReferenceChangeDecoder:
         changes_read = Changes()
         if not message:
             return changes_read
+        document = None
         try:
-            for kind, row, metadata in self.read_document(parse(message, alone=self.rules.inferred)):
+            document = parse(message, alone=self.rules.inferred)
+            for kind, row, metadata in self.read_document(document):
                 changes_read.kinds.append(kind)
                 changes_read.rows.append(row)
                 changes_read.metadata = metadata
         except ValueError:
             if not self.rules.ignore_parse_errors:
                 raise
+        if changes_read.kinds:
+            self._count(document, changes_read.kinds)
         return changes_read
+
+    def _count(self, document: Any, kinds: list[int]) -> None:
+        """Count the undeclared members and the infinite values of the images that rows of these kinds consist of."""
+        change = self.single_element(document)
+        images = self._find_images(change[PAYLOAD] if self.rules.payload else change, kinds)
+        for image in (each for held in images.values() for each in (held if isinstance(held, list) else [held])):
+            if isinstance(image, dict):
+                self.undeclared.update(image.keys() - self._columns)
+        if self._decoder.infinite.take():  # some may be in images without rows
+            self._images_decoder.read_object(images)
+
+    def _find_images(self, change: Row, kinds: list[int]) -> Row:
+        """The images of a change, as they are spelled, that its rows of these kinds consist of, by their members.
+
+        Lists have the elements of these rows only.
+        """
+        first, second = self.dialect.members
+        if self.dialect.images == "before and after":
+            is_used = {first: BEFORE in kinds or DELETE in kinds, second: INSERT in kinds or AFTER in kinds}
+        else:
+            is_used = {first: True, second: BEFORE in kinds}
+        images = {member: change.get(member) for member, used in is_used.items() if used}
+        if self.dialect.images == "lists of data and old":
+            count = len(kinds) - kinds.count(BEFORE)
+            return {member: change[member][:count] for member in images}
+        return images
 
     def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
 
         Messages that conditions leave out, of transactions, of skipped operations, and if columns were inferred also
-        heartbeats and DDL, have none. Undeclared members and infinite values are counted; bad values are None if errors
-        are ignored.
+        heartbeats and DDL, have none. Bad values are None if errors are ignored.
 
         Raises:
             ValueError: The message cannot be read, with the reason, whether errors are ignored or not.
@@ -211,10 +241,6 @@ class ReferenceChangeDecoder:
         if self._is_statement(operation, spelled):
             return
         metadata: tuple[Any, ...] | None = None
-        for images in (spelled.get(member) for member in self.dialect.members):
-            for image in images if isinstance(images, list) else [images]:
-                if isinstance(image, dict):
-                    self.undeclared.update(image.keys() - self._columns)
         for kind, row in self._read_rows(operation, change, spelled):
             if metadata is None:
                 metadata = self._read_metadata(members, change)

@@ -43,7 +43,7 @@ def parse_fixed_types(text: str | None) -> dict[str, t.DataType]:
     if not text or not text.strip():
         return {}
     try:
-        row = parse_type(f"ROW<{text}>")
+        row = parse_type(f"ROW<{text}\n>")  # on a line of its own, because the text may end with a comment
     except TypeSyntaxError as e:
         raise ValueError(e.reason) from None
     assert isinstance(row, t.Row)

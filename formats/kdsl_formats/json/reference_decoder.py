@@ -35,6 +35,7 @@ from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.flattening import flatten_members
 
 Convert = Callable[[Any], Any]
+_ObjectAndRow = tuple[dict[str, Any], dict[str, Any]]
 
 PAYLOAD = "payload"
 """The member with the row in a message that contains its schema."""
@@ -85,8 +86,8 @@ class ReferenceDecoder:
     A row is a dict by name; a map is a list of pairs, dates are days, times nanoseconds, timestamps microseconds.
 
     Attributes:
-        infinite: Counts the values that became NULL because they are infinite.
-        undeclared: Counts the members of rows that no column reads; None if they are not counted.
+        infinite: Counts the values of returned rows that are NULL because they are infinite.
+        undeclared: Counts the members of returned rows that no column reads; None if they are not counted.
     """
 
     def __init__(self, row: t.Row, rules: ReadingRules) -> None:
@@ -133,19 +134,33 @@ class ReferenceDecoder:
         """
         if not isinstance(document, dict):
             raise FieldError(f"the message is {_KINDS[type(document)]}, not an object")
-        row: dict[str, Any] = self._convert(document)
+        with self.infinite.reset_on_error():
+            row: dict[str, Any] = self._convert(document)
         return row
 
     def read_document(self, document: Any) -> list[dict[str, Any]]:
         """Return the rows of a document: an object, an array of objects, or an object with the row in `PAYLOAD`.
 
         The rules decide whether it must have a payload. Null elements, a null payload and, with the tree reader, a null
-        document have no row. If errors are ignored, bad elements have none either. Infinite values are counted, and so
-        are members of the rows that no column reads, if `undeclared` is set.
+        document have no row. If errors are ignored, bad elements have none either. Infinite values of the rows are
+        counted, and so are members of the rows that no column reads, if `undeclared` is set.
 
         Raises:
             FieldError: The document holds something else, or as in `_convert_row`; for an element of an array only if
                 errors are not ignored.
+        """
+        with self.infinite.reset_on_error():
+            objects_and_rows = self._read_rows(document)
+        if self.undeclared is not None:
+            for spelled, _ in objects_and_rows:
+                self.undeclared.update(spelled.keys() - self._names)
+        return [row for _, row in objects_and_rows]
+
+    def _read_rows(self, document: Any) -> list[_ObjectAndRow]:
+        """Return the objects of a document that are rows, each with its row; infinite values are counted.
+
+        Raises:
+            FieldError: As in `read_document`.
         """
         if self.rules.payload:
             return self._payload_row(document)
@@ -159,16 +174,17 @@ class ReferenceDecoder:
         for i, element in enumerate(document):
             try:
                 if element is not None:
-                    rows.append(self._read_element(element))
+                    with self.infinite.reset_on_error():
+                        rows.append(self._read_element(element))
             except FieldError as e:
                 if not self.rules.ignore_parse_errors:
                     raise e.inside(f"[{i}]") from None
         return rows
 
-    def _payload_row(self, document: Any) -> list[dict[str, Any]]:
-        """Return a list with the row in the payload of a message that contains its schema; empty if that is null.
+    def _payload_row(self, document: Any) -> list[_ObjectAndRow]:
+        """Return a list with the payload of a message that contains its schema, and its row; empty if that is null.
 
-        Its values and members are counted as in `_convert_row`.
+        Infinite values are counted.
 
         Raises:
             FieldError: The message does not have a payload, or the payload cannot be read.
@@ -183,8 +199,8 @@ class ReferenceDecoder:
         except FieldError as e:
             raise e.inside(PAYLOAD) from None
 
-    def _read_element(self, value: Any) -> dict[str, Any]:
-        """Convert an element of an array of rows, or a payload; what is counted is as in `_convert_row`.
+    def _read_element(self, value: Any) -> _ObjectAndRow:
+        """Return an element of an array of rows, or a payload, with its row; infinite values are counted.
 
         Raises:
             FieldError: It is not an object; or as in `_convert_row`.
@@ -193,19 +209,14 @@ class ReferenceDecoder:
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
         return self._convert_row(value)
 
-    def _convert_row(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Convert an object to a row; its members that no column reads are counted, if `undeclared` is set.
-
-        Infinite values are always counted.
+    def _convert_row(self, document: dict[str, Any]) -> _ObjectAndRow:
+        """Return an object with its row; infinite values are counted.
 
         Raises:
             FieldError: A value cannot be read and errors are not ignored, a member is missing and the rules set
                 `fail_on_missing_field`, or two members that are flattened have the name of one column.
         """
-        row: dict[str, Any] = self._convert(document)
-        if self.undeclared is not None:
-            self.undeclared.update(document.keys() - self._names)
-        return row
+        return document, self._convert(document)
 
     def _member_converter(self, kind: t.DataType) -> Convert:
         """Return a converter that accepts null (None).
@@ -217,10 +228,12 @@ class ReferenceDecoder:
             return lambda value: None if value is None else convert(value)
 
         def lenient(value: Any) -> Any:
-            """Convert a value; None for null and for a bad value."""
+            """Convert a value; None for null and for a bad value, whose infinite parts are not counted."""
+            count = self.infinite.count
             try:
                 return None if value is None else convert(value)
             except FieldError:
+                self.infinite.count = count
                 return None
 
         return lenient

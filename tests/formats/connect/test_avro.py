@@ -166,6 +166,18 @@ def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
     assert "declare the column nullable" in rows.bad[0].reason
 
 
+@pytest.mark.parametrize("count", [1, 100])
+def test_infinite_values_of_bad_bodies_are_not_counted(count: int) -> None:
+    row = t.row(at=t.Timestamp(6, nullable=True), day=t.Date(nullable=False)).as_nullable(False)
+    assert isinstance(row, t.Row)
+    schema = record(
+        ("at", connect_type("long", f"{DEBEZIUM}MicroTimestamp")), ("day", connect_type("string", f"{DEBEZIUM}IsoDate"))
+    )
+    bodies = [body(schema, {"at": 9_223_372_036_825_200_000, "day": day}) for day in ("soon", "2017-09-15Z")]
+    decoded = decoder(schema, row, 32).decode(pa.array(bodies * count, pa.binary()))
+    assert (len(decoded.bad), decoded.infinite) == (count, count)
+
+
 def test_the_error_of_an_unreadable_value_names_its_location() -> None:
     rows = read(connect_type("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), "soon")
     assert rows.bad[0].reason == (

@@ -8,6 +8,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+import attrs
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
@@ -180,8 +181,8 @@ def test_changes_by_columns_are_those_of_single_messages(
     messages = []
     for _ in range(count):
         op = random.choice("crud")
-        before = writer.image() if op in "ud" else "null"
-        after = writer.image() if op in "cru" else "null"
+        before = writer.image() if op in "ud" or random.random() < dirt / 4 else "null"
+        after = writer.image() if op in "cru" or random.random() < dirt / 4 else "null"
         text = f'{{"before":{before},"after":{after},"op":"{op}"}}'
         messages.append((f'{{"schema":{{"a":1}},"payload":{text}}}' if payload else text).encode())
     rules = ChangeReadingRules(DEBEZIUM, ROW, ignore_parse_errors=ignore, payload=payload, modes=modes)
@@ -326,6 +327,36 @@ def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
     strict = t.row(at=t.Timestamp(6, nullable=False))
     decoded = decode(chosen, strict, '{"at":9223372036825200000}')
     assert "declare the column nullable" in decoded.bad[0].reason
+
+
+INFINITE = '{"at":9223372036825200000,"n":1}'
+BAD = '{"at":9223372036825200000,"n":"x"}'
+
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize(
+    ("chosen", "message", "infinite"),
+    [
+        (Json(), BAD, 0),
+        (Json(), f"[{INFINITE},{BAD}]", 0),
+        (Json(ignore_parse_errors=True), f"[{INFINITE},5,{BAD}]", 2),
+        (Json(ignore_parse_errors=True), '{"inner":[{"at":9223372036825200000},5]}', 1),
+        (Json(ignore_parse_errors=True, inferred_columns=True), '{"by_name":{"a":9223372036825200000,"\\ud800":1}}', 0),
+        (DebeziumJson(), f'{{"before":null,"after":{BAD},"op":"c"}}', 0),
+        (DebeziumJson(), f'{{"before":null,"after":{INFINITE},"op":"u"}}', 0),
+        (DebeziumJson(), f'{{"before":{INFINITE},"after":{INFINITE},"op":"c"}}', 1),
+        (DebeziumJson(), f'{{"before":{INFINITE},"after":{INFINITE},"op":"u"}}', 2),
+        (DebeziumJson(schema_include=True), f'{{"payload":{{"before":{INFINITE},"after":{INFINITE},"op":"d"}}}}', 1),
+    ],
+)
+def test_infinite_values_are_counted_in_returned_rows_only(
+    chosen: Json | DebeziumJson, message: str, infinite: int, count: int
+) -> None:
+    at = t.Timestamp(6)
+    row = t.row(at=at, n=t.Int(), inner=t.Array(t.row(at=at)), by_name=t.Map(t.VarChar(nullable=False), at))
+    chosen = attrs.evolve(chosen, time_precision_mode="microseconds")  # type: ignore[misc]
+    decoded = decode(chosen, row, *[message] * count)
+    assert decoded.infinite == infinite * count
 
 
 def test_errors_name_the_location_of_a_value_and_what_is_expected() -> None:
