@@ -270,7 +270,11 @@ class SparkCluster(LocalService):
         return list(dict.fromkeys(folder for folder in (*self._python_path, *inherited, *own) if folder))
 
     def _start_worker(self, worker: int) -> None:
-        """Start the process of a worker, without waiting for it; OSError if it cannot be started."""
+        """Start the process of a worker, without waiting for it; the log of its earlier start is deleted.
+
+        Raises:
+            OSError: It cannot be started.
+        """
         self._spawn(
             worker,
             "org.apache.spark.deploy.worker.Worker",
