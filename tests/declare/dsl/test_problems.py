@@ -57,7 +57,7 @@ def test_problems_name_file_and_line_of_the_column() -> None:
 
 def test_a_name_that_is_not_a_string_is_reported_although_a_row_was_created_before() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
-        x: Col[int] = col(name=5)  # type: ignore[arg-type]
+        x: Col[int] = col(name=5)  # type: ignore[call-overload]
 
     Wrong(x=1)
     assert problems_of(Wrong) == ["Wrong.x: name= is 5, which is not a string; set name= to a string"]
@@ -75,7 +75,7 @@ def test_an_alias_that_cannot_be_evaluated_is_a_problem_of_its_column() -> None:
         other: TypeAliasType()  # type: ignore[valid-type]
 
     class Wrong(KafkaTable, Base, topic="t", value=Json()):
-        price: Col[TypeAliasType()]  # type: ignore[misc]
+        price: Col[TypeAliasType()]  # type: ignore[valid-type]
 
     Base.__annotations__["other"] = TypeAliasType()
     (problem,) = problems_of(Wrong)
