@@ -50,6 +50,7 @@ _CONFIGURE = (
     f"start the session with Delta's package in spark.jars.packages, spark.sql.extensions={EXTENSION} and "
     f"spark.sql.catalog.spark_catalog={CATALOG}"
 )
+_NO_VERSION = "Available versions"  # in Delta's error for a version that is not in the log
 _API = "io.delta.tables.DeltaTable"
 _TXN = "spark.databricks.delta.write"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -112,10 +113,9 @@ class DeltaTarget:
         """Read the columns of the table, or of an earlier version of one at a path; None if there is no such table.
 
         Raises:
-            ChangelogError: A column has a type that the tables of kdsl do not have, the table does not have the
-                version, or Delta cannot be added to the session.
+            ChangelogError: A column has a type that the tables of kdsl do not have, the version cannot be read, or
+                Delta cannot be added to the session.
         """
-        from pyspark.errors import PySparkException
         from pyspark.sql.types import StructType
 
         session = _Delta(spark)
@@ -123,13 +123,7 @@ class DeltaTarget:
             table = session.open(self)
             if table is None:
                 return None
-            try:
-                frame = table.toDF() if version is None else session.load(self, {"versionAsOf": str(version)})
-            except (PySparkException, JavaError) as e:
-                raise ChangelogError(
-                    f"{self!r} cannot be read at version {version}: {java_message(e)}; if Delta has removed the "
-                    "version (delta.logRetentionDuration), start with a new checkpoint, which reads all rows again"
-                ) from e
+            frame = table.toDF() if version is None else self._load_version(session, version)
             schema = json.loads(frame.schema().json())
         try:
             return tuple(
@@ -137,6 +131,19 @@ class DeltaTarget:
             )
         except TypeError as e:
             raise ChangelogError(f"{self!r} cannot be read or changed: {e}") from e
+
+    def _load_version(self, session: _Delta, version: int) -> Any:
+        """Load a version of the table at a path, and return Java's DataFrame; ChangelogError if it cannot be read."""
+        from pyspark.errors import PySparkException
+
+        try:
+            return session.load(self, {"versionAsOf": str(version)})
+        except (PySparkException, JavaError) as e:
+            reason = java_message(e)
+            fix = "; if it was removed (delta.logRetentionDuration), start with a new checkpoint"
+            raise ChangelogError(
+                f"{self!r} cannot be read at version {version}: {reason}{fix if _NO_VERSION in reason else ''}"
+            ) from e
 
     def read_version(self, spark: SparkSession) -> int | None:
         """Read the number of the last version of the table; None if there is no such table.

@@ -572,9 +572,10 @@ class _Staging:
         """
         from pyspark.sql import functions as F
 
-        lacking = F.array().cast("array<string>")
+        lacking = none = F.array().cast("array<string>")
         if UNAVAILABLE in self._changes.columns:
-            lacking = F.array_sort(F.array_intersect(F.col(UNAVAILABLE), F.array(*map(F.lit, self._names))))
+            names = F.array(*map(F.lit, self._names))
+            lacking = F.array_sort(F.array_intersect(F.coalesce(F.col(UNAVAILABLE), none), names))
         counts = {
             (kind, tuple(columns)): count
             for kind, columns, count in self._changes.groupBy(ROW_KIND, lacking).count().collect()

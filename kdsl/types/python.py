@@ -177,9 +177,10 @@ def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
         The rest, and the metadata of all ``Annotated``, inner ones first.
 
     Raises:
-        AnnotationError: The value of an alias (``type X = …``) cannot be evaluated.
+        AnnotationError: The value of an alias (``type X = …``) cannot be evaluated, or is the alias itself.
     """
     marks: tuple[Any, ...] = ()
+    aliases: list[Any] = []
     while True:
         if get_origin(annotation) is Annotated:
             annotation, *metadata = get_args(annotation)
@@ -187,6 +188,9 @@ def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
         elif hasattr(annotation, "__supertype__"):  # NewType
             annotation = annotation.__supertype__
         elif type(annotation).__name__ == "TypeAliasType":  # `type X = ...`, from Python 3.12 on
+            if any(annotation is alias for alias in aliases):
+                raise AnnotationError(f"the alias {annotation} stands for itself", "correct it")
+            aliases.append(annotation)
             try:
                 annotation = annotation.__value__
             except Exception as e:  # noqa: BLE001  # the value may be any expression

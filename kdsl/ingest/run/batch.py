@@ -56,6 +56,8 @@ LOST = "lost-values"
 """The reason, in the counts of a state, of values that a sink table has no column for, or no type that holds them."""
 LARGE = 200_000
 """From how many records of one table on the next batch is read again, instead of kept."""
+SMALL, SMALL_BYTES = 50_000, 64 << 20
+"""Up to how many records and bytes of a batch one task finds the last changes of each table."""
 MAX_PICKLED, MAX_DIVIDER = 200_000, 16_384
 """The most bytes of what is known of tables without a broadcast; and of what Spark passes to each task, compressed."""
 _log = logging.getLogger(__name__)
@@ -76,6 +78,7 @@ class OpenBatch:
         packets: The packets of records of Kafka; None for other sources.
         dirty: How many records cannot be read.
         reporter: Counts values that change while records are decoded; None for other sources than Kafka.
+        is_small: Whether one task can read its packets in little time.
     """
 
     decision: Decision
@@ -84,6 +87,7 @@ class OpenBatch:
     packets: DataFrame | None = None
     dirty: int = 0
     reporter: ValueReporter | None = None
+    is_small: bool = False
 
 
 class BatchRunner(ABC):
@@ -196,8 +200,9 @@ class BatchRunner(ABC):
             pairs = self._writer.pairs_updates
             own = batch.packets if pairs else None
             tables = build_sink_tables(
-                plan, batch.read, decision, with_filtered=pairs, packets=own, reporter=batch.reporter
-            )
+                plan, batch.read, decision,
+                with_filtered=pairs, packets=own, reporter=batch.reporter, in_one_task=batch.is_small,
+            )  # fmt: skip
             try:
                 self._writer.write(list(tables), self._batch(number))
             except Exception as e:
@@ -367,7 +372,9 @@ class KafkaBatchRunner(BatchRunner):
                     if seen.seen.has_null_characters and not decision.refusals:
                         unstorable = find_null_characters(plan, packets, decision, keyed=keyed)
                     if not unstorable:
-                        yield OpenBatch(decision, read, seen.seen.partitions, packets, seen.seen.dirty, reporter)
+                        yield OpenBatch(
+                            decision, read, seen.seen.partitions, packets, seen.seen.dirty, reporter, seen.is_small
+                        )
                         self._expects_one_table = seen.is_one_table and seen.is_large
                         return
                     rejected = _join_places(rejected, unstorable)
@@ -479,10 +486,12 @@ class _Collected:
     Attributes:
         seen: What a decision needs.
         ranges: The first and the last offset of the records of tables, by topic partition.
+        size: The bytes of their packets.
     """
 
     seen: Seen
     ranges: Mapping[tuple[str, int], tuple[int, int]]
+    size: int
 
     @property
     def is_one_table(self) -> bool:
@@ -495,6 +504,11 @@ class _Collected:
         """Whether it takes less time to read the records again than to keep them."""
         return sum(self.seen.rows.values()) >= LARGE
 
+    @property
+    def is_small(self) -> bool:
+        """Whether one task can read the packets of all tables in little time."""
+        return sum(self.seen.rows.values()) <= SMALL and self.size <= SMALL_BYTES
+
 
 def _collect_seen(packets: DataFrame) -> _Collected:
     """Collect what the tasks counted and observed; the packets are computed for it."""
@@ -506,8 +520,10 @@ def _collect_seen(packets: DataFrame) -> _Collected:
     partitions: dict[TableId, frozenset[str]] = {}
     ranges: dict[tuple[str, int], tuple[int, int]] = {}
     has_null = False
-    for row in packets.select("table", "notes", "has_null").collect():
+    size = 0
+    for row in packets.selectExpr("table", "notes", "has_null", "octet_length(records) AS size").collect():
         notes = read_notes(row["notes"])
+        size += row["size"] or 0
         has_null |= row["has_null"]
         dirty += notes.dirty
         without_rows += notes.without_rows
@@ -524,4 +540,4 @@ def _collect_seen(packets: DataFrame) -> _Collected:
         if notes.delta is not None:
             deltas.append(notes.delta)
     seen = Seen(rows, tuple(deltas), dirty, tuple(reasons), hint, partitions, has_null, without_rows)
-    return _Collected(seen, ranges)
+    return _Collected(seen, ranges, size)

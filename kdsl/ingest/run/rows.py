@@ -42,6 +42,7 @@ def build_sink_tables(
     with_filtered: bool = False,
     packets: DataFrame | None = None,
     reporter: ValueReporter | None = None,
+    in_one_task: bool = False,
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with a function that builds its rows.
 
@@ -53,6 +54,7 @@ def build_sink_tables(
         packets: The packets of the batch, for writers that write plain rows by themselves. A table gets them if one
             upstream table goes into it, and its rows stay as they are.
         reporter: As for `read_packets`.
+        in_one_task: Whether one task finds the last changes of a table.
     """
     works: dict[TableId, list[TableWork]] = {}
     for work in decision.tables:
@@ -66,9 +68,7 @@ def build_sink_tables(
             assert isinstance(plan.source, KafkaFeed)
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
-        counts = [decision.note.records.get(work.plan.table) for work in own]
-        records = None if None in counts else sum(filter(None, counts))
-        yield SinkTable(target, evolution, own, build, plain, records)
+        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task)
 
 
 def _build_rows(

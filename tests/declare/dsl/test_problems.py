@@ -80,6 +80,9 @@ def test_an_alias_that_cannot_be_evaluated_is_a_problem_of_its_column() -> None:
     Base.__annotations__["other"] = TypeAliasType()
     (problem,) = problems_of(Wrong)
     assert problem.startswith("Wrong.price: the alias Price cannot be read: NameError: name 'missing' is not defined")
+    TypeAliasType.__value__ = property(lambda alias: alias)
+    (problem,) = problems_of(Wrong)
+    assert problem == "Wrong.price: the alias Price stands for itself; correct it"
 
 
 def test_the_resolver_reports_all_of_them_at_once() -> None:

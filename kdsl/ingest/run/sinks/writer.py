@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _INDEX = "__kdsl_index"
-_FEW = 10_000
-"""Up to how many records of a table one task finds the last change of each key."""
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +57,7 @@ class SinkTable:
         tables: The upstream tables that the rows come from.
         build_rows: Builds the DataFrame of `rows`.
         plain: Where the rows are, if they are written as they are read.
-        records: How many records the rows come from; None if it is not known.
+        in_one_task: Whether one task finds the last change of each key; see `kdsl.run.dataframes.latest.last_changes`.
     """
 
     table: TableId
@@ -67,7 +65,7 @@ class SinkTable:
     tables: tuple[TableWork, ...]
     build_rows: Callable[[], DataFrame]
     plain: PlainRows | None = None
-    records: int | None = None
+    in_one_task: bool = False
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -86,8 +84,8 @@ class SinkTable:
     def last_changes(self) -> DataFrame:
         """The last change of each key: ``+U`` with its present row, or ``-D``. A NULL in a key fails the job."""
         order = [name for name in ORDER if name in self.rows.columns]
-        few = self.records is not None and self.records <= _FEW
-        return last_changes(self.rows, self.schema.primary_key, order, in_one_task=few).drop(*order)
+        last = last_changes(self.rows, self.schema.primary_key, order, in_one_task=self.in_one_task)
+        return last.drop(*order)
 
     def inserts(self) -> DataFrame:
         """The rows of a table without a primary key, to which rows can only be added.
