@@ -148,7 +148,11 @@ def test_columns_without_a_value_in_a_change_are_unchanged(target: Applied, spar
     assert target.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 1)]
 
     other = ["a column that somebody has dropped"]
-    apply(("+I", 4, "eve", 2, other), ("+I", 5, "flo", 1, other), ("-D", 5, None, None, []))
+    apply(
+        ("+I", 4, "eve", 2, other), ("+I", 5, "flo", 1, other), ("-D", 5, None, None, None), ("+I", 7, "gus", 1, None)
+    )
+    assert target.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 2), (7, "gus", 1)]
+    apply(("-D", 7, None, None, None))
     assert target.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 2)]
 
     with pytest.raises(Exception, match=r"a change has no value for .*name.*, and the table has no row with its key"):
