@@ -189,11 +189,25 @@ def test_the_state_of_an_upsert_table_with_another_key_and_other_buckets(
     assert (in_more.what, in_more.values) == ("changelog buckets", "2 → 8")
 
 
+def store_offsets(checkpoint: Path, offsets: Offsets) -> None:
+    """Write the first batch of a checkpoint."""
+    (checkpoint / "offsets").mkdir()
+    document = json.dumps(offsets.to_json())
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{document}\n", encoding="utf-8")
+
+
+def compare_stored(checkpoint: Path, declared: kdsl.Table) -> list[Difference]:
+    """Compare a table with a checkpoint, without a cluster and without Spark."""
+    definition = declared.definition
+    need = CheckpointNeed(str(checkpoint), definition, None, read_plan(resolve(definition, "read")))
+    live: Any = SimpleNamespace(states={})
+    steps = _compare_checkpoint(need, live, open_local_folder, lambda: pytest.fail("Spark is not needed"), {})
+    return [step.difference for step in steps]
+
+
 def test_the_state_by_partition_of_an_upsert_table_with_another_key_and_another_place(tmp_path: Path) -> None:
     state = StateFolder("states", 1)
-    (tmp_path / "offsets").mkdir()
-    document = json.dumps(Offsets({("users", 0): 5}, {"users": "id"}, state=state).to_json())
-    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{document}\n", encoding="utf-8")
+    store_offsets(tmp_path, Offsets({("users", 0): 5}, {"users": "id"}, state=state))
     schema = pa.schema({"id": pa.int64(), "item": pa.int64()})
     PartitionState("Users", schema, "id int64", tmp_path / "kdsl" / "state" / "states" / "0", None, 5).store()
 
@@ -202,11 +216,8 @@ def test_the_state_by_partition_of_an_upsert_table_with_another_key_and_another_
             f"CREATE TABLE Users (id BIGINT, item BIGINT, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = "
             "'upsert-kafka', 'topic' = 'users', 'key.format' = 'json', 'value.format' = 'json', "
             f"'scan.changelog.state' = '{state}')"
-        ).definition
-        need = CheckpointNeed(str(tmp_path), declared, None, read_plan(resolve(declared, "read")))
-        live: Any = SimpleNamespace(states={})
-        steps = _compare_checkpoint(need, live, open_local_folder, lambda: pytest.fail("Spark is not needed"), {})
-        return [step.difference for step in steps]
+        )
+        return compare_stored(tmp_path, declared)
 
     assert compare("id") == []
     assert list_values(compare("item")) == [("!", "key", "id int64", "item int64")]
@@ -216,19 +227,14 @@ def test_the_state_by_partition_of_an_upsert_table_with_another_key_and_another_
 
 
 def test_change_data_that_is_no_longer_compared_with_the_state(tmp_path: Path) -> None:
-    (tmp_path / "offsets").mkdir()
-    document = json.dumps(Offsets({("users", 0): 5}, {"users": "id"}, compared=True).to_json())
-    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{document}\n", encoding="utf-8")
+    store_offsets(tmp_path, Offsets({("users", 0): 5}, {"users": "id"}, compared=True))
 
     def compare(duplicates: str) -> list[Difference]:
         declared = kdsl.sql(
             "CREATE TABLE Users (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'kafka', 'topic' = "
             f"'users', 'format' = 'debezium-json', 'cdc-events-duplicate' = '{duplicates}')"
-        ).definition
-        need = CheckpointNeed(str(tmp_path), declared, None, read_plan(resolve(declared, "read")))
-        live: Any = SimpleNamespace(states={})
-        steps = _compare_checkpoint(need, live, open_local_folder, lambda: pytest.fail("Spark is not needed"), {})
-        return [step.difference for step in steps]
+        )
+        return compare_stored(tmp_path, declared)
 
     (changed,) = compare("false")
     assert (changed.mark, changed.what) == ("!", "state")

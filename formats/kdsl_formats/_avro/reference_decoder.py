@@ -367,7 +367,7 @@ def _failing_reader(message: str) -> ReadValue:
 def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
     """The function that reads the symbol of an enum by its index.
 
-    It raises `BodyError` if the index cannot be read, or there is no symbol, or it is None.
+    It raises `BodyError` if the index cannot be read, has no symbol, or has a symbol that is None.
     """
 
     def read(body: bytes, at: int) -> tuple[str, int]:
@@ -386,7 +386,7 @@ def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
 def _union_reader(branches: list[ReadValue]) -> ReadValue:
     """The function that reads the index of a branch, and then that branch: it returns its value and the index after it.
 
-    It raises `BodyError` if the index cannot be read or there is no such branch, and that of the branch.
+    It raises `BodyError` if the index cannot be read or has no branch, and passes on the errors of the branch.
     """
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
