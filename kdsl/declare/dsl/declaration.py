@@ -6,6 +6,7 @@ exist yet. Mistakes are recorded as problems, which the resolver reports.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Collection, Mapping
 from types import FrameType
@@ -119,7 +120,7 @@ def record_declaration(
         fix = "remove it: rows of a table are attrs classes already"
         declaration.name_problems.append(("", Problem("class-decorator", message, fix)))
         return declaration
-    annotations: dict[str, Any] = vars(cls).get("__annotations__", {})
+    annotations = inspect.get_annotations(cls)
     for name, annotation in annotations.items():
         if not _is_class_variable(annotation) and not isinstance(vars(cls).get(name), Expectation):
             _record_column(cls, declaration, name, vars(cls).get(name, _ABSENT), reserved)

@@ -212,7 +212,7 @@ def _find_columns_outside_tables(cls: type) -> Iterator[Problem]:
     for base in cls.__mro__:
         if DECLARATION in vars(base):
             continue
-        for name, annotation in vars(base).get("__annotations__", {}).items():
+        for name, annotation in inspect.get_annotations(base).items():
             is_column = isinstance(vars(base).get(name), ColumnDescriptor) or (
                 COLUMN_ANNOTATION.search(annotation) if isinstance(annotation, str) else _is_column(annotation)
             )
