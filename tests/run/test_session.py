@@ -150,7 +150,7 @@ def managed_session(shown: Mapping[str, str]) -> SparkSession:
             return refuse("*")
 
     class Managed(ConnectSession):
-        conf = Settings()
+        conf = Settings()  # type: ignore[assignment]
         version = pyspark_version()
 
         def __init__(self) -> None:
