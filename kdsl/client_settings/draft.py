@@ -29,6 +29,8 @@ Resolve = Callable[[str], str]
 
 JAAS = "sasl.jaas.config"
 _PROVIDERS = "config.providers."
+_BLANK_COUNTS = ("ssl.endpoint.identification.algorithm", "bootstrap.servers")
+"""The settings with text for which a blank value is not the same as none: it switches off a check, or is an error."""
 
 
 @attrs.define
@@ -216,12 +218,11 @@ def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve |
 def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve: Resolve | None) -> None:
     """Add a valid Java setting to the draft, in a normal spelling; record the problems of an invalid one instead.
 
-    A blank string, list or class name is ignored, except ``ssl.endpoint.identification.algorithm``. Of two spellings
-    with different values the first stays, and the conflict is recorded. The JAAS configuration is also parsed, as the
-    draft's login.
+    A blank string, list or class name is ignored, except those of `_BLANK_COUNTS`. Of two spellings with different
+    values the first stays, and the conflict is recorded. The JAAS configuration is also parsed, as the draft's login.
     """
     blank = not text.strip()
-    if blank and row.kind in ("text", "list", "class") and row.name != "ssl.endpoint.identification.algorithm":
+    if blank and row.kind in ("text", "list", "class") and row.name not in _BLANK_COUNTS:
         return  # Java's default for such a setting is empty as well
     if row.name == JAAS:
         _read_login(draft, text, resolve)

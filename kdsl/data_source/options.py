@@ -21,6 +21,7 @@ from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.definition import TableDef
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.flink_sql.load import statement_definition
+from kdsl.formats import format_names
 from kdsl.plan.change_columns import read_by_record
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.librdkafka.datasource import FOUND
@@ -47,6 +48,9 @@ _OF_QUERY = ("checkpointlocation", "queryname")
 _PROPERTIES = "properties."
 _KAFKA = "kafka."
 _EXAMPLE = "write table = 'shop.tables:Orders', file = 'tables.yaml#orders' or ddl = 'CREATE TABLE …'"
+_CLUSTER_EXAMPLE = (
+    "write cluster = 'shop.tables:shop' or 'clusters.yaml#production', or bootstrap.servers = 'host:port'"
+)
 _IN_SQL = (
     "Spark passes on the options of CREATE TEMPORARY VIEW, but not those of CREATE TABLE, which statements repeat: "
     "SELECT * FROM t WITH ('table' = '…')"
@@ -212,9 +216,13 @@ class _Request:
         self._options = _without_catalog({name.lower(): text for name, text in options.items()})
         names = self._options.get("columns")
         self.columns = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
-        self._definition = self._load(self._load_table)
-        self._given_cluster = self._load(self._load_cluster)
+        if names is not None and not self.columns:
+            self.add("'columns' names no column", "write their names, separated by commas, or leave the option out")
+        self._definition = self._load(self._load_table, _EXAMPLE)
+        self._given_cluster = self._load(self._load_cluster, _CLUSTER_EXAMPLE)
         properties = self._divide()
+        if self._given_cluster is not None and SERVERS in properties:
+            self._given_cluster = _at_servers(self._given_cluster, properties[SERVERS])
         if self._definition is not None:
             merged = self._definition.properties.merge(properties)
             self._definition = attrs.evolve(self._definition, properties=merged)
@@ -271,14 +279,14 @@ class _Request:
         url = self._options.get(REGISTRY)
         return cluster if url is None else attrs.evolve(cluster, registry=Registry(url))
 
-    def _load(self, load_one: Callable[[], R | None]) -> R | None:
-        """Return what a function loads; None after an error, whose problems are added."""
+    def _load(self, load_one: Callable[[], R | None], fix: str) -> R | None:
+        """Return what a function loads; None after an error, whose problems are added, with a fix if they have none."""
         try:
             return load_one()
         except ResolveError as e:
             self.problems += e.problems
         except KdslError as e:
-            self.add(str(e), _EXAMPLE)
+            self.add(str(e), fix)
         return None
 
     def _load_table(self) -> TableDef | None:
@@ -318,19 +326,30 @@ class _Request:
         Unknown options and wrong values become problems.
         """
         kind = KafkaOptions if self._definition is None else type(self._definition.options)
-        of_connector = {a.metadata["key"]: a.name for a in kind.declarations() if not a.metadata["key"].endswith("*")}
+        keys = {a.metadata["key"].lower(): (a.metadata["key"], a.name) for a in kind.declarations()}
+        groups = {key.removesuffix("*"): name for key, (_, name) in keys.items() if key.endswith("*")}
+        of_connector = {key: names for key, names in keys.items() if not key.endswith("*")}
         set_here: dict[str, str] = {}
+        changed: set[str] = set()
         properties: dict[str, str] = {}
         for name, text in self._options.items():
             setting = name.removeprefix(_PROPERTIES)
             if name in OWN:
                 continue
-            if name in of_connector:
-                set_here[name] = text
+            group = next((group for group in groups if name.startswith(group) and name != group), None)
+            if name in of_connector or group is not None:
+                key, attribute = of_connector[name] if group is None else (name, groups[group])
+                set_here[key] = text
+                changed.add(attribute)
             elif _is_client_setting(setting):
                 properties[setting] = text
             elif name.startswith(_KAFKA) and _is_client_setting(name.removeprefix(_KAFKA)):
                 self.add(f"there is no option {name!r}", f"write {name.removeprefix(_KAFKA)!r}, as Kafka calls it")
+            elif _is_declared(name):
+                self.add(
+                    f"{name!r} is a part of the table's declaration, not an option of a read or a write",
+                    "set it in the declaration",
+                )
             else:
                 near = nearest(name, [*OWN, *of_connector, *KAFKA_SETTINGS])
                 fix = f"use {listing(OWN)}, a key of the connector, or a setting of Kafka's clients"
@@ -339,8 +358,10 @@ class _Request:
             options = kind.from_strings(set_here)
             self.problems += options.problems(lambda _, key: repr(key))
             if not list(self._definition.options.problems()):  # which are reported with the table
-                changed = {of_connector[key]: getattr(options, of_connector[key]) for key in set_here}
-                merged: KafkaOptions = attrs.evolve(cast("Any", self._definition.options), **changed)
+                values = {name: getattr(options, name) for name in changed}
+                for name in changed & set(groups.values()):
+                    values[name] = {**getattr(self._definition.options, name), **values[name]}
+                merged: KafkaOptions = attrs.evolve(cast("Any", self._definition.options), **values)
                 self._definition = attrs.evolve(self._definition, options=merged)
         return properties
 
@@ -355,6 +376,18 @@ def _without_catalog(options: dict[str, str]) -> dict[str, str]:
     if options.get("provider", "").lower() == FOUND:
         added |= {*_CATALOG, *(f"{_IN_CATALOG}{name}" for name in options)}
     return {name: text for name, text in options.items() if name not in added}
+
+
+def _at_servers(cluster: Cluster, servers: str) -> Cluster:
+    """Return a cluster with other bootstrap servers."""
+    others = {name: value for name, value in cluster.properties.items() if name != SERVERS}
+    return attrs.evolve(cluster, bootstrap_servers=servers, properties=others)
+
+
+def _is_declared(name: str) -> bool:
+    """Whether a name is an option of a table that is set in its declaration alone: its connector, formats and keys."""
+    of_format = name.removeprefix("key.").removeprefix("value.").partition(".")[0]
+    return name in ("connector", "format", "key.format", "value.format", "key.fields") or of_format in format_names()
 
 
 def _is_client_setting(name: str) -> bool:

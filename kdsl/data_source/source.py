@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kdsl.errors import KdslError
 from kdsl.run.librdkafka.datasource import FOUND, KdslDataSource
 
 if TYPE_CHECKING:
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
         DataSourceStreamWriter,
         DataSourceWriter,
     )
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
+
+
+def _column(field: StructField) -> str:
+    """Return the name and the type of a column, as in a schema that Spark parses."""
+    return f"{field.name} {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
 
 
 class DefaultSource(KdslDataSource):
@@ -52,25 +58,45 @@ class DefaultSource(KdslDataSource):
         """
         return self._read_source.schema()
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a bounded read; its rows have the table's columns, whatever ``schema`` says.
+    def _check_schema(self, schema: StructType) -> None:
+        """Check that a read has the columns of the table, which are Spark's unless the user gave it a schema.
 
         Raises:
-            KdslError: As for `kdsl.data_source.options.read_source_options`.
+            KdslError: It has others; or as for `schema`.
         """
+        from kdsl.plan.model import ReadPlan
+        from kdsl.run.librdkafka.options import read_options
+
+        own = self.schema()
+        if list(map(_column, own)) != list(map(_column, schema)):
+            table = read_options(self._read_source.options, ReadPlan)[0].table
+            raise KdslError(
+                f"the read has a schema of its own, {schema.simpleString()}, but {table} has the columns "
+                f"{', '.join(map(_column, own))}; leave the schema out (.schema(…) in Python and Scala, the columns of "
+                "the view in SQL), and choose columns with the option 'columns'"
+            )
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a bounded read, whose rows have the table's columns.
+
+        Raises:
+            KdslError: As for `kdsl.data_source.options.read_source_options`; or the user gave the read another schema.
+        """
+        self._check_schema(schema)
         return self._read_source.reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return the reader of a stream; its rows have the table's columns, whatever ``schema`` says.
+        """Return the reader of a stream, whose rows have the table's columns.
 
         Limits of a batch that this Spark ignores are logged.
 
         Raises:
             SparkVersionError: The stream has a declared end, and this Spark cannot end it.
-            KdslError: As for `kdsl.data_source.options.read_source_options`.
+            KdslError: As for `kdsl.data_source.options.read_source_options`; or the user gave the read another schema.
         """
         from kdsl.run.librdkafka.options import PLAN
 
+        self._check_schema(schema)
         source = self._read_source
         if PLAN not in self.options:  # otherwise the operation of the table has checked it
             from kdsl.data_source.options import check_stream_options

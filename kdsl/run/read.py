@@ -167,15 +167,16 @@ def read_stream(
                 f"{plan.table}: the transport 'jvm' does not work in a pipeline, whose flows cannot attach Spark's "
                 "Kafka connector; use transport='librdkafka'"
             )
-        return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
+        source = _source_name(spark, plan, name)
+        return _over_jvm(spark, plan, cluster, computed or {}, streaming=True, source=source)
     check_stream(plan, session_version(spark))
     reports = new_name(read_id(plan, cluster)) if _reports_metrics(spark) and not in_pipeline() else None
     stream_options = _source_options(spark, plan, cluster)
     if reports is not None:
         stream_options |= {OPTION: reports, **_reporting_options(spark)}
     reader = spark.readStream.format(_register_source(spark))
-    if _names_sources(spark):
-        reader = reader.name(re.sub(r"\W", "_", name or plan.table, flags=re.ASCII))
+    if (source := _source_name(spark, plan, name)) is not None:
+        reader = reader.name(source)
     with explain_missing_module():
         source_rows = reader.options(**stream_options).load()
     if not in_pipeline():
@@ -380,7 +381,13 @@ def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
 
 
 def _over_jvm(
-    spark: SparkSession, plan: ReadPlan, cluster: Cluster, computed: Mapping[str, ColumnMaker], *, streaming: bool
+    spark: SparkSession,
+    plan: ReadPlan,
+    cluster: Cluster,
+    computed: Mapping[str, ColumnMaker],
+    *,
+    streaming: bool,
+    source: str | None = None,
 ) -> DataFrame:
     """Read with Spark's Kafka source, and decode the records, in real-time mode with Spark's own expressions.
 
@@ -398,7 +405,8 @@ def _over_jvm(
 
     reporting = streaming and plan.latency != "realtime" and bool(_reporting_options(spark))
     filtered, name = (new_name(read_id(plan, cluster)) if reporting else "" for _ in range(2))
-    raw, ids = records(spark, plan, cluster, streaming=streaming, cores=available_cores(spark), name=filtered)
+    cores = available_cores(spark)
+    raw, ids = records(spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source)
     if plan.latency == "realtime":
         return _add_computed(decode_columns(raw, plan), plan, computed, streaming=streaming)
     registry = registry_of(cluster, plan)
@@ -460,14 +468,23 @@ def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streami
     )
 
 
-def _names_sources(spark: SparkSession) -> bool:
-    """Whether a session finds the sources of a checkpoint by their names, which each source then needs."""
-    return SOURCE_NAMES.is_in(session_version(spark)) and get_setting(spark, _SOURCE_NAMES) == "true"
+def _source_name(spark: SparkSession, plan: ReadPlan, name: str | None) -> str | None:
+    """Return the name of a stream's source; None unless the session finds the sources of a checkpoint by their names.
+
+    Args:
+        spark: The session.
+        plan: The plan of the stream.
+        name: The wanted name; None is the table's.
+    """
+    on = (SOURCE_NAMES.is_in(session_version(spark)) and get_setting(spark, _SOURCE_NAMES)) or ""
+    if on.lower() != "true":
+        return None
+    return re.sub(r"\W", "_", name or plan.table, flags=re.ASCII)
 
 
 def _reports_metrics(spark: SparkSession) -> bool:
     """Whether queries of a session report metrics."""
-    return (spark.conf.get(SWITCH, "true") or "").lower() != "false"
+    return (get_setting(spark, SWITCH, "true") or "").lower() != "false"
 
 
 def _reporting_options(spark: SparkSession) -> dict[str, str]:

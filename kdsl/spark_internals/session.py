@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def is_connect(spark: SparkSession) -> bool:
     """Whether a session is one of Spark Connect, which has neither a Spark context nor a JVM in this process."""
-    return type(spark).__module__.startswith("pyspark.sql.connect.")
+    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(spark).__mro__)
 
 
 def jvm_of(spark: SparkSession) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kdsl.cluster import Cluster
-from kdsl.data_source.options import read_source_options, write_source_options
+from kdsl.data_source.options import _Request, read_source_options, write_source_options
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.librdkafka.options import read_options
@@ -53,6 +53,12 @@ def test_a_cluster_can_be_named_like_a_table_and_options_override_its_settings()
     assert (other.bootstrap_servers, dict(other.properties)["client.id"]) == ("broker:9092", "me")
 
 
+def test_brokers_of_the_options_replace_those_of_the_cluster() -> None:
+    _, cluster = read(table=f"{TABLES}:Orders", cluster=f"{TABLES}:shop", **{"bootstrap.servers": "other:1"})
+
+    assert (cluster.bootstrap_servers, dict(cluster.properties)) == ("other:1", {"client.id": "shop"})
+
+
 def test_a_file_and_sql_declare_tables(tmp_path: Path) -> None:
     file = tmp_path / "tables.yaml"
     file.write_text(YAML, encoding="utf-8")
@@ -65,6 +71,29 @@ def test_options_of_the_connector_override_those_of_the_table() -> None:
     plan, _ = read(table=f"{TABLES}:Orders", **SERVERS, **{"scan.startup.mode": "latest-offset", "topic": "other"})
 
     assert (plan.start.mode, plan.topics.names) == ("latest", ("other",))
+
+
+def test_settings_by_name_are_added_to_those_of_the_table() -> None:
+    declared = DDL.replace(
+        "'topic' = 't'",
+        "'topic' = 't', 'scan.dead-letter.topic' = 'd', 'scan.dead-letter.properties.client.id' = 'letters', "
+        "'scan.dead-letter.properties.bootstrap.servers' = 'a:1', 'topic.config.retention.ms' = '1'",
+    )
+    request = _Request(
+        {
+            "ddl": declared,
+            "topic.config.cleanup.policy": "compact",
+            "scan.dead-letter.properties.bootstrap.servers": "b:1",
+            "dew.csms.secretName": "shop",
+        }
+    )
+
+    assert request.problems == []
+    assert request._definition is not None
+    options = request._definition.options
+    assert dict(options.dead_letter_properties) == {"client.id": "letters", "bootstrap.servers": "b:1"}
+    assert dict(options.topic_configs) == {"retention.ms": "1", "cleanup.policy": "compact"}
+    assert options.dew_secret == "shop"
 
 
 def test_letter_case_of_names_does_not_matter() -> None:
@@ -101,6 +130,11 @@ def test_all_problems_of_the_options_and_of_the_table_are_reported_at_once() -> 
         ({"table": f"{TABLES}:Users"}, "write scan.changelog.mode = 'upsert'"),
         ({"table": f"{TABLES}:Orders", "transport": "jvm"}, "the transport 'jvm' is Spark's own Kafka connector"),
         ({"table": f"{TABLES}:Orders", "cluster": f"{TABLES}:shoop"}, "has no cluster 'shoop' (did you mean 'shop'?)"),
+        ({"table": f"{TABLES}:Orders", "cluster": "shop"}, "'shop'; write cluster = 'shop.tables:shop' or 'clusters"),
+        ({"table": f"{TABLES}:Orders", "bootstrap.servers": " "}, "'bootstrap.servers' contains no broker"),
+        ({"table": f"{TABLES}:Orders", "columns": ","}, "'columns' names no column; write their names, separated by"),
+        ({"ddl": DDL, "columns": "a", "format": "csv"}, "'format' is a part of the table's declaration"),
+        ({"ddl": DDL, "columns": "a", "key.json.map-null-key.mode": "x"}, "set it in the declaration"),
     ],
 )
 def test_an_error_says_what_to_write(options: dict[str, str], part: str) -> None:

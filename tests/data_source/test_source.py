@@ -54,6 +54,23 @@ def test_a_batch_and_a_stream_need_no_registration(spark: SparkSession, orders: 
     assert sorted(session.table("kdsl_orders").collect()) == ORDERS
 
 
+def test_a_read_with_a_schema_of_its_own_is_refused(spark: SparkSession, orders: dict[str, str]) -> None:
+    session = spark.newSession()
+    session.sql(f"CREATE TEMPORARY VIEW shop_orders (order_id STRING) USING kdsl OPTIONS ({in_sql(orders)})")
+    stream = session.readStream.format("kdsl").options(**orders).schema("order_id STRING").load()
+
+    with pytest.raises(
+        Exception, match="Orders has the columns order_id bigint NOT NULL, amount double; leave the schema out"
+    ):
+        session.sql("SELECT * FROM shop_orders").collect()
+    with pytest.raises(Exception, match="the read has a schema of its own, struct<order_id:string>, but"):
+        stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    assert (
+        session.read.format("kdsl").options(**orders).schema("order_id BIGINT NOT NULL, amount DOUBLE").load().count()
+        == 3
+    )
+
+
 def test_scala_finds_it(spark: SparkSession, orders: dict[str, str]) -> None:
     session: Any = spark.newSession()
     reader = session._jsparkSession.read().format("kdsl")

@@ -96,9 +96,9 @@ class Project:
         """The end of what all runs printed."""
         return (self.folder / "log").read_text(encoding="utf-8")[-8000:]
 
-    def batches(self, flow: str) -> int:
-        """How many micro-batches of a flow are committed."""
-        return len([p for p in (self.folder / "storage").rglob(f"{flow}/**/commits/*") if p.name.isdigit()])
+    def batches(self, flow: str, log: str = "commits") -> int:
+        """How many micro-batches of a flow are committed, or are in its log ``offsets``."""
+        return len([p for p in (self.folder / "storage").rglob(f"{flow}/**/{log}/*") if p.name.isdigit()])
 
     def wait_until(self, done: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
         """Wait for a condition while a process runs."""

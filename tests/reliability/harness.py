@@ -130,7 +130,8 @@ class Job:
     Attributes:
         folder: Where everything of it stands.
         tables: The tables ``source`` and ``target``, as a document.
-        sink: Where rows go: the table ``target``, files, or a function for each batch, in the folder ``output``.
+        sink: Where rows go: the table ``target``, files, or a function for each batch, in the folder ``output``; or
+            the table by the data source ``kdsl``, which then also reads.
         trigger: Arguments of Spark's trigger; None goes on until it is stopped.
         spark: Settings of the session, on top of `LOCAL`.
         seconds: How long the function takes for each batch.
@@ -141,7 +142,7 @@ class Job:
 
     folder: Path
     tables: Mapping[str, Any]
-    sink: Literal["table", "files", "function"] = "table"
+    sink: Literal["table", "files", "function", "data source"] = "table"
     trigger: Mapping[str, Any] | None = attrs.field(factory=lambda: {"availableNow": True})
     spark: Mapping[str, str] = attrs.field(factory=dict)
     seconds: float = 0.0

@@ -83,6 +83,29 @@ def test_a_driver_killed_again_and_again_in_one_batch_repeats_that_batch_alone(
 
 
 @pytest.mark.reliability
+def test_a_driver_with_the_data_source_loses_nothing_and_repeats_at_most_the_open_batch(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """S1. The query knows the tables by the options of ``format("kdsl")`` only."""
+    source, target = kdsl_topic("in", partitions=2), kdsl_topic("out", partitions=2)
+    sent = send(kdsl_kafka, source, marks("p", 2, count=3 * PER_BATCH))
+    job = Job(tmp_path / "job", copy_tables(kdsl_kafka, source, target, per_batch=PER_BATCH), sink="data source")
+    opened: set[Mark] = set()
+
+    for committed, point in enumerate((harness.READING, harness.WRITTEN)):
+        life = job.run(Kill(point, committed=committed + 1))
+        assert life.killed, life.log[-4000:]
+        opened |= in_batch(job, sent)
+    last = job.run()
+
+    assert last.code == 0, last.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.at_least_once, str(verdict)
+    assert len(verdict.duplicates) > 0
+    assert set(verdict.duplicates) <= opened
+
+
+@pytest.mark.reliability
 def test_a_planned_batch_is_read_unchanged_after_new_data_and_a_new_partition(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -5,12 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from pyspark.errors import PySparkException
 
-from kdsl.run.session import SessionError, check_python, problem_of_python, use_this_python
+from kdsl.run.session import (
+    SessionError,
+    available_cores,
+    change_settings,
+    check_python,
+    check_session,
+    get_setting,
+    has_settings,
+    problem_of_python,
+    use_this_python,
+)
+from kdsl.spark_internals.session import is_connect, java_session
+from kdsl.spark_versions import pyspark_version
+from kdsl.types import model as t
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,3 +128,53 @@ def test_sessions_that_kdsl_starts_run_this_python_by_default(
     use_this_python()
 
     assert os.environ["PYSPARK_PYTHON"] == after
+
+
+def managed_session(shown: Mapping[str, str]) -> SparkSession:
+    """A session of Spark Connect as a platform may subclass it: it has no JVM, and refuses all changes of settings."""
+    pytest.importorskip("grpc_status", reason="pyspark's Connect client is not installed")
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    def refuse(name: str) -> NoReturn:
+        raise PySparkException(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
+
+    class Settings:
+        def get(self, name: str, default: str | None = None) -> str | None:
+            return shown[name] if name in shown else refuse(name)
+
+        def set(self, name: str, value: str) -> None:
+            refuse(f"{name} {value}")
+
+        @property
+        def getAll(self) -> dict[str, str]:
+            return refuse("*")
+
+    class Managed(ConnectSession):
+        conf = Settings()  # type: ignore[assignment]
+        version = pyspark_version()
+
+        def __init__(self) -> None:
+            """Connect to nothing."""
+
+        def __del__(self) -> None:
+            """Release nothing."""
+
+    return Managed()  # type: ignore[return-value]
+
+
+def test_a_managed_session_without_a_jvm_skips_what_it_does_not_allow_and_names_what_it_must() -> None:
+    session = managed_session({"spark.a": "1"})
+
+    assert is_connect(session)
+    assert java_session(session) is None
+    assert (get_setting(session, "spark.a"), get_setting(session, "spark.b", "2")) == ("1", "2")
+    assert not has_settings(session, ["spark.a"])
+    assert available_cores(session) == (os.cpu_count() or 1)
+    check_session(session, "T", t.Row((t.Field("a", t.Int()),)))
+    with change_settings(session, {"spark.c": "3"}, {"spark.a": "1"}, purpose="this"):
+        pass
+    with (
+        pytest.raises(SessionError, match=r"^this needs the setting spark\.a=2, which this session does not allow"),
+        change_settings(session, {}, {"spark.a": "2"}, purpose="this"),
+    ):
+        pytest.fail("a required setting is missing")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,14 @@ def values(kafka: RunningKafka, *topics: str) -> Counter[str]:
     for topic in topics:
         settle(kafka, topic)
     return Counter((record.value() or b"").decode() for topic in topics for record in kafka.read(topic))
+
+
+def name_sources(spark: SparkSession) -> SparkSession:
+    """A session in which the sources of a query have names, where Spark names them."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    session.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
+    return session
 
 
 class Copy:
@@ -211,9 +220,7 @@ class TestStream:
     def test_sources_have_names_where_spark_names_them(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
-        session, source, sink = spark.newSession(), kdsl_topic("in"), kdsl_topic("out")
-        session.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
-        session.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
+        session, source, sink = name_sources(spark), kdsl_topic("in"), kdsl_topic("out")
         kdsl_kafka.produce(source, *"ab")
         copy = Copy(strings(source), strings(sink), cluster, tmp_path)
 
@@ -223,6 +230,45 @@ class TestStream:
         names = (copy.checkpoint / "offsets" / "0").read_text(encoding="utf-8")
         assert ("\nStrings:{" in names) is SOURCE_NAMES.is_in(VERSION)
         assert checkpoint_positions(str(copy.checkpoint))[1] == {(source, 0): 2}
+
+    @pytest.mark.parametrize("transport", ["librdkafka", pytest.param("jvm", marks=ELSEWHERE)])
+    def test_tables_join_and_leave_a_query_where_sources_have_names(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        tmp_path: Path,
+        transport: str,
+    ) -> None:
+        if not SOURCE_NAMES.is_in(VERSION):
+            return
+        session, topics, sink = name_sources(spark), {name: kdsl_topic(name) for name in "abc"}, kdsl_topic("out")
+        tables = {name: strings(topic, name=name, transport=transport) for name, topic in topics.items()}
+
+        def run(names: str, *produced: str) -> None:
+            for value in produced:
+                kdsl_kafka.produce(topics[value[0]], value)
+            rows = [tables[name].read_stream(session, cluster).select("text") for name in names]
+            query = strings(sink).write_stream(
+                reduce(lambda one, other: one.union(other), rows),
+                cluster,
+                checkpoint=str(tmp_path),
+                trigger=AVAILABLE_NOW,
+            )
+            assert query.awaitTermination(300)
+
+        run("a", "a1")
+        run("ab", "a2", "b1")
+        run("cba", "a3", "b2", "c1")
+        run("ac", "a4", "b3", "c2")
+        run("ac", "a5", "c3")
+        assert values(kdsl_kafka, sink) == Counter(["a1", "a2", "a3", "a4", "a5", "b1", "b2", "c1", "c2", "c3"])
+
+        run("bac", "a6")
+        assert values(kdsl_kafka, sink)["a6"] == 1
+        assert values(kdsl_kafka, sink)["b3"] == 1
+        assert values(kdsl_kafka, sink)["b2"] == 2  # a table that returns starts where it declares
 
     def test_limits_apply_or_a_warning_says_when_not(
         self,
@@ -457,6 +503,12 @@ from tests.spark_core.test_core import AVAILABLE_NOW, strings, words_of
 servers, source, sink, words, folder = sys.argv[1:]
 cluster = Cluster(servers)
 print("batch", sorted(row.text for row in strings(source).read(spark, cluster).collect()))
+options = {
+    "ddl": "CREATE TABLE t (text STRING) WITH ('connector' = 'kafka', 'format' = 'raw')",
+    "bootstrap.servers": servers, "topic": source, "scan.startup.mode": "earliest-offset",
+}
+rows = spark.read.format("kdsl").options(**options).load()
+rows.write.format("kdsl").options(**{**options, "topic": sink}).mode("append").save()
 for _ in range(2):
     rows = strings(source).read_stream(spark, cluster).select("text")
     query = strings(sink).write_stream(rows, cluster, checkpoint=folder + "/copy", trigger=AVAILABLE_NOW)
@@ -464,6 +516,7 @@ for _ in range(2):
 table = words_of(words)
 table.write(spark.createDataFrame([("good", 1), ("good", 2)], "word string, count long").coalesce(1), cluster)
 print("upserts", [tuple(row) for row in table.read(spark, cluster).collect()])
+print("last", [tuple(row) for row in table.snapshot(spark, cluster).collect()])
 try:
     changes = table.read_stream(spark, cluster).writeStream.format("memory").queryName("changes")
 except SparkVersionError as e:
@@ -474,17 +527,20 @@ else:
 spark.stop()
 """
 CHANGES = [("+I", "good", 1), ("-U", "good", 1), ("+U", "good", 2)]
-REFUSE = """
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+LOCK = """
 from pyspark.errors import PySparkException
-from pyspark.sql.connect.conf import RuntimeConf
+from pyspark.sql.connect.client import SparkConnectClient
 
-def refuse(self, *arguments):
-    raise PySparkException("the configuration of this server is locked")
+ask = SparkConnectClient.config
 
-if {locked}:
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass",
-                   "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
-    RuntimeConf.set = RuntimeConf.unset = refuse
+def refuse(self, operation):
+    if operation.WhichOneof("op_type") in ("set", "unset"):
+        raise PySparkException("the configuration of this server is locked")
+    return ask(self, operation)
+
+SparkConnectClient.config = refuse
 """
 
 
@@ -505,8 +561,9 @@ class TestConnect:
         source, sink, words = kdsl_topic("in", partitions=2), kdsl_topic("out"), kdsl_topic("words")
         kdsl_kafka.produce(source, *"abc")
 
+        lock = f"spark.conf.set({PROVIDER!r}, {ROCKSDB!r})\n{LOCK}" if locked else ""
         printed = connect.run(
-            REFUSE.format(locked=locked) + CONNECT,
+            lock + CONNECT,
             *(kdsl_kafka.bootstrap_servers, source, sink, words, str(tmp_path)),
             folder=tmp_path,
         )
@@ -515,16 +572,32 @@ class TestConnect:
             "Words: state over Spark Connect (streams of upsert tables with rows before updates) needs Spark 4.1 or "
             f"newer, and this is {VERSION}"
         )
-        assert printed.splitlines()[-3:] == [
+        assert printed.splitlines()[-4:] == [
             "batch ['a', 'b', 'c']",
             f"upserts {CHANGES}",
+            "last [('good', 2)]",
             f"changes {CHANGES}" if CONNECT_STATE.is_in(VERSION) else refused,
         ]
-        assert values(kdsl_kafka, sink) == Counter("abc")
+        assert values(kdsl_kafka, sink) == Counter("abcabc")  # by the data source, and by the stream
 
+    def test_a_locked_server_names_the_line_that_it_needs(
+        self, connect: ConnectServer, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        script = """
+from kdsl import Cluster
+from kdsl.errors import KdslError
+from tests.spark_core.test_core import words_of
 
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+try:
+    words_of(sys.argv[1]).read_stream(spark, Cluster("127.0.0.1:1"))
+except KdslError as e:
+    print(e)
+spark.stop()
+"""
+        printed = connect.run(LOCK + script, kdsl_topic("words"), folder=tmp_path)
+
+        needed = f"\n    {PROVIDER} {ROCKSDB}\nto the Spark configuration with which the session, its cluster or its "
+        assert (needed if CONNECT_STATE.is_in(VERSION) else "needs Spark 4.1 or newer") in printed
 
 
 def refuse_settings(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -536,6 +609,20 @@ def refuse_settings(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> N
 
     for name in ("set", "unset"):
         monkeypatch.setattr(type(session.conf), name, refuse)
+
+
+def show_no_settings(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a session refuse to show settings of kdsl, and those of Spark that PySpark itself does not ask for."""
+    from pyspark.errors import AnalysisException
+
+    show = type(session.conf).get
+
+    def refuse(self: Any, name: str, *default: Any) -> Any:
+        if name.startswith(("spark.kdsl.", "spark.speculation", "spark.sql.caseSensitive", "spark.sql.streaming.")):
+            raise AnalysisException(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
+        return show(self, name, *default)
+
+    monkeypatch.setattr(type(session.conf), "get", refuse)
 
 
 class TestManagedSession:
@@ -557,6 +644,26 @@ class TestManagedSession:
 
         Copy(strings(source), strings(sink), cluster, tmp_path).run(managed)
         assert values(kdsl_kafka, sink) == Counter("ab")
+
+    def test_settings_that_it_does_not_show_have_their_defaults(
+        self,
+        managed: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        show_no_settings(managed, monkeypatch)
+        source, sink, words = kdsl_topic("in"), kdsl_topic("out"), words_of(kdsl_topic("words"))
+
+        strings(source).write(managed.createDataFrame([("a",), ("b",)], "TEXT string"), cluster)
+        Copy(strings(source), strings(sink), cluster, tmp_path).run(managed)
+        words.write(managed.createDataFrame([("good", 1), ("good", 2)], "word string, count long").coalesce(1), cluster)
+
+        assert values(kdsl_kafka, sink) == Counter("ab")
+        assert [tuple(row) for row in words.read(managed, cluster).collect()] == CHANGES
+        assert [tuple(row) for row in words.snapshot(managed, cluster).collect()] == [("good", 2)]
 
     def test_a_setting_that_is_needed_is_named_with_the_line_to_add(
         self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster

@@ -17,6 +17,7 @@ from pyspark.sql import (
 from kdsl.errors import Problem, Where, fail_on, listing, nearest
 from kdsl.formats import ROW_KIND
 from kdsl.plan.model import MetadataColumn, WritePlan
+from kdsl.run.session import get_setting
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type, time_type_classes
 from kdsl.types.sql import quote_name
@@ -48,7 +49,7 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
     Raises:
         ResolveError: Columns are missing, superfluous, ambiguous or of other types; names all problems.
     """
-    ignore_case = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") != "true"
+    ignore_case = get_setting(df.sparkSession, "spark.sql.caseSensitive", "false") != "true"
     chosen, problems = choose_columns(df.schema, plan, ignore_case=ignore_case)
     columns: list[Column] = []
     for field in plan.columns.fields:

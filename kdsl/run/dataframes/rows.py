@@ -15,6 +15,7 @@ from kdsl.declare.dsl.values import BadValueError, from_arrow, to_arrow
 from kdsl.errors import RowError, listing
 from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.collect import collect_arrow
+from kdsl.run.session import get_setting
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
 from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema, spark_type, time_type_problem
@@ -67,7 +68,7 @@ def _check_time(cls: type, columns: Iterable[ClassColumn], session: SparkSession
     Raises:
         RowError: It is not enabled.
     """
-    if problem := time_type_problem(_row_type(columns), session.conf.get(TIME_TYPE_SETTING, "false")):
+    if problem := time_type_problem(_row_type(columns), get_setting(session, TIME_TYPE_SETTING, "false")):
         raise RowError(f"{cls.__name__}.rows(...): {problem}")
 
 

@@ -10,6 +10,7 @@ from kdsl.errors import ExactlyOnceError, KdslError, LeaseHeldError
 from kdsl.plan.model import WritePlan
 from kdsl.run.leases.lease import Lease, transactions_lease
 from kdsl.run.librdkafka.transactions.token_store import TokenAdmin
+from kdsl.run.session import get_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ def check_speculation(spark: SparkSession, table: str) -> None:
     Raises:
         KdslError: ``spark.speculation`` is on.
     """
-    if (spark.conf.get(SPECULATION, "false") or "").strip().lower() == "true":
+    if (get_setting(spark, SPECULATION, "false") or "").strip().lower() == "true":
         raise KdslError(
             f"{table}: {SPECULATION} is 'true', but an exactly-once sink has one writer for each part of a batch: two "
             f"attempts at once would fence off each other again and again; set {SPECULATION} to 'false'"

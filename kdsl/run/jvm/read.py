@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
@@ -28,13 +28,21 @@ from kdsl.run.records.decode import RecordDecoder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 FORMAT = "kafka"
 _BATCH_ENDS = ("unbounded", "latest")
 
 
 def records(
-    spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool, cores: int = 1, name: str = ""
+    spark: SparkSession,
+    plan: ReadPlan,
+    cluster: Cluster,
+    *,
+    streaming: bool,
+    cores: int = 1,
+    name: str = "",
+    source: str | None = None,
 ) -> tuple[DataFrame, dict[str, str]]:
     """Read the raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
@@ -50,6 +58,7 @@ def records(
         streaming: Whether a stream is read.
         cores: How many tasks the session runs at a time.
         name: The observation that counts the records that the header filter drops; empty for none.
+        source: The name of a stream's source in checkpoints; None for none.
 
     Returns:
         The records, and the id of each topic as it was planned.
@@ -77,8 +86,10 @@ def records(
         read = watch(spark, plan, cluster, admin if isinstance(admin, JavaAdmin) else None, planned.stop)
         guard(read, admin, ids, passes_gaps=subscription.reset != "none")
         planned.options[READ_OPTION] = read.id
-    reader = spark.readStream if streaming else spark.read
-    df = reader.format(FORMAT).options(**_options(plan, cluster, streaming=streaming), **planned.options).load()
+    reader = (spark.readStream if streaming else spark.read).format(FORMAT)
+    if source is not None:
+        reader = cast("DataStreamReader", reader).name(source)
+    df = reader.options(**_options(plan, cluster, streaming=streaming), **planned.options).load()
     if planned.stop:
         df = df.where(before(planned.stop))
     if plan.headers:

@@ -62,6 +62,8 @@ def run(spark: SparkSession, arguments: dict[str, Any]) -> int:
 
 def start(spark: SparkSession, arguments: dict[str, Any]) -> StreamingQuery:
     """The query: from a table into a table, into files, or into a function."""
+    if arguments["sink"] == "data source":
+        return copy_by_options(spark, arguments)
     tables = {table.name: table for table in load_tables(arguments["tables"])}
     rows = tables["source"].read_stream(spark)
     if arguments["query"]:
@@ -75,6 +77,14 @@ def start(spark: SparkSession, arguments: dict[str, Any]) -> StreamingQuery:
     if arguments["sink"] == "files":
         return writer.format("json").start(arguments["output"])
     return writer.foreachBatch(note_batches(Path(arguments["output"]), arguments["seconds"])).start()
+
+
+def copy_by_options(spark: SparkSession, arguments: dict[str, Any]) -> StreamingQuery:
+    """The query from a table into a table by ``format("kdsl")``, as one writes it without kdsl's API."""
+    file = arguments["tables"]
+    rows = spark.readStream.format("kdsl").option("file", f"{file}#source").load()
+    writer = rows.writeStream.format("kdsl").option("file", f"{file}#target").trigger(**arguments["trigger"])
+    return writer.option("checkpointLocation", arguments["checkpoint"]).start()
 
 
 def note_batches(folder: Path, seconds: float) -> Any:
