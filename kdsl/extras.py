@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from kdsl.errors import KdslError
 
@@ -30,14 +31,14 @@ class MissingPackageError(KdslError):
 
 
 def missing_package(purpose: str, error: ImportError) -> MissingPackageError | None:
-    """The error for a failed import; None if the module belongs to none of the extras.
+    """The error for a failed import; None if the module belongs to none of the extras, or its package is installed.
 
     Args:
         purpose: What needs the package, such as ``the command line``.
         error: The failed import.
     """
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRAS:
+    package, _, inner = (error.name or "").partition(".")
+    if package not in EXTRAS or (inner and find_spec(package) is not None):  # another version may have that module
         return None
     return MissingPackageError(f"{purpose} needs the package {package}; install 'kdsl[{EXTRAS[package]}]'")
 

@@ -23,6 +23,7 @@ from kdsl.declare.dsl.keywords import TableKeywords, UpsertTableKeywords
 from kdsl.declare.dsl.relation import DECLARATION, relation_of
 from kdsl.declare.dsl.table_def import COLUMNS, define_table, read_columns
 from kdsl.errors import fail_on
+from kdsl.extras import explain_missing_package
 from kdsl.table import Table
 
 if TYPE_CHECKING:
@@ -170,6 +171,7 @@ class KafkaTable(metaclass=_TableClass):
     encode = operation(Table.encode)
 
     @classmethod
+    @explain_missing_package("a DataFrame of rows")
     def rows(cls, rows: Iterable[Self], *, spark: SparkSession | None = None) -> DataFrame:
         """Create a DataFrame of typed rows, for tests and small data.
 

@@ -17,6 +17,7 @@ from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
 from kdsl.declare.start_and_end import Startup
 from kdsl.errors import KdslError, Problem, ResolveError, fail_on, nearest
+from kdsl.extras import explain_missing_package
 from kdsl.formats import ROW_KIND, Direction
 from kdsl.plan import schema as schemas
 from kdsl.plan.build import read_plan, write_plan
@@ -54,6 +55,7 @@ class Table:
         """The table's name."""
         return self.definition.name
 
+    @explain_missing_package("a schema of Spark's")
     def schema(self) -> StructType:
         """The schema of the DataFrame that a read returns.
 
@@ -62,6 +64,7 @@ class Table:
         """
         return schemas.schema(self.definition)
 
+    @explain_missing_package("a schema of Spark's")
     def key_schema(self) -> StructType:
         """The schema of the message key with the names on the wire; empty if no column is in the key.
 
@@ -70,6 +73,7 @@ class Table:
         """
         return schemas.key_schema(self.definition)
 
+    @explain_missing_package("a schema of Spark's")
     def value_schema(self) -> StructType:
         """The schema of the message value with the names on the wire; empty if no column is in the value.
 
@@ -120,6 +124,7 @@ class Table:
                 return show(self.write_plan(cluster))
         raise ValueError(f"the direction is 'read' or 'write', not {direction!r}")
 
+    @explain_missing_package("a read with Spark")
     def read(
         self,
         spark: SparkSession,
@@ -166,6 +171,7 @@ class Table:
         plan = add_commit_columns(plan)
         return with_change_columns(read(spark, plan, at or self.cluster(), computed=computed), plan)
 
+    @explain_missing_package("a read with Spark")
     def read_stream(
         self,
         spark: SparkSession,
@@ -223,6 +229,7 @@ class Table:
         at = self._find_cluster(cluster)
         return read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
 
+    @explain_missing_package("a read with Spark")
     def run_stream(
         self, spark: SparkSession, plan: ReadPlan, cluster: Cluster | None = None, *, name: str | None = None
     ) -> DataFrame:
@@ -241,6 +248,7 @@ class Table:
         at = self._find_cluster(cluster) or self.cluster()
         return read_stream(spark, plan, at, computed=self._list_computed_columns(), name=name)
 
+    @explain_missing_package("a read with Spark")
     def read_packet_stream(
         self, spark: SparkSession, cluster: Cluster, *, start_at: Startup | None = None
     ) -> DataFrame:
@@ -268,6 +276,7 @@ class Table:
             plan = attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
         return read_stream(spark, plan, at)
 
+    @explain_missing_package("a write with Spark")
     def write(
         self, df: DataFrame, cluster: Cluster | None = None, *, write_id: str | None = None, adopt: bool = False
     ) -> None:
@@ -302,6 +311,7 @@ class Table:
         plan = write_plan(self._resolve("write", cluster, at, log=True))
         write(df, plan, at or self.cluster(), write_id=write_id, adopt=adopt)
 
+    @explain_missing_package("a write with Spark")
     def write_stream(
         self,
         df: DataFrame,
@@ -355,6 +365,7 @@ class Table:
             allow=allow,
         )
 
+    @explain_missing_package("a read with Spark")
     def snapshot(
         self, spark: SparkSession, cluster: Cluster | None = None, *, keys: Iterable[str] | None = None
     ) -> DataFrame:
@@ -394,6 +405,7 @@ class Table:
         last = changes if by_key else last_changes(changes, key)
         return last.where(f"{ROW_KIND} <> '-D'").drop(ROW_KIND)
 
+    @explain_missing_package("a read with Spark")
     def dead_letters(self, spark: SparkSession, cluster: Cluster | None = None) -> DataFrame:
         """Read the dead letters of the table: the records that reads of it could not read, with the reasons.
 
@@ -420,6 +432,7 @@ class Table:
         plan = read_plan(self._resolve("read", cluster, at))
         return read_letters(spark, plan, at or self.cluster())
 
+    @explain_missing_package("decoding a DataFrame")
     def decode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Decode a DataFrame of raw Kafka records into the table's rows, without a broker.
 
@@ -444,6 +457,7 @@ class Table:
         used = Registry(registry) if isinstance(registry, str) else registry
         return decode(df, self.read_plan(), computed=self._list_computed_columns(), registry=used)
 
+    @explain_missing_package("encoding a DataFrame")
     def encode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Encode the table's rows into raw Kafka records, without a broker.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kdsl.cli.start import COMMANDS
 from kdsl.extras import EXTRAS, MissingPackageError, explain_missing_package, missing_package
 from tests.source_trees import import_statements, modules
 
@@ -108,6 +110,38 @@ print(f"{{Orders.order_id}}", table.read_plan().output.names)
     assert names == "order_id ('order_id', 'amount', 'offset', 'twice')"
 
 
+ALL_EXTRAS = {*EXTRAS} - {"pytest"}
+
+
+def test_every_public_name_is_there_without_any_extra() -> None:
+    """``from kdsl import *``, ``help(kdsl)`` and completion in notebooks take all of them."""
+    code = "import inspect\nfrom kdsl import *\nimport kdsl\nprint(len(inspect.getmembers(kdsl)) >= len(kdsl.__all__))"
+
+    assert run(code, *ALL_EXTRAS) == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "purpose"),
+    [
+        ("Orders.schema()", "a schema of Spark's"),
+        ("Orders.key_schema()", "a schema of Spark's"),
+        ("Orders.value_schema()", "a schema of Spark's"),
+        ("Orders.rows([Orders(order_id='a')])", "a DataFrame of rows"),
+        ("Orders.read(None, Cluster('localhost:1'))", "a read with Spark"),
+        ("Orders.read_stream(None, Cluster('localhost:1'))", "a read with Spark"),
+        ("Orders.dead_letters(None, Cluster('localhost:1'))", "a read with Spark"),
+        ("Orders.write(None, Cluster('localhost:1'))", "a write with Spark"),
+        ("Orders.write_stream(None, Cluster('localhost:1'), checkpoint='c')", "a write with Spark"),
+        ("Orders.decode(None)", "decoding a DataFrame"),
+        ("Orders.encode(None)", "encoding a DataFrame"),
+    ],
+)
+def test_without_spark_what_needs_a_session_says_so(call: str, purpose: str) -> None:
+    code = f"{DECLARED}\ntry:\n    {call}\nexcept KdslError as e:\n    print(e)"
+
+    assert run(code, *ALL_EXTRAS) == f"{purpose} needs the package pyspark; install 'kdsl[spark]'\n"
+
+
 def test_pyspark_is_not_imported_by_declarations_and_plans() -> None:
     code = DECLARED + "Table(Orders.definition()).read_plan()\nprint('pyspark' in sys.modules, 'polars' in sys.modules)"
 
@@ -141,10 +175,11 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
         ),
         explain_missing_package("metrics"),
     ):
-        raise ModuleNotFoundError(name="psutil.sub")
+        raise ModuleNotFoundError(name="psutil")
     with pytest.raises(ModuleNotFoundError, match="other"), explain_missing_package("metrics"):
         raise ModuleNotFoundError("other", name="other")
     assert missing_package("metrics", ImportError()) is None
+    assert missing_package("metrics", ModuleNotFoundError(name="psutil.newer")) is None  # of another version
 
 
 @pytest.mark.parametrize(
@@ -157,7 +192,7 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
         ),
         (
             "prometheus_client",
-            "import kdsl; kdsl.serve_metrics",
+            "import kdsl; kdsl.serve_metrics()",
             "kdsl.serve_metrics needs the package prometheus_client; install 'kdsl[metrics]'",
         ),
         (
@@ -210,6 +245,27 @@ except SystemExit as e:
     if e.code:
         print(e.code)
 """
+
+
+def test_the_list_of_commands_needs_only_those_of_the_command_line() -> None:
+    shown = run(command(["kdsl", "--help"]), *ALL_EXTRAS - {"typer", "rich"})
+
+    words = " ".join(shown.replace("│", " ").split())
+    assert all(name in words for name in COMMANDS)
+    assert "kdsl kafka needs the package psutil; install 'kdsl[test]'." in words
+
+
+def test_topics_are_compared_and_a_cluster_is_examined_without_a_registry_and_spark(tmp_path: Path) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text(DECLARED)
+    missing = ALL_EXTRAS - {"typer", "rich"}
+    broker = ["--bootstrap", "127.0.0.1:1"]
+
+    assert "no broker of 127.0.0.1:1 answered" in run(command(["kdsl", "diff", str(file), *broker]), *missing)
+    printed = run(command(["kdsl", "doctor", "--json", *broker]), *missing)
+    findings = json.loads(printed[: printed.rindex("}") + 1])["findings"]
+    assert {"check": "Spark", "state": "ok"}.items() <= next(f for f in findings if f["check"] == "Spark").items()
+    assert [f["check"] for f in findings if f["state"] == "error"] == ["network 127.0.0.1:1"]
 
 
 @pytest.mark.parametrize("name", ["check", "plan"])

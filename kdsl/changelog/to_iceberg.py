@@ -9,8 +9,12 @@ Iceberg: https://iceberg.apache.org/docs/latest/spark-writes/
 from __future__ import annotations
 
 import logging
+import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -19,8 +23,18 @@ from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
+from kdsl.spark_internals.errors import JavaError, java_causes
 from kdsl.spark_internals.jars import has_class
-from kdsl.spark_internals.session import clone_session, copy_to_session, java_schema, java_session, jvm_of
+from kdsl.spark_internals.session import (
+    active_session,
+    clone_session,
+    copy_settings,
+    copy_to_session,
+    java_schema,
+    java_session,
+    jvm_of,
+    session_id,
+)
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types.sql import quote_name
 
@@ -31,9 +45,22 @@ _log = logging.getLogger(__name__)
 
 _API = "org.apache.iceberg.spark.SparkCatalog"
 _CATALOGS = (_API, "org.apache.iceberg.spark.SparkSessionCatalog")
+_SESSION_CATALOG = "spark_catalog"
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _VIEW = "kdsl_changes"
 _WRITER, _BATCH, _CONTENT = "kdsl.writer", "kdsl.batch", "kdsl.content"
+_AUDIT = ("spark.wap.branch", "spark.wap.id")
+_CONFLICTS = (
+    "org.apache.iceberg.exceptions.ValidationException",
+    "org.apache.iceberg.exceptions.CommitFailedException",
+)
+_ATTEMPTS = 5
+"""How often a merge is tried whose commit fails because another write has changed the table meanwhile."""
+_SESSIONS = 8
+"""The sessions of how many sessions of users are kept; each has a query or program of its own."""
+_lock = threading.Lock()
+_free: OrderedDict[str, list[SparkSession]] = OrderedDict()
 
 
 def iceberg(table: str, *, schema_evolution: bool = True) -> IcebergTarget:
@@ -91,16 +118,19 @@ class IcebergTarget:
         Raises:
             ChangelogError: Iceberg cannot be added to the session, or it has no catalog of Iceberg.
         """
-        self._attach(spark)
-        last = self._find_last(clone_session(spark), writer)
+        name = self._attach(spark)
+        with _own_session(spark, name) as session:
+            last = _find_last(self._load(session, name), writer)
         return None if last is None else last.number
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Merge changes into the table in one snapshot; a table that does not exist is created before.
 
         Columns that the table does not have are added before, if ``schema_evolution`` is set. A batch that the table
-        already has is skipped, which is logged. If the merge fails, Spark's exception is raised, also for a change
-        without all values whose row the table does not have. Iceberg is added to a session without it (`check`).
+        already has is skipped, which is logged. A merge whose commit fails because another write has changed the table
+        meanwhile is repeated, a few times; that is logged, too. If the merge fails, Spark's exception is raised, also
+        for a change without all values whose row the table does not have. Iceberg is added to a session without it
+        (`check`).
 
         Args:
             changes: The changes, at most one for each key.
@@ -113,30 +143,66 @@ class IcebergTarget:
                 that has no catalog of Iceberg.
         """
         spark = changes.sparkSession
-        self._attach(spark)
-        # Its settings, its view and its copy of the table are its own: no other write gets this batch's identity.
-        session = clone_session(spark)
-        if not session.catalog.tableExists(self.table):
-            self._create(session, changes)
-        elif batch is not None and is_applied(repr(self), batch, self._find_last(session, batch.writer)):
+        name = self._attach(spark)
+        for attempt in range(1, _ATTEMPTS + 1):
+            with _own_session(spark, name) as session:
+                try:
+                    self._apply(session, name, changes, keys, batch)
+                    break
+                except JavaError as e:
+                    if attempt == _ATTEMPTS or not any(cause in _CONFLICTS for cause in java_causes(e)):
+                        raise
+                    _log.info("another write has changed %r during the merge, which is repeated", self)
+        spark.catalog.refreshTable(name)  # which the session may have read before
+
+    def _apply(
+        self, session: SparkSession, name: str, changes: DataFrame, keys: Sequence[str], batch: Batch | None
+    ) -> None:
+        """Merge changes into the table, unless it has the batch; see `apply`.
+
+        Args:
+            session: A session of its own (`_own_session`).
+            name: The table's name in that session.
+            changes: The changes.
+            keys: The columns of the key.
+            batch: The identity of the batch.
+        """
+        table = self._load(session, name)
+        if table is None:
+            self._create(session, name, changes)
+            table = self._load(session, name)
+        if self._has(batch, table):
             return
-        existing = self._add_columns(session, changes)
-        for name, value in _write_identity(batch).items():
-            session.conf.set(f"{_PROPERTY}{name}", value)
+        existing, added = self._add_columns(session, name, table, changes)
+        if added:  # since then, another driver may have applied the batch
+            table = self._load(session, name)
+            if self._has(batch, table):
+                return
+        for key in (_WRITER, _BATCH, _CONTENT):
+            session.conf.unset(f"{_PROPERTY}{key}")
+        for key, value in _write_identity(batch).items():
+            session.conf.set(f"{_PROPERTY}{key}", value)
         # MERGE may read the changes twice, and Spark refuses it if their plan is not deterministic.
         copy_to_session(changes, session).createOrReplaceTempView(_VIEW)
-        session.sql(_write_merge(self.table, changes, keys, existing))
-        if batch is not None and self._find_last(session, batch.writer) != batch:  # a merge without effect
-            session.sql(f"INSERT INTO {self.table} SELECT * FROM {self.table} WHERE false")  # noqa: S608
-        spark.catalog.refreshTable(self.table)  # which the session may have read before
+        # It starts from the snapshot that was searched, and its commit fails if there is a later one with other rows.
+        session.sql(_write_merge(name, changes, keys, existing))
+        if batch is not None and _find_last(self._load(session, name), batch.writer) != batch:  # without effect
+            session.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
+
+    def _has(self, batch: Batch | None, table: _Table | None) -> bool:
+        """Whether the table has a batch already, as `is_applied`, also with its errors; not for None."""
+        return batch is not None and is_applied(repr(self), batch, _find_last(table, batch.writer))
 
     @property
     def _call(self) -> str:
         """The target as it was declared."""
         return f"iceberg({self.table!r})"
 
-    def _attach(self, spark: SparkSession) -> None:
+    def _attach(self, spark: SparkSession) -> str:
         """Add Iceberg's runtime to a session without it, log that, and check that it has a catalog for the table.
+
+        Returns:
+            The table's name in every session that is cloned from this one.
 
         Raises:
             ChangelogError: No runtime is published for this Spark, it cannot be fetched, or there is no catalog.
@@ -158,30 +224,62 @@ class IcebergTarget:
                     f"spark.jars.packages; kdsl tried to add it, but {e}"
                 ) from e
             _log.info("Iceberg is attached to the Spark application, which was started without it")
-        catalog = self.table.partition(".")[0].strip("`")
-        for name in (catalog, "spark_catalog"):
-            if spark.conf.get(f"spark.sql.catalog.{name}", None) in _CATALOGS:
-                return
+        catalog, *more = _split_name(self.table)
+        if more and _is_iceberg(spark, catalog):
+            return self.table
+        current = spark.catalog.currentCatalog()
+        if len(more) < 2 and current == _SESSION_CATALOG and _is_iceberg(spark, current):
+            database = "" if more else f"{quote_name(spark.catalog.currentDatabase())}."
+            return f"{current}.{database}{self.table}"
         raise ChangelogError(
             f"{self._call}: the session has no Iceberg catalog {catalog!r}; set spark.sql.catalog.{catalog}={_API}, "
             f"and spark.sql.catalog.{catalog}.type with its .warehouse or .uri, or write the name with its catalog"
         )
 
-    def _create(self, session: SparkSession, changes: DataFrame) -> None:
+    def _load(self, session: SparkSession, name: str) -> _Table | None:
+        """Load the table, or its branch if the name has one; None if it does not exist. Java's errors are passed on.
+
+        Raises:
+            ChangelogError: It is not a table of Iceberg, or writes of the session are staged.
+        """
+        if not session.catalog.tableExists(name):
+            return None
+        at = jvm_of(session).org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(java_session(session), name)
+        loaded = at.catalog().loadTable(at.identifier())
+        if not loaded.getClass().getName().startswith("org.apache.iceberg.spark."):
+            raise ChangelogError(
+                f"{self._call}: this is not a table of Iceberg, but {loaded.getClass().getSimpleName()}"
+            )
+        table = loaded.table()
+        table.refresh()
+        staged = [key for key in _AUDIT if session.conf.get(key, None) is not None]
+        if staged and table.properties().get("write.wap.enabled") == "true":
+            raise ChangelogError(
+                f"{self._call}: the session stages its writes to this table ({listing(staged)}), and a batch would "
+                "count as missing; unset that, and name a branch as lake.shop.users.branch_audit"
+            )
+        return _Table(table, loaded.branch())
+
+    def _create(self, session: SparkSession, name: str, changes: DataFrame) -> None:
         """Create the table with the columns of a changelog, all of them nullable, and no rows.
 
         Spark's errors are raised unchanged, such as for a type that Iceberg does not have.
         """
         columns = _write_columns(session, changes.drop(ROW_KIND, UNAVAILABLE).schema)
-        session.sql(f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}) USING iceberg")
+        session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
 
-    def _add_columns(self, session: SparkSession, changes: DataFrame) -> list[str]:
-        """Add the columns that the table does not have, and return the columns that it had before.
+    def _add_columns(
+        self, session: SparkSession, name: str, table: _Table | None, changes: DataFrame
+    ) -> tuple[list[str], bool]:
+        """Add the columns that the table does not have.
+
+        Returns:
+            The columns that it had before, and whether there are new ones.
 
         Raises:
             ChangelogError: The table lacks a column and ``schema_evolution`` is not set, or its structs lack a field.
         """
-        schema = session.table(self.table).schema
+        schema = session.table(name).schema
         names = match_columns(self._call, changes, schema.names, add=self.schema_evolution)
         known = {f.name.lower(): f for f in schema.fields}
         fields = [changes.schema[name] for name in names]
@@ -197,28 +295,93 @@ class IcebergTarget:
                 "adds columns to Iceberg's tables but not fields of structs; add them with ALTER TABLE "
                 f"{self.table} ADD COLUMN"
             )
-        if new := [f for f in fields if f.name.lower() not in known]:
+        new = [f for f in fields if f.name.lower() not in known]
+        if new:
             columns = _write_columns(session, changes.select(*(quote_name(f.name) for f in new)).schema)
-            session.sql(f"ALTER TABLE {self.table} ADD COLUMNS ({columns})")
-        return list(schema.names)
+            whole = name if table is None or table.branch is None else name.rpartition(".")[0]
+            session.sql(f"ALTER TABLE {whole} ADD COLUMNS ({columns})")
+        return list(schema.names), bool(new)
 
-    def _find_last(self, session: SparkSession, writer: str) -> Batch | None:
-        """Find the last batch of a writer among the current snapshot and those before it; None if there is none.
 
-        None also without a table. Snapshots that were rolled back do not count. Java's errors are raised unchanged.
-        """
-        if not session.catalog.tableExists(self.table):
-            return None
-        table = jvm_of(session).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(java_session(session), self.table)
-        table.refresh()
-        snapshot = table.currentSnapshot()
-        while snapshot is not None:
-            summary = snapshot.summary()
-            if summary.get(_WRITER) == writer:
-                return Batch(writer, int(summary.get(_BATCH)), summary.get(_CONTENT) or "")
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else table.snapshot(parent)  # None if it has expired
+@attrs.frozen
+class _Table:
+    """A table as it is now.
+
+    Attributes:
+        java: Java's object.
+        branch: The branch that is read and written; None is the main one.
+    """
+
+    java: Any
+    branch: str | None
+
+
+def _find_last(table: _Table | None, writer: str) -> Batch | None:
+    """Find the last batch of a writer among the current snapshot and those before it; None if there is none.
+
+    None also without a table. Snapshots that were rolled back do not count. Java's errors are raised unchanged.
+    """
+    if table is None:
         return None
+    java = table.java
+    snapshot = java.currentSnapshot() if table.branch is None else java.snapshot(table.branch)
+    while snapshot is not None:
+        summary = snapshot.summary()
+        if summary.get(_WRITER) == writer:
+            return Batch(writer, int(summary.get(_BATCH)), summary.get(_CONTENT) or "")
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else java.snapshot(parent)  # None if it has expired
+    return None
+
+
+@contextmanager
+def _own_session(spark: SparkSession, table: str) -> Iterator[SparkSession]:
+    """A session with the settings of a classic session that nobody else uses meanwhile.
+
+    Its settings, its view and its copy of a table are its own: no other write gets a batch's identity. It is used again
+    for later batches, because the clients of its catalogs (their connections, too) live as long as the process. They
+    forget nothing that they have loaded until the end: a merge then starts from the snapshot that was searched for the
+    batch, however long that was ago, and its commit finds what other drivers have written since.
+
+    Args:
+        spark: The session.
+        table: The name of the table that is used, with its catalog.
+    """
+    key = session_id(spark)
+    with _lock:
+        sessions = _free.pop(key, [])
+        own = sessions.pop() if sessions else None
+        _free[key] = sessions
+        while len(_free) > _SESSIONS:
+            _free.popitem(last=False)
+    own = clone_session(spark) if own is None else own
+    catalog = f"spark.sql.catalog.{_split_name(table)[0]}"
+    cache = {f"{catalog}.cache-enabled": "true", f"{catalog}.cache.expiration-interval-ms": "-1"}
+    copy_settings(spark, own, cache)
+    try:
+        with active_session(jvm_of(own), java_session(own)):  # whose settings a catalog gets at its first use
+            _forget_table(own, table)
+            yield own
+            _forget_table(own, table)
+    finally:
+        with _lock:
+            _free.setdefault(key, []).append(own)
+
+
+def _forget_table(session: SparkSession, table: str) -> None:
+    """Drop the session's copy of a table, which may exist or not."""
+    at = jvm_of(session).org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(java_session(session), table)
+    at.catalog().invalidateTable(at.identifier())
+
+
+def _split_name(table: str) -> list[str]:
+    """Split the name of a table, as in SQL, into its parts, without quotes."""
+    return [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(table)]
+
+
+def _is_iceberg(spark: SparkSession, catalog: str) -> bool:
+    """Whether a catalog of a session is Iceberg's."""
+    return spark.conf.get(f"spark.sql.catalog.{catalog}", None) in _CATALOGS
 
 
 def _write_identity(batch: Batch | None) -> Mapping[str, str]:

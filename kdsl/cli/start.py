@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Annotated
 
@@ -15,6 +15,7 @@ import typer
 
 from kdsl.cli.console import fail, out
 from kdsl.errors import KdslError
+from kdsl.extras import MissingPackageError, missing_package
 
 COMMANDS = {
     "demo": "kdsl.cli.demo",
@@ -58,9 +59,13 @@ def _options(
 def make_app(names: Iterable[str]) -> typer.Typer:
     """Import some of the `COMMANDS`, and create the command line with them.
 
+    Among several, one that needs a package which is not installed is listed with the extra that installs it.
+
     Raises:
-        ModuleNotFoundError: A command needs a package that is not installed.
+        ModuleNotFoundError: The only command needs a package that is not installed.
+        MissingPackageError: The same, and the message names the extra.
     """
+    names = list(names)
     app = typer.Typer(
         name="kdsl",
         help="Kafka tables for PySpark: declare a topic once as a typed class; read it and write it.",
@@ -70,12 +75,28 @@ def make_app(names: Iterable[str]) -> typer.Typer:
     )
     app.callback()(_options)
     for name in names:
-        module = import_module(COMMANDS[name])
+        try:
+            module = import_module(COMMANDS[name])
+        except (ModuleNotFoundError, MissingPackageError) as e:
+            missing = missing_package(f"kdsl {name}", e) if isinstance(e, ModuleNotFoundError) else e
+            if missing is None or len(names) == 1:
+                raise
+            app.command(name, help=f"{missing}.")(_raise_missing(missing))
+            continue
         if name in _GROUPS:
             app.add_typer(module.app, name=name)
         else:
             app.command(name)(getattr(module, name))
     return app
+
+
+def _raise_missing(error: MissingPackageError) -> Callable[[], None]:
+    """Return a command that raises an error."""
+
+    def command() -> None:
+        raise error
+
+    return command
 
 
 def run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -14,15 +15,13 @@ from kdsl.deployment.desired import SubjectNeed
 from kdsl.deployment.model import Difference, Mark, Step
 from kdsl.errors import KdslError
 from kdsl.formats import Direction, Use
-from kdsl.registry import (
-    IncompatibleSchemaError,
-    RegistryClient,
-    RegistryUnreachableError,
-    UnknownSubjectError,
-)
+from kdsl.registry.errors import IncompatibleSchemaError, RegistryUnreachableError, UnknownSubjectError
 from kdsl.registry.model import RegisteredSchema, SubjectVersion
 from kdsl.registry.settings import canonical
 from kdsl.types import model as t
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
 
 _RETRIES = "max.retries"
 _THREADS = 8
@@ -41,11 +40,13 @@ def compare_subjects(needs: Iterable[SubjectNeed]) -> Iterator[Step]:
 def _compare_registry(registry: Registry, needs: list[SubjectNeed]) -> Iterator[Step]:
     """Yield the differences of a registry's subjects, each once, which are asked for at the same time, without retries.
 
-    If the registry does not answer, or its settings have errors, that is a difference.
+    If the registry does not answer, its settings have errors, or its client is not installed, that is a difference.
     """
     properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
     where = needs[0].where
     try:
+        from kdsl.registry import RegistryClient
+
         client = RegistryClient(attrs.evolve(registry, properties={**properties, _RETRIES: "0"}))
     except KdslError as e:
         yield Step(Difference("?", "registry", "of " + needs[0].table, str(e), where=where))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 try:
@@ -32,6 +33,14 @@ def root_cause(error: BaseException) -> Any:
     while exception.getCause() is not None:
         exception = exception.getCause()
     return exception
+
+
+def java_causes(error: BaseException) -> Iterator[str]:
+    """The classes of the Java exceptions behind a Python exception, the outermost first; none if there is none."""
+    exception = java_exception(error)
+    while exception is not None:
+        yield str(exception.getClass().getName())
+        exception = exception.getCause()
 
 
 def java_message(error: BaseException) -> str:

@@ -44,6 +44,22 @@ def clone_session(spark: SparkSession) -> SparkSession:
     return wrap_session(spark, java_session(spark).cloneSession())
 
 
+def copy_settings(source: SparkSession, target: SparkSession, more: Mapping[str, str]) -> None:
+    """Give a classic session the settings of another one of the same application, and more; others are unset.
+
+    Args:
+        source: The session with the settings.
+        target: The session that gets them.
+        more: The settings that it gets besides, or instead.
+    """
+    wanted, known = {**source.conf.getAll, **more}, target.conf.getAll
+    for name in known.keys() - wanted.keys():
+        target.conf.unset(name)
+    for name, value in wanted.items():
+        if known.get(name) != value:
+            target.conf.set(name, value)
+
+
 def java_dataframe(df: DataFrame) -> Any:
     """Java's object of a DataFrame; None for Spark Connect."""
     return getattr(df, "_jdf", None)

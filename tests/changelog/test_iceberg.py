@@ -6,19 +6,23 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kdsl.changelog import Batch, Changelog, ChangelogError, iceberg, to_iceberg
+from kdsl.changelog import Batch, Changelog, ChangelogError, iceberg, jdbc, to_iceberg
 from kdsl.formats import ROW_KIND
-from kdsl.spark_internals.session import clone_session, java_session, jvm_of
+from kdsl.spark_internals.session import active_session, clone_session, java_session, jvm_of
 from kdsl.spark_versions import SparkVersion
 from kdsl.types.spark import TIME_TYPE_SETTING
-from tests.changelog.tables import Applied, create_target, truth
+from tests.changelog.tables import Applied, create_target, needs_iceberg, truth
 from tests.changelog.test_apply import Source, changes, random_changes
+from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,6 +158,233 @@ def test_a_time_of_day_is_refused(spark: SparkSession) -> None:
 
     with pytest.raises(ChangelogError, match="'at' of the changelog is TIME, which Iceberg cannot store; cast it to a"):
         Changelog(df, keys=["id"]).apply_to(iceberg("lake.shop.users"))
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+    """Do something once, between the search for a batch and its merge."""
+    write_merge = to_iceberg._write_merge
+
+    def write(*arguments: Any) -> str:
+        monkeypatch.setattr(to_iceberg, "_write_merge", write_merge)
+        action()
+        return write_merge(*arguments)
+
+    monkeypatch.setattr(to_iceberg, "_write_merge", write)
+
+
+@pytest.mark.parametrize("cached", ["true", "false"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_driver_that_was_presumed_dead_applies_no_older_batch(
+    users: Applied, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cached: str, first: int
+) -> None:
+    """It was stopped before its merge, also one of the first batch, and however long Iceberg caches tables."""
+    assert isinstance(users.target, to_iceberg.IcebergTarget)
+    spark.conf.set(f"spark.sql.catalog.{users.target.table.split('.')[0]}.cache-enabled", cached)
+    for number in range(first):
+        apply(users, number, ("+I", 1, "ann", number))
+
+    def go_on() -> None:
+        for number in (first, first + 1):
+            apply(users, number, ("+U", 1, "ann", number))
+
+    meanwhile(monkeypatch, go_on)
+
+    with pytest.raises(ChangelogError, match=r"has batch \d of the writer 'job', and this is another batch with"):
+        apply(users, first, ("+U", 1, "ann", first))
+
+    assert users.rows() == [(1, "ann", first + 1)]
+    assert [s["kdsl.batch"] for s in summaries(users)] == [str(n) for n in range(first + 2)]
+
+
+def test_a_merge_is_repeated_if_another_write_has_changed_the_table(
+    users: Applied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(users, 0, ("+I", 1, "ann", 1))
+    assert isinstance(users.target, to_iceberg.IcebergTarget)
+    table = users.target.table
+    meanwhile(monkeypatch, lambda: users.spark.sql(f"INSERT INTO {table} VALUES (7, 'own', 1)").show())
+
+    apply(users, 1, ("+U", 1, "eve", 2))
+
+    assert users.rows() == [(1, "eve", 2), (7, "own", 1)]
+    assert [s.get("kdsl.batch") for s in summaries(users)] == ["0", None, "1"]
+
+
+def test_batches_use_one_session_and_writes_at_the_same_time_do_not(
+    users: Applied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each session has its own catalogs, whose connections stay open."""
+    cloned: list[SparkSession] = []
+
+    def clone(spark: SparkSession) -> SparkSession:
+        cloned.append(clone_session(spark))
+        return cloned[-1]
+
+    monkeypatch.setattr(to_iceberg, "clone_session", clone)
+    monkeypatch.setattr(to_iceberg, "_free", type(to_iceberg._free)())
+    assert isinstance(users.target, to_iceberg.IcebergTarget)
+    other = Applied(iceberg(f"{users.target.table}2"), users.spark)
+
+    apply(users, 0, ("+I", 1, "ann", 1))
+    users.spark.conf.set("spark.sql.iceberg.snapshot-property.of", "later")
+    apply(users, 1, ("+U", 1, "ann", 2))
+    users.spark.conf.unset("spark.sql.iceberg.snapshot-property.of")
+    Changelog(changes(users.spark, ("+U", 1, "ann", 3)), keys=["id"]).apply_to(users.target)
+    assert users.target.last_batch(users.spark, "job") == 1
+    assert len(cloned) == 1
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda one: apply(one, 2, ("+I", 2, "bob", 1)), (users, other)))
+
+    assert len(cloned) == 2
+    assert [(s.get("kdsl.batch"), s.get("of")) for s in summaries(users)] == [
+        ("0", None),
+        ("1", "later"),
+        (None, None),
+        ("2", None),
+    ]
+    assert [s.get("kdsl.batch") for s in summaries(other)] == ["2"]
+
+
+@pytest.mark.postgres
+def test_batches_leave_no_connections_open(spark: SparkSession, tmp_path: Path, postgres: Postgres) -> None:
+    """Of a catalog in a database, which allows a limited number."""
+    needs_iceberg()
+    jdbc(postgres.url, "none", {"user": "kdsl", "password": PASSWORD})._attach_driver(spark)
+    catalog = f"pg{abs(hash(tmp_path))}"
+    settings = {"type": "jdbc", "uri": postgres.url, "warehouse": str(tmp_path), "jdbc.user": "kdsl"}
+    spark.conf.set(f"spark.sql.catalog.{catalog}", "org.apache.iceberg.spark.SparkCatalog")
+    for name, value in {**settings, "jdbc.password": PASSWORD}.items():
+        spark.conf.set(f"spark.sql.catalog.{catalog}.{name}", value)
+    users = Applied(iceberg(f"{catalog}.shop.users"), spark)
+    users.target._attach(spark)  # type: ignore[attr-defined]
+    spark.sql(f"CREATE NAMESPACE {catalog}.shop")
+
+    def count() -> int:
+        return int(postgres.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'kdsl'"))
+
+    apply(users, 0, ("+I", 1, "ann", 0))
+    before = count()
+    for number in range(1, 4):
+        apply(users, number, ("+U", 1, "ann", number))
+
+    assert count() == before
+    assert users.rows() == [(1, "ann", 3)]
+
+
+def test_a_table_that_was_created_again_is_found(users: Applied, spark: SparkSession) -> None:
+    apply(users, 0, ("+I", 1, "ann", 1))
+    assert isinstance(users.target, to_iceberg.IcebergTarget)
+    spark.sql(f"DROP TABLE {users.target.table}")
+    assert users.target.last_batch(spark, "job") is None
+
+    apply(users, 0, ("+I", 2, "bob", 1))
+
+    assert users.rows() == [(2, "bob", 1)]
+
+
+def test_a_branch_has_its_own_batches(users: Applied, spark: SparkSession) -> None:
+    apply(users, 0, ("+I", 1, "ann", 1))
+    assert isinstance(users.target, to_iceberg.IcebergTarget)
+    session = clone_session(spark)
+    load = jvm_of(session).org.apache.iceberg.spark.Spark3Util.loadIcebergTable
+    load(java_session(session), users.target.table).manageSnapshots().createBranch("audit").commit()
+    audit = Applied(iceberg(f"{users.target.table}.branch_audit"), spark)
+
+    apply(audit, 1, ("+I", 2, "bob", 1))
+    apply(audit, 1, ("+I", 2, "bob", 1))
+    more = changes(spark, ("+U", 2, "bob", 2)).selectExpr("*", "'Ulm' AS city")
+    Changelog(more, keys=["id"]).apply_to(audit.target, batch=Batch("job", 2, "content 2"))
+
+    assert (users.target.last_batch(spark, "job"), audit.target.last_batch(spark, "job")) == (0, 2)
+    assert users.rows() == [(1, "ann", 1)]
+    assert audit.rows() == [(1, "ann", 1), (2, "bob", 2)]
+    assert [s["kdsl.batch"] for s in summaries(users)] == ["0", "1", "2"]
+
+
+def test_staged_writes_are_refused(users: Applied, spark: SparkSession) -> None:
+    apply(users, 0, ("+I", 1, "ann", 1))
+    assert isinstance(users.target, to_iceberg.IcebergTarget)
+    spark.sql(f"ALTER TABLE {users.target.table} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    spark.conf.set("spark.wap.branch", "audit")
+    try:
+        with pytest.raises(ChangelogError, match=r"stages its writes to this table \('spark\.wap\.branch'\), and a"):
+            apply(users, 1, ("+I", 2, "bob", 1))
+    finally:
+        spark.conf.unset("spark.wap.branch")
+    apply(users, 1, ("+I", 2, "bob", 1))
+    assert users.rows() == [(1, "ann", 1), (2, "bob", 1)]
+
+
+@pytest.mark.parametrize(
+    ("version", "mode"),
+    [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")],
+)
+def test_every_version_of_the_format_is_merged(users: Applied, spark: SparkSession, version: int, mode: str) -> None:
+    users.target._attach(spark)  # type: ignore[union-attr]
+    assert isinstance(users.target, to_iceberg.IcebergTarget)
+    spark.sql(
+        f"CREATE TABLE {users.target.table} (id bigint NOT NULL, name string, visits int) USING iceberg "
+        f"PARTITIONED BY (truncate(1, name)) TBLPROPERTIES ('write.merge.mode' = '{mode}', 'format-version' = "
+        f"'{version}')"
+    )
+    apply(users, 0, *(("+I", n, f"n{n}", 1) for n in range(4)))
+    for _ in range(2):
+        apply(users, 1, ("-D", 1, None, None), ("+U", 2, "moved", 5), ("-D", 77, None, None), ("+I", 9, "n9", 1))
+
+    assert users.rows() == [(0, "n0", 1), (2, "moved", 5), (3, "n3", 1), (9, "n9", 1)]
+    assert [s["kdsl.batch"] for s in summaries(users)] == ["0", "1"]
+
+
+def test_values_of_all_types_and_names_with_dots_and_quotes(users: Applied, spark: SparkSession) -> None:
+    values = (
+        "CAST(1.25 AS DECIMAL(38, 2)) AS `a.b`, TIMESTAMP '2024-03-31 02:30:00 UTC' AS at, "
+        "TIMESTAMP_NTZ '2024-03-31 02:30:00' AS local, DATE '0001-01-01' AS day, X'00FF' AS `d``q`, "
+        "ARRAY(1, NULL) AS `Upper Case`, MAP('k', ARRAY(2)) AS m, "
+        "NAMED_STRUCT('x.y', 1, 'in', NAMED_STRUCT('z', ARRAY(NAMED_STRUCT('d', 1.5D)))) AS s, 1.5F AS f, "
+        "CAST(NULL AS STRING) AS nothing, TRUE AS t"
+    )
+    for kind in ("+I", "+U"):
+        rows = spark.sql(f"SELECT '{kind}' AS {ROW_KIND}, 1L AS `ID.x`, {values}").coalesce(1)
+        Changelog(rows, keys=["ID.x"]).apply_to(users.target)
+
+    assert isinstance(users.target, to_iceberg.IcebergTarget)
+    (row,) = spark.table(users.target.table).collect()
+    assert row.asDict(recursive=True) == {
+        "ID.x": 1,
+        "a.b": Decimal("1.25"),
+        "at": datetime(2024, 3, 31, 2, 30, tzinfo=UTC).astimezone().replace(tzinfo=None),
+        "local": datetime(2024, 3, 31, 2, 30),
+        "day": date(1, 1, 1),
+        "d`q": b"\x00\xff",
+        "Upper Case": [1, None],
+        "m": {"k": [2]},
+        "s": {"x.y": 1, "in": {"z": [{"d": 1.5}]}},
+        "f": 1.5,
+        "nothing": None,
+        "t": True,
+    }
+
+
+def test_names_in_the_session_s_own_catalog(spark: SparkSession, tmp_path: Path, users: Applied) -> None:
+    users.target._attach(spark)  # type: ignore[union-attr]
+    session = clone_session(spark)
+    catalog = "spark.sql.catalog.spark_catalog"
+    session.conf.set(catalog, "org.apache.iceberg.spark.SparkSessionCatalog")
+    session.conf.set(f"{catalog}.type", "hadoop")
+    session.conf.set(f"{catalog}.warehouse", str(tmp_path))
+    with active_session(jvm_of(session), java_session(session)):
+        for number, name in enumerate(("users", "default.users", "spark_catalog.default.users")):
+            apply(Applied(iceberg(name), session), number, ("+U", 1, "ann", number))
+        assert Applied(iceberg("users"), session).rows() == [(1, "ann", 2)]
+        session.sql(f"CREATE TABLE plain USING parquet LOCATION '{tmp_path}/plain' AS SELECT 1L AS id")
+        with pytest.raises(ChangelogError, match="this is not a table of Iceberg, but a V1Table"):
+            apply(Applied(iceberg("default.plain"), session), 0, ("+U", 1, "ann", 1))
+        session.sql("DROP TABLE plain")
+        with pytest.raises(ChangelogError, match="no Iceberg catalog 'other'"):
+            apply(Applied(iceberg("other.default.users"), session), 0, ("+U", 1, "ann", 1))
+        session.sql(f"USE {users.target.table.split('.')[0]}")  # type: ignore[union-attr]
+        with pytest.raises(ChangelogError, match="or write the name with its catalog"):
+            apply(Applied(iceberg("default.users"), session), 0, ("+U", 1, "ann", 1))
 
 
 @pytest.mark.parametrize(

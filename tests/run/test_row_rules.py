@@ -27,7 +27,7 @@ from kdsl import (
 )
 from kdsl.declare.connector import Transport
 from kdsl.errors import WriteError
-from kdsl.run.metrics.prometheus import Queries
+from kdsl.run.metrics.collector import Queries
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.listeners.queries import until

@@ -20,6 +20,7 @@ from kdsl.diagnostics.doctor.java_admin import inspect_with
 from kdsl.diagnostics.doctor.schemas import check_schemas
 from kdsl.diagnostics.doctor.tables import check_read, check_write
 from kdsl.errors import KdslError, ResolveError
+from kdsl.extras import MissingPackageError
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
@@ -112,19 +113,32 @@ def _check_table(
 
 
 def _report_versions() -> Finding:
-    """Report the versions of Python, and of kdsl, PySpark and librdkafka, which are always installed together."""
+    """Report the versions of Python, kdsl and librdkafka, and that of PySpark if it is installed."""
+    spark = _find_pyspark()
     parts = {
         "Python": platform.python_version(),
         "kdsl": version("kdsl"),
-        "pyspark": pyspark_version(),
+        **({} if spark is None else {"pyspark": spark}),
         "librdkafka": str(libversion()[0]),
     }
     return ok("versions", ", ".join(f"{name} {number}" for name, number in parts.items()))
 
 
+def _find_pyspark() -> str | None:
+    """Return the version of the installed PySpark; None if there is none."""
+    try:
+        return pyspark_version()
+    except MissingPackageError:
+        return None
+
+
 def _check_spark(plans: list[ReadPlan | WritePlan]) -> Finding:
-    """Check whether kdsl supports the installed PySpark, and was tested with it."""
-    name, number = "Spark", pyspark_version()
+    """Check whether kdsl supports the installed PySpark, and was tested with it; without one nothing is wrong."""
+    name, number = "Spark", _find_pyspark()
+    if number is None:
+        return ok(
+            name, "PySpark is not installed here; jobs need it: install 'kdsl[spark]', or use a platform with Spark"
+        )
     tested = spark_version(number)
     if tested is None:
         return error(name, refusal("PySpark is", number) or "", INSTALL)

@@ -14,10 +14,10 @@ from kdsl.cluster import Cluster
 from kdsl.declare.connector import Transport
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve.model import HeaderCondition
-from kdsl.run.metrics import prometheus
+from kdsl.run.metrics import collector
+from kdsl.run.metrics.collector import Queries
 from kdsl.run.metrics.model import QueryMetrics, SourceMetrics
 from kdsl.run.metrics.observer import metrics
-from kdsl.run.metrics.prometheus import Queries
 from kdsl.run.metrics.source_reports import Reporter, read_reports
 from kdsl.run.read import read, read_stream
 from kdsl.run.records.drops import (
@@ -156,7 +156,7 @@ def test_columns_that_are_not_declared_are_named_once_and_come_from_the_tasks(ca
 
 def test_prometheus_has_a_value_for_each_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     source = SourceMetrics("Orders", num_records_dropped={"parse-error": 2, "tombstone": 0})
-    monkeypatch.setattr(prometheus, "all_metrics", lambda: (QueryMetrics("id", "run", "copy", sources=(source,)),))
+    monkeypatch.setattr(collector, "all_metrics", lambda: (QueryMetrics("id", "run", "copy", sources=(source,)),))
 
     (family,) = [one for one in Queries().collect() if one.name == "kdsl_num_records_dropped"]
 

@@ -10,9 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import kdsl
-from kdsl.run.metrics import prometheus
+from kdsl.run.metrics import collector
+from kdsl.run.metrics.collector import prometheus_name
 from kdsl.run.metrics.model import Kind, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
-from kdsl.run.metrics.prometheus import prometheus_name, serve_metrics
+from kdsl.run.metrics.prometheus import serve_metrics
 from kdsl.testing.ports import free_port
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -31,7 +32,7 @@ SOURCE = SourceMetrics(
 def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     one = QueryMetrics("id-1", "run", "copy", 2, (SOURCE,), (SinkMetrics("Out", num_records_out=7),))
     two = QueryMetrics("id-2", "run", None, 2, (attrs.evolve(SOURCE, num_records_in=8),))
-    monkeypatch.setattr(prometheus, "all_metrics", lambda: (one, two))
+    monkeypatch.setattr(collector, "all_metrics", lambda: (one, two))
     with serve_metrics(0) as server, urlopen(server.url) as answer:
         text = answer.read().decode()
     return {

@@ -1,0 +1,62 @@
+"""Collects the metrics of all queries of this process for Prometheus' client, which this module imports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.observer import all_metrics
+
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
+
+
+def prometheus_name(name: str, kind: Kind = Kind.GAUGE) -> str:
+    """Return the name of a metric in Prometheus: the counter ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
+    snake = f"kdsl_{_WORD.sub('_', name).lower()}"
+    return snake if kind is Kind.GAUGE or snake.endswith("_total") else f"{snake}_total"
+
+
+class Queries(Collector):
+    """Collects the metrics of all running queries for Prometheus."""
+
+    def collect(self) -> Iterable[Family]:
+        """Collect the present metrics (`all_metrics`); each value has the names of its query and table as labels."""
+        families: dict[str, Family] = {}
+        for query in all_metrics():
+            for source in query.sources:
+                self._add(families, query, source)
+            for sink in query.sinks:
+                self._add(families, query, sink)
+        return families.values()
+
+    def _add(self, families: dict[str, Family], query: QueryMetrics, one: SourceMetrics | SinkMetrics) -> None:
+        """Add the metrics of a source or sink and of its clients to ``families``; those that are None are left out."""
+        labels = {"query": query.name or query.query, "table": one.table}
+        for metric in metrics_of(type(one)):
+            value = getattr(one, metric.field)
+            if isinstance(value, Mapping):
+                for key, number in value.items():
+                    own = zip(metric.labels, key if isinstance(key, tuple) else (key,), strict=True)
+                    self._put(families, metric, {**labels, **{name: str(text) for name, text in own}}, number)
+            elif value is not None:
+                self._put(families, metric, labels, value)
+        side = "consumer" if isinstance(one, SourceMetrics) else "producer"
+        for id_, statistics in one.client.items():
+            for name, number in statistics.items():
+                raw = Metric(f"{side}-{name}", Kind.GAUGE, "", f"{name} of librdkafka's {side}.")
+                self._put(families, raw, {**labels, "client_id": id_}, number)
+
+    @staticmethod
+    def _put(families: dict[str, Family], metric: Metric, labels: Mapping[str, str], value: float) -> None:
+        """Add a value to the metric's family in ``families``, which is created at its first value."""
+        name = prometheus_name(metric.name, metric.kind)
+        family = families.get(name)
+        if family is None:
+            kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            family = families[name] = kind(name, metric.doc, labels=list(labels))
+        family.add_metric(list(labels.values()), float(value))  # type: ignore[attr-defined]
