@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kdsl.errors import KdslError
 from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.pipelines import in_pipeline
-from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.session import is_connect, names_of_settings
 from kdsl.spark_versions import INSTALL, TIME_TYPE, SparkVersionError, pyspark_version, refusal, require
 from kdsl.types import model as t
 from kdsl.types.spark import TIME_TYPE_SETTING, has_time, time_type_problem
@@ -234,10 +234,10 @@ def has_settings(spark: SparkSession, names: Iterable[str]) -> bool:
     from pyspark.errors import PySparkException
 
     try:
-        settings = spark.conf.getAll
+        present = names_of_settings(spark)
     except (PySparkException, GatewayError):
         return False
-    return any(name in settings for name in names)
+    return not present.isdisjoint(names)
 
 
 def try_setting(spark: SparkSession, name: str, value: str | None) -> bool:

@@ -9,7 +9,7 @@ import attrs
 import orjson
 
 from kdsl.spark_internals.errors import GatewayError
-from kdsl.spark_internals.session import is_connect, java_dataframe, java_session, jvm_of
+from kdsl.spark_internals.session import is_connect, is_spark_3, java_dataframe, java_session, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,6 +180,7 @@ def fail_on_stop(spark: SparkSession, query: StreamingQuery, message: str) -> bo
     exception = jvm.org.apache.spark.sql.streaming.StreamingQueryException(
         message,
         jvm.java.lang.IllegalStateException(message),
+        *(("", "") if is_spark_3() else ()),  # the offsets of the batch
         "STREAM_FAILED",
         jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(parameters),
     )
