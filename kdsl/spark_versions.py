@@ -99,16 +99,18 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 PYTHON_SOURCES = Feature(
-    "The transport `librdkafka`, and the data source `kdsl`",
+    "The transport `librdkafka` (and the data source `kdsl`)",
     "4.0",
     "tables that declare no transport use `jvm`; those that declare `librdkafka` are refused when they are first read "
     "or written, and so is what the transport `jvm` lacks ([transports](transports.md))",
     "write transport='jvm' ('transport' = 'jvm'), or leave it out",
 )
+REALTIME = Feature("Real-time mode (`latency` realtime)", "4.2", instead="write latency='micro-batch'")
 STATE = Feature(
-    "State (streams of upsert tables with rows before updates)",
+    "The state of upsert tables (streams with rows before updates)",
     "4.0",
-    instead="write changelog='upsert' ('scan.changelog.mode' = 'upsert') for the last change of each key in a batch",
+    instead="write changelog='upsert' ('scan.changelog.mode' = 'upsert') for the last change of each key in a "
+    "micro-batch",
 )
 READ_LIMITS = Feature(
     "The limits of a batch (`max_records_per_trigger`, `max_records_per_partition`)",
@@ -144,6 +146,7 @@ FEATURES: tuple[Feature, ...] = (
     BOUNDED_STREAMS,
     SOURCE_NAMES,
     AUTO_CDC,
+    REALTIME,
     STREAM_WRITER,
     REPARTITION_BY_ID,
     PIPELINES,

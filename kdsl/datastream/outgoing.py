@@ -11,8 +11,8 @@ from kdsl.datastream.serializers import RECORD_TYPES, KafkaRecordSerializationSc
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, fail_on
-from kdsl.types import model as t
 from kdsl.spark_internals.columns import cast_or_null
+from kdsl.types import model as t
 from kdsl.types.spark import spark_schema, spark_type
 
 if TYPE_CHECKING:

@@ -67,7 +67,8 @@ def records(
             Java's client can log in, and the session is one of Spark Connect.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streaming)
-    hide_secrets(spark)
+    options = _options(plan, cluster, streaming=streaming)
+    hide_secrets(spark, options)
     set_system_properties(spark, cluster, plan.table)
     admin = open_admin(spark, cluster, plan.table)
     subscription = Subscription(plan, cluster, admin)
@@ -78,7 +79,7 @@ def records(
         guard(read, admin, ids, passes_gaps=subscription.reset != "none")
         planned.options[READ_OPTION] = read.id
     reader = spark.readStream if streaming else spark.read
-    df = reader.format(FORMAT).options(**_options(plan, cluster, streaming=streaming), **planned.options).load()
+    df = reader.format(FORMAT).options(**options, **planned.options).load()
     if planned.stop:
         df = df.where(before(planned.stop))
     if plan.headers:

@@ -35,7 +35,7 @@ from kdsl.run.upsert.state import (
 from kdsl.run.upsert.task_output import change_row
 from kdsl.spark_internals.arrow import apply_in_groups
 from kdsl.spark_internals.session import is_connect, know_schema
-from kdsl.spark_versions import CONNECT_STATE, STATE, require
+from kdsl.spark_versions import CONNECT_STATE, require
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
@@ -74,7 +74,7 @@ def compute_changelog(
         The columns of `change_row`.
 
     Raises:
-        SparkVersionError: A stream needs a state, and this Spark has none, or none over Spark Connect.
+        SparkVersionError: A stream needs a state, and this Spark has none over Spark Connect.
         SessionError: A stream needs a state, and the session does not allow its setting.
     """
     upserts = plan.upserts
@@ -89,7 +89,6 @@ def compute_changelog(
     if not upserts.images:
         together = know_schema(chunks.repartition("bucket"), spark_schema(CHUNK_COLUMNS))
         return together.mapInArrow(compute.last, result)
-    require(STATE, session_version(chunks.sparkSession), plan.table)
     if is_connect(chunks.sparkSession):
         require(CONNECT_STATE, session_version(chunks.sparkSession), plan.table)
     _use_rocksdb(chunks.sparkSession)
