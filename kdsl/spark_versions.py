@@ -6,7 +6,12 @@ The transport ``jvm``, Delta, Iceberg, ``kdsl doctor`` and docs/spark-versions.m
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -74,11 +79,13 @@ class Feature:
         name: What users know it by, as the subject of a sentence.
         since: The first minor version that has it, as ``4.2``.
         otherwise: How kdsl does without it; empty if it refuses what needs it.
+        instead: What to write instead of what kdsl refuses, as an imperative; empty if there is nothing.
     """
 
     name: str
     since: str
     otherwise: str = ""
+    instead: str = ""
 
     def is_in(self, version: str) -> bool:
         """Whether a version of Spark, as ``4.1.1``, has it."""
@@ -91,6 +98,20 @@ def _numbers(version: str) -> tuple[int, ...]:
     return (0, 0) if number is None else (int(number[1]), int(number[2]))
 
 
+PYTHON_SOURCES = Feature(
+    "The transport `librdkafka` (and the data source `kdsl`)",
+    "4.0",
+    "tables that declare no transport use `jvm`; those that declare `librdkafka` are refused when they are first read "
+    "or written, and so is what the transport `jvm` lacks ([transports](transports.md))",
+    "write transport='jvm' ('transport' = 'jvm'), or leave it out",
+)
+REALTIME = Feature("Real-time mode (`latency` realtime)", "4.2", instead="write latency='micro-batch'")
+STATE = Feature(
+    "The state of upsert tables (streams with rows before updates)",
+    "4.0",
+    instead="write changelog='upsert' ('scan.changelog.mode' = 'upsert') for the last change of each key in a "
+    "micro-batch",
+)
 READ_LIMITS = Feature(
     "The limits of a batch (`max_records_per_trigger`, `max_records_per_partition`)",
     "4.2",
@@ -125,23 +146,25 @@ FEATURES: tuple[Feature, ...] = (
     BOUNDED_STREAMS,
     SOURCE_NAMES,
     AUTO_CDC,
+    REALTIME,
     STREAM_WRITER,
     REPARTITION_BY_ID,
     PIPELINES,
     CONNECT_STATE,
     TIME_TYPE,
+    PYTHON_SOURCES,
+    STATE,
 )
 """What not all supported versions have."""
 
-_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
 
-
-def _connector(version: str) -> tuple[Package, ...]:
-    """The packages of a version of Spark's connector."""
+def _connector(version: str, tokens: str = "4.0.0", scala: str = "2.13") -> tuple[Package, ...]:
+    """The packages of a version of Spark's connector, with a version of the token provider, for a version of Scala."""
+    provider = f"org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
     return (
-        Package(f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}", without=(_TOKENS,)),
+        Package(f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{version}", without=(provider,)),
         # Not every repository has each version of the token provider. It serves delegation tokens only, and this works.
-        Package(f"{_TOKENS}:4.0.0", alone=True),
+        Package(f"{provider}:{tokens}", alone=True),
     )
 
 
@@ -155,10 +178,15 @@ def _iceberg(minor: str, version: str) -> Package:
     return Package(f"org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:{version}", alone=True)
 
 
+_LIBRARIES_3_5 = (
+    Package("io.delta:delta-spark_2.12:3.3.3"),
+    Package("org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0", alone=True),
+)
 _LIBRARIES_4_0 = _delta("4.0"), _iceberg("4.0", "1.11.0")
 _LIBRARIES_4_1 = _delta("4.1"), _iceberg("4.1", "1.12.0")
 _CONNECTOR, _DELTA = _connector("4.2.0"), _delta("4.2")
 TESTED: tuple[SparkVersion, ...] = (
+    SparkVersion("3.5.7", _connector("3.5.7", tokens="3.5.7", scala="2.12"), *_LIBRARIES_3_5),
     SparkVersion("4.0.1", _connector("4.0.1"), *_LIBRARIES_4_0),
     # The newest connector that is published.
     SparkVersion("4.0.5", _connector("4.0.4"), *_LIBRARIES_4_0),
@@ -177,12 +205,13 @@ SUPPORTED = f"{', '.join(_minors[:-1])} and {_minors[-1]}"
 """The supported versions in a sentence, as ``4.2 and 4.3``: every patch release of the tested minor versions."""
 
 
-_oldest, _newest = (tested.minor.split(".") for tested in (TESTED[0], TESTED[-1]))
-SUPPORTED_RANGE = f">={'.'.join(_oldest)},<{_newest[0]}.{int(_newest[1]) + 1}"
-"""The same as a requirement of pip."""
+_oldest = next(tested.minor for tested in TESTED if PYTHON_SOURCES.is_in(tested.version))
+_newest = TESTED[-1].minor.split(".")
+INSTALLED_RANGE = f">={_oldest},<{_newest[0]}.{int(_newest[1]) + 1}"
+"""The versions of PySpark that the extra ``spark`` may install, as a requirement of pip: those with both transports."""
 
 
-INSTALL = f"install 'pyspark{SUPPORTED_RANGE}'"
+INSTALL = f"install 'pyspark{INSTALLED_RANGE}'"
 """What to do about a PySpark that is not supported."""
 
 
@@ -235,6 +264,31 @@ def pyspark_version() -> str:
     return __version__
 
 
+def has_python_sources() -> bool:
+    """Whether the installed PySpark has data sources in Python; True without PySpark, where nothing is read.
+
+    PySpark is not imported for that.
+    """
+    module: Any = sys.modules.get("pyspark.version")
+    version = _installed_version() if module is None else module.__version__
+    return version is None or PYTHON_SOURCES.is_in(version)
+
+
+@cache
+def _installed_version() -> str | None:
+    """The version of the installed PySpark, from the text of its module; None if there is none that can be read."""
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        return None
+    loader: Any = package.loader
+    try:
+        text: bytes = loader.get_data(str(Path(package.origin).with_name("version.py")))
+    except (AttributeError, OSError):
+        return None
+    version = re.search(rb"""^__version__.*=\s*["']([\w.+-]+)["']""", text, re.MULTILINE)
+    return None if version is None else version[1].decode()
+
+
 def require(feature: Feature, version: str, subject: str) -> None:
     """Check that a version of Spark has what a table needs.
 
@@ -244,8 +298,11 @@ def require(feature: Feature, version: str, subject: str) -> None:
         subject: What needs it, for the message, such as the name of a table.
 
     Raises:
-        SparkVersionError: It does not; names the version that has it.
+        SparkVersionError: It does not; names the version that has it, and what to write instead if there is something.
     """
     if not feature.is_in(version):
         name = f"{feature.name[0].lower()}{feature.name[1:]}"
-        raise SparkVersionError(f"{subject}: {name} needs Spark {feature.since} or newer, and this is {version}")
+        instead = f"; {feature.instead}" if feature.instead else ""
+        raise SparkVersionError(
+            f"{subject}: {name} needs Spark {feature.since} or newer, and this is {version}{instead}"
+        )

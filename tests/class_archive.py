@@ -58,6 +58,8 @@ def _load_classes(archive: str) -> None:
     """Let Spark do a little of everything that tests do, in a JVM that writes the archive when it ends."""
     from pyspark.sql import SparkSession, functions as F
 
+    from kdsl.run.dataframes.collect import collect_arrow
+
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
@@ -68,7 +70,8 @@ def _load_classes(archive: str) -> None:
         .getOrCreate()
     )
     numbers = spark.range(100).withColumn("group", F.col("id") % 7)
-    numbers.groupBy("group").agg(F.sum("id"), F.collect_list("id")).join(numbers, "group").orderBy("id").toArrow()
+    sums = numbers.groupBy("group").agg(F.sum("id"), F.collect_list("id"))
+    collect_arrow(sums.join(numbers, "group").orderBy("id"))
     numbers.mapInArrow(lambda batches: batches, numbers.schema).collect()
     counts = spark.readStream.format("rate").load().groupBy("value").count()
     query = counts.writeStream.format("memory").queryName("counts").outputMode("update").start()

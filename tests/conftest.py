@@ -48,12 +48,18 @@ pytest_plugins = [] if entry_points(group="pytest11", name="kdsl") else ["kdsl.t
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let PySpark before 4.2 leave the sockets of its results to the garbage collector, which warns of them."""
-    if pyspark_version().startswith(("4.0", "4.1")):
+    """Allow what older versions of PySpark do, and Python warns of.
+
+    Before 4.2, PySpark leaves the sockets of its results to the garbage collector; 3.5 calls deprecated functions.
+    """
+    if pyspark_version().startswith(("3.", "4.0", "4.1")):
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
         config.addinivalue_line(
             "filterwarnings", "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
         )
+    if pyspark_version().startswith("3."):
+        for message in ("distutils Version classes are", "is_datetime64tz_dtype is", "is_categorical_dtype is"):
+            config.addinivalue_line("filterwarnings", f"ignore:{message} deprecated:DeprecationWarning")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ from kdsl.datastream.serializers import RECORD_TYPES, KafkaRecordSerializationSc
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, fail_on
+from kdsl.spark_internals.columns import cast_or_null
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema, spark_type
 
@@ -162,7 +163,7 @@ def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: 
         return F.timestamp_millis(column)
     if name == "timestamp" and isinstance(kind, s.StringType):  # without ANSI mode a bad string would be NULL: now
         reason = F.concat(F.lit(f"{method}(): the string '"), column, F.lit("' is not a timestamp"))
-        return F.coalesce(column.try_cast("timestamp"), F.when(column.isNotNull(), F.raise_error(reason)))
+        return F.coalesce(cast_or_null(column), F.when(column.isNotNull(), F.raise_error(reason)))
     if isinstance(kind, s.MapType):
         column = F.map_entries(column)
     return column.cast(spark_type(RECORD_TYPES[name]))

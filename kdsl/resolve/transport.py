@@ -19,21 +19,24 @@ from kdsl.resolve.delivery import delivery_of
 from kdsl.resolve.keys import key_columns, value_columns
 from kdsl.resolve.metadata import metadata_columns
 from kdsl.resolve.rule import problem
+from kdsl.spark_versions import PYTHON_SOURCES, has_python_sources
 from kdsl.types import model as t
 
 
 def choose_transport(declared: Transport | None, properties: Mapping[str, str]) -> Transport:
-    """The declared transport; without one ``jvm`` for a login with GSSAPI (Kerberos), else ``librdkafka``.
+    """The declared transport; without one ``jvm`` if it is needed, else ``librdkafka``.
+
+    It is needed for a login with GSSAPI (Kerberos), and with a PySpark that has no data sources in Python.
 
     Args:
         declared: The transport that the table declares; None if kdsl chooses.
         properties: All client properties of the table and its cluster.
     """
-    return declared or ("jvm" if needs_java(properties) else "librdkafka")
+    return declared or ("jvm" if needs_java(properties) or not has_python_sources() else "librdkafka")
 
 
 def transport_of(table: TableDef) -> Transport:
-    """The transport of a table: the declared one, else ``jvm`` for a login with GSSAPI, else ``librdkafka``.
+    """The transport of a table: the declared one, or the one that `choose_transport` chooses.
 
     The table's properties include those of its cluster, if that is known.
     """
@@ -44,6 +47,11 @@ def transport_note(table: TableDef) -> str | None:
     """A sentence for the log if kdsl chose the transport ``jvm``; otherwise None."""
     if table.options.transport is not None or transport_of(table) != "jvm":
         return None
+    if not needs_java(table.properties.reveal()):
+        return (
+            f"{table.name} uses Spark's own Kafka connector ({table.setting('transport', 'jvm')}), because the "
+            f"installed PySpark is older than {PYTHON_SOURCES.since} and has no data sources in Python"
+        )
     return (
         f"{table.name} logs in with GSSAPI (Kerberos), which confluent-kafka's librdkafka does not "
         f"support, so it uses Spark's own Kafka connector ({table.setting('transport', 'jvm')})"
@@ -209,18 +217,29 @@ CAPABILITIES: tuple[Capability, ...] = (
 
 
 def _describe_transport(table: TableDef) -> str:
-    """The transport of a table for messages, with the reason if a login with Kerberos decided it, not a declaration."""
+    """The transport of a table for messages, with the reason if no declaration decided it but a need of ``jvm``."""
     chosen = transport_of(table)
     if table.options.transport is None and needs_java(table.properties.reveal()):
         return f"the transport {chosen!r}, which a login with GSSAPI (Kerberos) needs"
+    if table.options.transport is None and not has_python_sources():
+        return f"the transport {chosen!r}, which PySpark before {PYTHON_SOURCES.since} needs"
     return table.setting("transport", chosen)
+
+
+def _other_ways(table: TableDef, capability: Capability) -> str:
+    """Write how a table can use a capability that its transport does not have, as an imperative."""
+    if needs_java(table.properties.reveal()):
+        return "log in without Kerberos"
+    if "jvm" not in capability.transports and not has_python_sources():
+        return f"use Spark {PYTHON_SOURCES.since} or newer"
+    return f"write {table.setting('transport', capability.transports[0])}"
 
 
 def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report each feature that the table uses and its transport does not have; the fix names the one that has it.
 
     With Kerberos the fix is to do without it or to use another login, and a check of the consumer group is reported,
-    too.
+    too. With a PySpark that has only one transport, the fix is to do without it or to use a newer one.
     """
     chosen, kerberos = transport_of(table), needs_java(table.properties.reveal())
     shown = _describe_transport(table)
@@ -233,13 +252,13 @@ def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
     for capability in CAPABILITIES:
         if chosen in capability.transports:
             continue
-        able = table.setting("transport", capability.transports[0])
+        other = _other_ways(table, capability)
         for use in capability.uses(table, direction):
             yield problem(
                 table,
                 "transport",
                 f"{use.what} does not work with {shown}: {capability.why}",
-                f"{use.without}, or log in without Kerberos" if kerberos else f"write {able}, or {use.without}",
+                f"{use.without}, or {other}" if kerberos else f"{other}, or {use.without}",
                 column=use.column,
                 option=use.option,
             )
@@ -255,7 +274,7 @@ def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
         message = f"the client property {name!r} has no effect with {_describe_transport(table)}"
         why = "Spark's clients show their metrics only through JMX on each executor"
         fix = "remove it"
-        if not needs_java(properties):
+        if not needs_java(properties) and has_python_sources():
             fix += f", or write {table.setting('transport', 'librdkafka')}"
         where = f"properties.{name}"
         yield problem(table, "client-metrics", f"{message}: {why}", fix, option=where, severity="warning")

@@ -42,13 +42,20 @@ from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.metadata import RAW
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.spark_records import raw_batch, spark_name
-from kdsl.run.session import available_cores, check_session, explain_missing_module, get_setting, session_version
+from kdsl.run.session import (
+    available_cores,
+    check_features,
+    check_session,
+    explain_missing_module,
+    get_setting,
+    session_version,
+)
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.task_output import Report, TaskOutput, create_task_output, record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_internals.workers import current_task
-from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, require
+from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, STATE, require
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -89,7 +96,7 @@ def read(
             upserts; only with librdkafka. It can be pickled.
 
     Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
+        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport.
         SessionError: The session cannot run kdsl's tasks, or its types lack one of the table.
         NotInstalledError: The Python that Spark runs lacks kdsl, or a package that kdsl needs.
         ResolveError: A format needs a registry that is not declared; with the transport jvm also if client settings
@@ -99,6 +106,7 @@ def read(
             topic is missing; with librdkafka Spark reports that when it plans the read.
     """
     check_session(spark, plan.table, plan.output)
+    check_features(spark, plan)
     check_dead_letters(spark, plan, cluster)
     warn_about_batch_commits(plan, cluster)
     if plan.transport == "jvm":
@@ -141,8 +149,8 @@ def read_stream(
             other than ASCII letters and digits become ``_``.
 
     Raises:
-        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's end or, over Spark
-            Connect, for state.
+        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport, latency
+            or end, or for state.
         SessionError: The session cannot run kdsl's tasks, its types lack one of the table, or it does not allow the
             state store to be set.
         NotInstalledError: As for `read`.
@@ -153,7 +161,10 @@ def read_stream(
             in a pipeline.
     """
     check_session(spark, plan.table, plan.output)
+    check_features(spark, plan)
     check_dead_letters(spark, plan, cluster)
+    if plan.upserts is not None and plan.upserts.images:
+        require(STATE, session_version(spark), plan.table)
     if plan.upserts is not None and plan.upserts.by_partition and is_connect(spark):
         raise KdslError(
             f"{plan.table}: changelog_state='partition' ('scan.changelog.state' = 'partition') keeps rows beside the "

@@ -21,6 +21,7 @@ from kdsl.run.dead_letters.headers import (
     TOPIC,
 )
 from kdsl.run.read import read
+from kdsl.spark_versions import PYTHON_SOURCES
 from kdsl.types import model as t
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ _COLUMNS = (
 def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataFrame:
     """Read the dead letters of a plan's table, up to the present end of their topic; those of other tables are skipped.
 
-    They are read by librdkafka, whatever the plan's transport is, and the session changes as by a `read` with it.
+    They are read by librdkafka, whatever the plan's transport is, unless Spark has no data sources in Python. The
+    session changes as by a `read`.
 
     Args:
         spark: The session.
@@ -68,6 +70,7 @@ def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataF
         topics=Topics((plan.dead_letters.topic,)),
         start=Start("earliest"),
         group_id=plan.group_id,
+        transport="librdkafka" if PYTHON_SOURCES.is_in(spark.version) else "jvm",
         metadata=tuple(MetadataColumn(*column) for column in _COLUMNS),
         columns=columns,
         output=columns,

@@ -18,13 +18,24 @@ from typing import TYPE_CHECKING
 from kdsl.errors import KdslError
 from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.pipelines import in_pipeline
-from kdsl.spark_internals.session import is_connect
-from kdsl.spark_versions import INSTALL, TIME_TYPE, SparkVersionError, pyspark_version, refusal, require
+from kdsl.spark_internals.session import is_connect, names_of_settings
+from kdsl.spark_versions import (
+    INSTALL,
+    PYTHON_SOURCES,
+    REALTIME,
+    TIME_TYPE,
+    SparkVersionError,
+    pyspark_version,
+    refusal,
+    require,
+)
 from kdsl.types import model as t
 from kdsl.types.spark import TIME_TYPE_SETTING, has_time, time_type_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kdsl.plan.model import ReadPlan, WritePlan
 
 _log = logging.getLogger(__name__)
 _NO_BOUND = 100_000  # Spark's "no bound" is the largest int
@@ -214,6 +225,19 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
         raise SessionError(f"{table}: {problem}")
 
 
+def check_features(spark: SparkSession, plan: ReadPlan | WritePlan) -> None:
+    """Check that a session's Spark has the transport and the latency of a plan; nothing changes.
+
+    Raises:
+        SparkVersionError: It is too old for one of them; names the version that has it, and what to write instead.
+    """
+    version = session_version(spark)
+    if plan.transport == "librdkafka":
+        require(PYTHON_SOURCES, version, plan.table)
+    if plan.latency == "realtime":
+        require(REALTIME, version, plan.table)
+
+
 def session_version(spark: SparkSession) -> str:
     """Return the version of a session's Spark; in a pipeline, which refuses the question, that of PySpark."""
     return pyspark_version() if in_pipeline() else spark.version
@@ -234,10 +258,10 @@ def has_settings(spark: SparkSession, names: Iterable[str]) -> bool:
     from pyspark.errors import PySparkException
 
     try:
-        settings = spark.conf.getAll
+        present = names_of_settings(spark)
     except (PySparkException, GatewayError):
         return False
-    return any(name in settings for name in names)
+    return not present.isdisjoint(names)
 
 
 def try_setting(spark: SparkSession, name: str, value: str | None) -> bool:

@@ -41,7 +41,7 @@ from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.repeated_events import warn_of_repeated_events
-from kdsl.run.session import change_settings, check_runtime, has_settings
+from kdsl.run.session import change_settings, check_features, check_runtime, has_settings
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_versions import STREAM_WRITER
@@ -103,7 +103,7 @@ def write(
             as done is then skipped without a check of its rows.
 
     Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
+        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport.
         SessionError: The session cannot run kdsl's tasks.
         ResolveError: The DataFrame or the client settings are wrong, or a format needs a registry that is not declared
             or, with the transport jvm, a literal secret; names all problems of the first that is wrong.
@@ -115,6 +115,7 @@ def write(
             failures are raised as Spark's exceptions.
     """
     check_runtime(df.sparkSession, plan.table)
+    check_features(df.sparkSession, plan)
     if df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is a stream, but write takes a batch; use write_stream")
     if write_id is not None and plan.transactions is None:
@@ -165,6 +166,7 @@ def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Pr
     from kdsl.run.task_functions import write_function
 
     check_runtime(df.sparkSession, plan.table)
+    check_features(df.sparkSession, plan)
     check_before_write(plan, cluster)
     register(df.sparkSession)
     with _errors_of_tasks():
@@ -243,7 +245,8 @@ def write_stream(
             ``prefix``, or True for all.
 
     Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
+        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport or
+            latency.
         SessionError: As for `write`; or the session does not allow adaptive execution to be switched off, which an
             exactly-once query needs.
         ResolveError: As for `write`; or, if batches are staged, a format needs a literal secret.
@@ -257,6 +260,7 @@ def write_stream(
         Exception: That of Spark, if it does not start the query.
     """
     check_runtime(df.sparkSession, plan.table)
+    check_features(df.sparkSession, plan)
     if not df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is not a stream, but write_stream takes one; use write")
     mode = mode_of(df, plan, output_mode)

@@ -28,6 +28,14 @@ def classic_column_class() -> type[Column]:
     return ClassicColumn
 
 
+def cast_or_null(column: Column) -> Column:
+    """Cast a column of strings to a timestamp; NULL for one that is none, also in ANSI mode."""
+    from pyspark.sql import functions as sf
+
+    # Spark 3.5 has no Column.try_cast.
+    return column.try_cast("timestamp") if hasattr(column, "try_cast") else sf.try_to_timestamp(column)
+
+
 def column_methods() -> Mapping[str, Any]:
     """What PySpark's class of columns defines, by name; its methods are among it."""
     from pyspark.sql import Column

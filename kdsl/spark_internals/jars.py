@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdsl.spark_internals.errors import JavaError, java_message
-from kdsl.spark_internals.session import jvm_of, scala_none
+from kdsl.spark_internals.session import is_spark_3, jvm_of, scala_none
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,17 +82,34 @@ def resolve_package(spark: SparkSession, package: Package, folder: Path, reposit
         ResolveJarsError: It cannot be fetched.
     """
     jvm = jvm_of(spark)
-    maven, nothing = jvm.org.apache.spark.util.MavenUtils, scala_none(jvm)
+    nothing = scala_none(jvm)
     output = jvm.java.io.ByteArrayOutputStream()
-    printer = jvm.java.io.PrintStream(output)
     try:
-        settings = maven.buildIvySettings(
-            jvm.scala.Some(repositories) if repositories else nothing, jvm.scala.Some(str(folder)), False, printer
-        )
-        excluded = jvm.PythonUtils.toSeq(list(package.without))
-        jars = maven.resolveMavenCoordinates(
-            package.coordinate, settings, nothing, not package.alone, excluded, False, printer
-        )
+        with _resolver(jvm, jvm.java.io.PrintStream(output)) as (maven, printer):
+            settings = maven.buildIvySettings(
+                jvm.scala.Some(repositories) if repositories else nothing, jvm.scala.Some(str(folder)), False, *printer
+            )
+            excluded = jvm.PythonUtils.toSeq(list(package.without))
+            jars = maven.resolveMavenCoordinates(
+                package.coordinate, settings, nothing, not package.alone, excluded, False, *printer
+            )
     except JavaError as e:
         raise ResolveJarsError(java_message(e), output.toString()) from None
     return [jars.apply(i) for i in range(jars.size())]
+
+
+@contextmanager
+def _resolver(jvm: Any, printer: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """The object that resolves packages and prints to a stream, and the further arguments of its methods."""
+    if not is_spark_3():
+        yield jvm.org.apache.spark.util.MavenUtils, (printer,)
+        return
+    # The methods belong to an object of spark-submit, which prints to one stream for all.
+    maven: Any = getattr(getattr(jvm.org.apache.spark.deploy, "SparkSubmitUtils$"), "MODULE$")
+    before = maven.printStream()
+    print_to = getattr(maven, "printStream_$eq")
+    print_to(printer)
+    try:
+        yield maven, ()
+    finally:
+        print_to(before)

@@ -9,7 +9,7 @@ import attrs
 import orjson
 
 from kdsl.spark_internals.errors import GatewayError
-from kdsl.spark_internals.session import is_connect, java_dataframe, java_session, jvm_of
+from kdsl.spark_internals.session import is_connect, is_spark_3, java_dataframe, java_session, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,12 +146,23 @@ def query_sources(query: Any, option: str) -> list[QuerySource]:
         stream, value, offset = None, "", None
         if kind in ("StreamingDataSourceV2ScanRelation", "StreamingDataSourceV2Relation"):
             relation = leaf.relation() if kind == "StreamingDataSourceV2ScanRelation" else leaf
-            stream, value = leaf.stream(), relation.options().getOrDefault(option, "")
+            options = _scan_options(leaf.scan()) if is_spark_3() else relation.options()
+            stream, value = leaf.stream(), "" if options is None else options.getOrDefault(option, "")
             committed = offsets.get(stream)
             offset = committed.get().json() if committed.isDefined() else None
         key = leaf.toString() if stream is None else str(stream.hashCode())
         sources.setdefault(key, QuerySource(str(stream), offset, value))
     return list(sources.values())
+
+
+def _scan_options(scan: Any) -> Any:
+    """The options of a scan of Spark's Kafka source, which Spark 3.5 does not show; None for another source."""
+    try:
+        field = scan.getClass().getDeclaredField("options")
+        field.setAccessible(True)
+        return field.get(scan)
+    except GatewayError:
+        return None
 
 
 def fail_on_stop(spark: SparkSession, query: StreamingQuery, message: str) -> bool:
@@ -180,6 +191,7 @@ def fail_on_stop(spark: SparkSession, query: StreamingQuery, message: str) -> bo
     exception = jvm.org.apache.spark.sql.streaming.StreamingQueryException(
         message,
         jvm.java.lang.IllegalStateException(message),
+        *(("", "") if is_spark_3() else ()),  # the offsets of the batch
         "STREAM_FAILED",
         jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(parameters),
     )

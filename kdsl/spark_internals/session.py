@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
+
+
+@cache
+def is_spark_3() -> bool:
+    """Whether the installed PySpark is one of Spark 3, where some internal parts are elsewhere."""
+    return find_spec("pyspark.sql.classic") is None
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -98,6 +106,12 @@ def session_id(spark: SparkSession) -> str:
     return str(session.session_id if is_connect(spark) else java_session(spark).sessionUUID())
 
 
+def names_of_settings(spark: SparkSession) -> set[str]:
+    """The names of all settings that are set in a session; Spark's errors are passed on."""
+    conf: Any = spark.conf
+    return {row["key"] for row in spark.sql("SET").collect()} if is_spark_3() else set(conf.getAll)
+
+
 def know_schema(df: DataFrame, schema: StructType) -> DataFrame:
     """Tell a DataFrame of Spark Connect its schema, so that it does not ask the server for it; return the DataFrame.
 
@@ -170,7 +184,8 @@ def active_session(jvm: Any, session: Any) -> Iterator[None]:
 
 def _sessions(jvm: Any) -> Any:
     """The JVM's class of classic sessions, which knows the active one of each thread."""
-    return jvm.org.apache.spark.sql.classic.SparkSession
+    package = jvm.org.apache.spark.sql
+    return package.SparkSession if is_spark_3() else package.classic.SparkSession
 
 
 def wait_for_listeners(spark: SparkSession, milliseconds: int) -> None:

@@ -1,4 +1,4 @@
-"""The classes of Python data sources that not every supported version of PySpark has.
+"""The classes of Python data sources, and of their state, that not every supported version of PySpark has.
 
 Stand-ins replace those that the installed version lacks. Spark never calls them there: what kdsl does without them
 depends on `kdsl.spark_versions`.
@@ -8,19 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamWriter
-
 __all__ = (
+    "DataSource",
+    "DataSourceArrowWriter",
+    "DataSourceReader",
     "DataSourceStreamArrowWriter",
+    "DataSourceStreamReader",
+    "InputPartition",
     "ReadAllAvailable",
     "ReadLimit",
     "ReadMaxRows",
     "ReadMinRows",
+    "StatefulProcessor",
+    "StatefulProcessorHandle",
     "SupportsTriggerAvailableNow",
+    "WriterCommitMessage",
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+        InputPartition,
+        WriterCommitMessage,
+    )
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
         ReadLimit,
@@ -28,7 +42,51 @@ if TYPE_CHECKING:
         ReadMinRows,
         SupportsTriggerAvailableNow,
     )
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 else:
+    try:
+        from pyspark.sql.datasource import (
+            DataSource,
+            DataSourceArrowWriter,
+            DataSourceReader,
+            DataSourceStreamReader,
+            DataSourceStreamWriter,
+            InputPartition,
+            WriterCommitMessage,
+        )
+        from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+    except ModuleNotFoundError:  # Spark 3.5
+
+        class DataSource:
+            """Stands for the class that Spark does not have."""
+
+        class DataSourceReader:
+            """Stands for the class that Spark does not have."""
+
+        class DataSourceStreamReader:
+            """Stands for the class that Spark does not have."""
+
+        class DataSourceArrowWriter:
+            """Stands for the class that Spark does not have."""
+
+        class DataSourceStreamWriter:
+            """Stands for the class that Spark does not have."""
+
+        class InputPartition:
+            """Stands for the class that Spark does not have."""
+
+            def __init__(self, value: object) -> None:
+                self.value = value
+
+        class WriterCommitMessage:
+            """Stands for the class that Spark does not have."""
+
+        class StatefulProcessor:
+            """Stands for the class that Spark does not have."""
+
+        class StatefulProcessorHandle:
+            """Stands for the class that Spark does not have."""
+
     try:
         from pyspark.sql.streaming.datasource import (
             ReadAllAvailable,
@@ -37,7 +95,7 @@ else:
             ReadMinRows,
             SupportsTriggerAvailableNow,
         )
-    except ModuleNotFoundError:  # Spark 4.0 and 4.1
+    except ModuleNotFoundError:  # Spark before 4.2
 
         class ReadLimit:
             """Stands for the limit that Spark does not have."""
@@ -62,5 +120,5 @@ else:
 
     try:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
-    except ImportError:  # Spark 4.0
+    except ImportError:  # Spark 3.5 and 4.0
         DataSourceStreamArrowWriter = DataSourceStreamWriter

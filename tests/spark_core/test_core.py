@@ -13,10 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable, Virtual, pipelines as kp, sql, virtual
+from kdsl import (
+    Cluster,
+    Col,
+    DeadLetters,
+    Json,
+    KafkaTable,
+    PrimaryKey,
+    UpsertTable,
+    Virtual,
+    pipelines as kp,
+    sql,
+    virtual,
+)
 from kdsl.changelog import Changelog, ChangelogError, Target, delta, iceberg
 from kdsl.diagnostics.lag import checkpoint_positions
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import ROW_KIND
 from kdsl.run.session import SessionError
 from kdsl.spark_versions import (
@@ -24,8 +36,10 @@ from kdsl.spark_versions import (
     BOUNDED_STREAMS,
     CONNECT_STATE,
     PIPELINES,
+    PYTHON_SOURCES,
     READ_LIMITS,
     SOURCE_NAMES,
+    STATE,
     STREAM_WRITER,
     TIME_TYPE,
     SparkVersionError,
@@ -43,6 +57,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 VERSION = pyspark_version()
+ON_JVM = not PYTHON_SOURCES.is_in(VERSION)
+"""Whether tables that declare no transport use Spark's own connector here, which has limits and ends on any version."""
 AVAILABLE_NOW = {"availableNow": True}
 ELSEWHERE = pytest.mark.core
 """For what other tests of `make test` show with the Spark of this project."""
@@ -51,6 +67,15 @@ ELSEWHERE = pytest.mark.core
 @pytest.fixture
 def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
+
+
+def check_jvm_lacks(use: Callable[[], Any]) -> None:
+    """Check that what only the other transport has is refused, with the version of Spark that has that transport."""
+    with pytest.raises(ResolveError) as raised:
+        use()
+    (problem,) = raised.value.problems
+    assert "does not work with the transport 'jvm', which PySpark before 4.0 needs" in problem.message
+    assert problem.fix.startswith("use Spark 4.0 or newer, or ")
 
 
 def strings(topic: str, **more: Any) -> Any:
@@ -94,7 +119,7 @@ class Copy:
         """Run Spark's last batch again, as after a crash between the write and Spark's own commit, and what is new."""
         self._forget_last_commit()
         self.run(spark)
-        if not READ_LIMITS.is_in(VERSION):  # availableNow runs one batch there
+        if not READ_LIMITS.is_in(VERSION) and not ON_JVM:  # availableNow runs one batch there
             self.run(spark)
 
     def _forget_last_commit(self) -> None:
@@ -126,6 +151,38 @@ class TestRead:
         error = SessionError if TIME_TYPE.is_in(VERSION) else SparkVersionError
         with pytest.raises(error, match="TIME"):
             table.read(spark, cluster)
+
+    def test_what_cannot_be_read_is_a_dead_letter(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        source, dead = kdsl_topic("in"), kdsl_topic("dead")
+
+        class Numbers(KafkaTable, topic=source, value=Json(), startup="earliest", dead_letters=DeadLetters(dead)):
+            id: Col[int]
+
+        kdsl_kafka.produce(source, '{"id": 1}', "not JSON", '{"id": 2}')
+
+        assert sorted(row.id for row in Numbers.read(spark, cluster).collect()) == [1, 2]
+        (letter,) = Numbers.dead_letters(spark, cluster).collect()
+        assert (letter.table, letter.offset, bytes(letter.value)) == ("Numbers", 1, b"not JSON")
+
+    def test_a_transport_that_spark_lacks_is_refused_by_name(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "a")
+        table = strings(topic, transport="librdkafka")
+        if PYTHON_SOURCES.is_in(VERSION):
+            assert [row.text for row in table.read(spark, cluster).collect()] == ["a"]
+            return
+        uses: tuple[Callable[[], Any], ...] = (
+            lambda: table.read(spark, cluster),
+            lambda: table.read_stream(spark, cluster),
+            lambda: table.write(spark.createDataFrame([("a",)], "text string"), cluster),
+        )
+        for use in uses:
+            with pytest.raises(SparkVersionError, match=r"the transport `librdkafka` .* Spark 4\.0 .*transport='jvm'"):
+                use()
 
 
 class TestWrite:
@@ -208,7 +265,7 @@ class TestStream:
         source, sink = kdsl_topic("in"), kdsl_topic("out")
         kdsl_kafka.produce(source, *"ab")
         table = strings(source, bounded="latest")
-        if not BOUNDED_STREAMS.is_in(VERSION):
+        if not BOUNDED_STREAMS.is_in(VERSION) and not ON_JVM:
             with pytest.raises(SparkVersionError, match=r"a stream with a declared end .* needs Spark 4\.2 or newer"):
                 table.read_stream(spark, cluster)
             return
@@ -284,8 +341,9 @@ class TestStream:
         Copy(strings(source, max_records_per_trigger=2), strings(sink), cluster, tmp_path).run(spark)
 
         batches = len([file for file in (tmp_path / "checkpoint" / "commits").iterdir() if file.name.isdigit()])
-        assert batches == (2 if READ_LIMITS.is_in(VERSION) else 1)
-        assert ("the limits of a batch apply neither" in caplog.text) is not READ_LIMITS.is_in(VERSION)
+        limited = READ_LIMITS.is_in(VERSION) or ON_JVM
+        assert batches == (2 if limited else 1)
+        assert ("the limits of a batch apply neither" in caplog.text) is not limited
 
 
 @ELSEWHERE
@@ -298,6 +356,9 @@ class TestExactlyOnce:
         source, sink = kdsl_topic("in", partitions=2), kdsl_topic("out", partitions=2)
         once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
         copy = Copy(strings(source), once, cluster, tmp_path)
+        if ON_JVM:
+            check_jvm_lacks(lambda: copy.run(spark))
+            return
         for words in ("abc", "defgh"):
             kdsl_kafka.produce(source, *words)
             copy.run(spark)
@@ -311,8 +372,12 @@ class TestExactlyOnce:
     ) -> None:
         sink = kdsl_topic()
         once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        df = spark.createDataFrame([("a",), ("b",)], "text string")
+        if ON_JVM:
+            check_jvm_lacks(lambda: once.write(df, cluster, write_id="first"))
+            return
         for _ in range(2):
-            once.write(spark.createDataFrame([("a",), ("b",)], "text string"), cluster, write_id="first")
+            once.write(df, cluster, write_id="first")
 
         assert values(kdsl_kafka, sink) == Counter("ab")
 
@@ -325,6 +390,11 @@ def words_of(topic: str, **more: Any) -> Any:
         count: Col[int]
 
     return Words
+
+
+def changing_words_of(topic: str) -> Any:
+    """An upsert table whose stream has rows before updates where Spark has the state for them."""
+    return words_of(topic, changelog="full" if STATE.is_in(VERSION) else "upsert")
 
 
 class TestUpsert:
@@ -347,6 +417,19 @@ class TestUpsert:
             return sorted(changes)
 
         table.write(spark.createDataFrame([("good", 1), ("day", 1)], "word string, count long"), cluster)
+        if ON_JVM and state == "partition":
+            check_jvm_lacks(run)
+            return
+        if not STATE.is_in(VERSION):
+            assert sorted((row.word, row["count"]) for row in table.snapshot(spark, cluster).collect()) == [
+                ("day", 1),
+                ("good", 1),
+            ]
+            with pytest.raises(
+                SparkVersionError, match=r"the state of upsert tables .* needs Spark 4\.0 .*changelog='upsert'"
+            ):
+                run()
+            return
         assert run() == [("+I", "day", 1), ("+I", "good", 1)]
         table.write(
             spark.createDataFrame([("+U", "good", 2), ("-D", "day", 1)], f"{ROW_KIND} string, word string, count long"),
@@ -354,6 +437,29 @@ class TestUpsert:
         )
         assert run() == [("+U", "good", 2), ("-D", "day", 1), ("-U", "good", 1)]
         assert [(row.word, row["count"]) for row in table.snapshot(spark, cluster).collect()] == [("good", 2)]
+
+    def test_a_stream_without_state(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        table = words_of(kdsl_topic(partitions=2), changelog="upsert")
+        changes: list[tuple[str, str, int | None]] = []
+
+        def keep(rows: DataFrame, _: int) -> None:
+            changes.extend((row[ROW_KIND], row.word, row["count"]) for row in rows.collect())
+
+        def run() -> list[tuple[str, str, int | None]]:
+            changes.clear()
+            writer = table.read_stream(spark, cluster).writeStream.foreachBatch(keep).trigger(**AVAILABLE_NOW)
+            assert writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(300)
+            return sorted(changes)
+
+        table.write(spark.createDataFrame([("good", 1), ("day", 1)], "word string, count long"), cluster)
+        assert run() == [("+U", "day", 1), ("+U", "good", 1)]
+        table.write(
+            spark.createDataFrame([("+U", "good", 2), ("-D", "day", 1)], f"{ROW_KIND} string, word string, count long"),
+            cluster,
+        )
+        assert run() == [("+U", "good", 2), ("-D", "day", None)]
 
     def test_an_aggregation_updates_it(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
@@ -373,7 +479,7 @@ class TestDelta:
     """A changelog is applied to a Delta table, or Delta is refused before anything runs."""
 
     def test_a_changelog(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
-        table, target = words_of(kdsl_topic()), delta(tmp_path / "words")
+        table, target = changing_words_of(kdsl_topic()), delta(tmp_path / "words")
         tested = spark_version(VERSION)
         if tested is None or tested.delta is None:
             check_target_is_refused(spark, table, cluster, target, "Delta")
@@ -385,7 +491,7 @@ class TestIceberg:
     """A changelog is applied to an Iceberg table, or Iceberg is refused before anything runs."""
 
     def test_a_changelog(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
-        table, target = words_of(kdsl_topic()), iceberg("words.shop.words")
+        table, target = changing_words_of(kdsl_topic()), iceberg("words.shop.words")
         for name, value in iceberg_settings(tmp_path / "lake", "words").items():
             spark.conf.set(name, value)
 
@@ -669,6 +775,10 @@ class TestManagedSession:
         self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         table = words_of(kdsl_topic())
+        if not STATE.is_in(VERSION):
+            with pytest.raises(SparkVersionError, match=r"needs Spark 4\.0"):
+                table.read_stream(managed, cluster)
+            return
         with pytest.raises(SessionError) as raised:
             table.read_stream(managed, cluster)
         assert str(raised.value) == (
@@ -682,8 +792,12 @@ class TestManagedSession:
     ) -> None:
         source, sink = kdsl_topic("in"), kdsl_topic("out")
         once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
+        copy = Copy(strings(source), once, cluster, tmp_path)
+        if ON_JVM:
+            check_jvm_lacks(lambda: copy.run(managed))
+            return
         with pytest.raises(SessionError, match=r"\n    spark\.sql\.adaptive\.enabled false\n"):
-            Copy(strings(source), once, cluster, tmp_path).run(managed)
+            copy.run(managed)
 
     def test_a_session_that_was_started_with_the_lines_upserts_and_writes_exactly_once(
         self,
@@ -698,11 +812,11 @@ class TestManagedSession:
         session.conf.set(PROVIDER, ROCKSDB)
         session.conf.set("spark.sql.adaptive.enabled", "false")
 
-        source, sink, words = kdsl_topic("in"), kdsl_topic("out"), words_of(kdsl_topic("words"))
+        source, sink, words = kdsl_topic("in"), kdsl_topic("out"), changing_words_of(kdsl_topic("words"))
         kdsl_kafka.produce(source, *"ab")
         refuse_settings(session, monkeypatch)
-        once = strings(sink, delivery="exactly-once", transactional_id_prefix=sink)
-        Copy(strings(source), once, cluster, tmp_path).run(session)
+        promise = {} if ON_JVM else {"delivery": "exactly-once", "transactional_id_prefix": sink}
+        Copy(strings(source), strings(sink, **promise), cluster, tmp_path).run(session)
         assert values(kdsl_kafka, sink) == Counter("ab")
 
         words.write(session.createDataFrame([("good", 1)], "word string, count long"), cluster)
@@ -710,6 +824,10 @@ class TestManagedSession:
         query = query.option("checkpointLocation", str(tmp_path / "words")).trigger(**AVAILABLE_NOW).start()
         assert query.awaitTermination(300)
         assert [row.word for row in session.table("managed").collect()] == ["good"]
+
+
+NO_KDSL = "Failed to find the data source: kdsl"
+"""What Spark says where it does not look for data sources in Python."""
 
 
 class TestDataSource:
@@ -725,6 +843,10 @@ class TestDataSource:
             "scan.startup.mode": "earliest-offset",
         }
         rows = session.createDataFrame([(c,) for c in "abc"], "text string")
+        if not PYTHON_SOURCES.is_in(VERSION):
+            with pytest.raises(Exception, match=NO_KDSL):
+                rows.write.format("kdsl").options(**options, topic=source).mode("append").save()
+            return
         rows.write.format("kdsl").options(**options, topic=source).mode("append").save()
 
         batch = session.read.format("kdsl").options(**options, topic=source).load()
@@ -762,7 +884,10 @@ class TestDataSource:
             query = writer.start(str(tmp_path / "rows"))
             assert query.awaitTermination(300)
 
-        if BOUNDED_STREAMS.is_in(VERSION):
+        if not PYTHON_SOURCES.is_in(VERSION):
+            with pytest.raises(Exception, match=NO_KDSL):
+                run()
+        elif BOUNDED_STREAMS.is_in(VERSION):
             run()
             assert spark.read.json(str(tmp_path / "rows")).count() == 2
         else:

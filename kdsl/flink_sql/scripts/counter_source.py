@@ -10,10 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from kdsl.spark_internals.session import register_data_source
-from kdsl.spark_internals.sources import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from kdsl.spark_internals.sources import (
+    DataSource,
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

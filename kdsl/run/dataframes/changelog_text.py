@@ -29,7 +29,7 @@ def changelog_lines(rows: pa.RecordBatch | pa.Table | DataFrame) -> Iterator[str
         rows: Arrow rows, or a batch DataFrame, whose rows are all collected on the driver. Where there is no
             column `ROW_KIND`, each row is an insert (``+I``).
     """
-    table: pa.RecordBatch | pa.Table = collect_arrow(rows) if hasattr(rows, "toArrow") else rows
+    table: pa.RecordBatch | pa.Table = rows if isinstance(rows, (pa.RecordBatch, pa.Table)) else collect_arrow(rows)
     names = [name for name in table.schema.names if name != ROW_KIND]
     columns = [_to_strings(table.column(name)) for name in names]
     kinds = table.column(ROW_KIND).to_pylist() if len(names) < table.num_columns else repeat(ROW_KINDS[0])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kdsl.spark_internals.arrow import to_arrow
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def collect_arrow(df: DataFrame) -> pa.Table:
 
     columns = [F.col(quote_name(f.name)).cast(_make_nullable(f.dataType)) for f in df.schema.fields]
     has_structs = any("struct<" in f.dataType.simpleString() for f in df.schema.fields)
-    return (df.select(columns) if has_structs else df).toArrow()
+    return to_arrow(df.select(columns) if has_structs else df)
 
 
 def _make_nullable(kind: DataType) -> DataType:

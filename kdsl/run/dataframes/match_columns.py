@@ -18,6 +18,7 @@ from kdsl.errors import Problem, Where, fail_on, listing, nearest
 from kdsl.formats import ROW_KIND
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.run.session import get_setting
+from kdsl.spark_internals.columns import cast_or_null
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type, time_type_classes
 from kdsl.types.sql import quote_name
@@ -299,5 +300,5 @@ def _with_instants(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan
         message = F.concat(
             F.lit(f"{plan.table}: the column {name!r} has the string '"), column, F.lit("', which is not a timestamp")
         )
-        instant = F.coalesce(column.try_cast("timestamp"), F.when(column.isNotNull(), F.raise_error(message)))
+        instant = F.coalesce(cast_or_null(column), F.when(column.isNotNull(), F.raise_error(message)))
     return df.withColumn(name, instant), changed

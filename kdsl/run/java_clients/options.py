@@ -8,6 +8,7 @@ those whose names or values match a regular expression; `hide_secrets` adds Kafk
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kdsl.client_settings.machine import ThisMachine
@@ -15,7 +16,7 @@ from kdsl.client_settings.model import Client
 from kdsl.client_settings.to_java import java_settings
 from kdsl.cluster import Cluster
 from kdsl.errors import fail_on
-from kdsl.run.session import require_setting
+from kdsl.run.session import require_setting, try_setting
 from kdsl.secrets import resolve
 from kdsl.secrets.hiding import SECRET_SETTINGS
 
@@ -61,14 +62,18 @@ def java_pattern(pattern: str) -> str:
     return f"^(?:{named})$"
 
 
-def hide_secrets(spark: SparkSession) -> None:
+def hide_secrets(spark: SparkSession, options: Iterable[str]) -> None:
     """Extend a session's setting of what Spark hides, so that Kafka's secrets are hidden wherever it shows options.
 
     The setting is ``spark.sql.redaction.options.regex``. If the session has its own regular expression but does not
     return it, nothing can be added to it, and the session hides the values of all options.
 
+    Args:
+        spark: The session.
+        options: The names of the connector's options.
+
     Raises:
-        SessionError: The session does not allow the setting to be changed.
+        SessionError: The session does not allow the setting to be changed, and an option is a secret.
     """
     from pyspark.errors import PySparkException
 
@@ -78,4 +83,7 @@ def hide_secrets(spark: SparkSession) -> None:
         current = _EVERYTHING
     if HIDDEN_NAMES not in current:
         hidden = "|".join(part for part in (current, HIDDEN_NAMES) if part)
-        require_setting(spark, _REDACTED, hidden, "hiding the secrets of the transport jvm")
+        if any(re.fullmatch(HIDDEN_NAMES, name) for name in options):
+            require_setting(spark, _REDACTED, hidden, "hiding the secrets of the transport jvm")
+        else:
+            try_setting(spark, _REDACTED, hidden)

@@ -49,13 +49,14 @@ class RangeReader:
             ResolveError: The client settings have errors.
         """
         attach_connector(spark)
-        hide_secrets(spark)
+        options = kafka_options(cluster, "consumer", table)
+        hide_secrets(spark, options)
         set_system_properties(spark, cluster, table)
         fields = (*_ALWAYS, *(name for name in RAW if name in needs and name not in _ALWAYS))
         self.schema = pa.schema([(name, RAW[name]) for name in fields])
         self._spark = spark
         self._options = {
-            **kafka_options(cluster, "consumer", table),
+            **options,
             "groupIdPrefix": f"kdsl-{table}",
             "includeHeaders": str("headers" in needs).lower(),
         }

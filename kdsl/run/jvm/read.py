@@ -76,7 +76,8 @@ def records(
             Java's client can log in, and the session is one of Spark Connect.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streaming)
-    hide_secrets(spark)
+    options = _options(plan, cluster, streaming=streaming)
+    hide_secrets(spark, options)
     set_system_properties(spark, cluster, plan.table)
     admin = open_admin(spark, cluster, plan.table)
     subscription = Subscription(plan, cluster, admin)
@@ -89,7 +90,7 @@ def records(
     reader = (spark.readStream if streaming else spark.read).format(FORMAT)
     if source is not None:
         reader = cast("DataStreamReader", reader).name(source)
-    df = reader.options(**_options(plan, cluster, streaming=streaming), **planned.options).load()
+    df = reader.options(**options, **planned.options).load()
     if planned.stop:
         df = df.where(before(planned.stop))
     if plan.headers:

@@ -120,10 +120,11 @@ def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams:
         ResolveError: The client settings have errors.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streams)
-    hide_secrets(spark)
+    options = kafka_options(cluster, "producer", plan.table)
+    hide_secrets(spark, options)
     set_system_properties(spark, cluster, plan.table)
     check_partitioner(plan)
-    return kafka_options(cluster, "producer", plan.table)
+    return options
 
 
 def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) -> dict[str, int]:

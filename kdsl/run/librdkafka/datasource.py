@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
-
 from kdsl.spark_internals.session import register_data_source, set_active_session
+from kdsl.spark_internals.sources import DataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
@@ -39,7 +38,7 @@ from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.task_functions import read_function
 from kdsl.run.upsert.write import convert_to_upserts
-from kdsl.spark_internals.sources import DataSourceStreamArrowWriter
+from kdsl.spark_internals.sources import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, exchange_packets_at_once
 from kdsl.types.arrays import Indices, value_bytes
 

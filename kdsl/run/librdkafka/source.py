@@ -15,7 +15,6 @@ from typing import Any
 import attrs
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kdsl.cluster import Cluster
@@ -56,6 +55,9 @@ from kdsl.run.upsert.partition_changes import StateSteps
 from kdsl.run.upsert.state_folder import state_folder
 from kdsl.run.upsert.task_output import TaskOutput, create_task_output, source_row
 from kdsl.spark_internals.sources import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,

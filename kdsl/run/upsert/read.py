@@ -33,6 +33,7 @@ from kdsl.run.upsert.state import (
     unavailable_rule,
 )
 from kdsl.run.upsert.task_output import change_row
+from kdsl.spark_internals.arrow import apply_in_groups
 from kdsl.spark_internals.session import is_connect, know_schema
 from kdsl.spark_versions import CONNECT_STATE, require
 from kdsl.types import model as t
@@ -84,7 +85,7 @@ def compute_changelog(
     serialized = schema.serialize().to_pybytes()
     compute = _Changes(plan.table, serialized, upserts, unavailable_rule(plan, report))
     if not streaming:
-        return chunks.groupBy("bucket").applyInArrow(compute.of_bucket(), result)
+        return apply_in_groups(chunks, "bucket", compute.of_bucket(), result)
     if not upserts.images:
         together = know_schema(chunks.repartition("bucket"), spark_schema(CHUNK_COLUMNS))
         return together.mapInArrow(compute.last, result)

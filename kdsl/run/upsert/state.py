@@ -16,7 +16,6 @@ import attrs
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as s
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from kdsl.errors import KdslError, RecordError
 from kdsl.formats import ROW_KIND, ROW_KINDS
@@ -25,6 +24,7 @@ from kdsl.run.records.drops import Reason
 from kdsl.run.upsert.changes import UnavailableError, compute_changes
 from kdsl.run.upsert.chunks import SETTINGS, Chunk, read_chunks
 from kdsl.run.upsert.stored_settings import StateSettings, describe_key
+from kdsl.spark_internals.sources import StatefulProcessor, StatefulProcessorHandle
 from kdsl.types.arrow import cast_array
 
 STATE = s.StructType([s.StructField("rows", s.BinaryType())])

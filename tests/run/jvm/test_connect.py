@@ -30,7 +30,7 @@ except Exception as e:
     refused = str(e)
 results = {"batch": batch, "refused": refused, "regex": spark.conf.get("spark.sql.redaction.options.regex")}
 spark.conf.set("spark.sql.redaction.options.regex", "(?i)user|my-password")
-hide_secrets(spark)
+hide_secrets(spark, [])
 print(json.dumps({**results, "with_own": spark.conf.get("spark.sql.redaction.options.regex")}))
 spark.stop()
 """
