@@ -294,8 +294,9 @@ class _Request:
                 continue
             secrets = [name] if contains_secret(name, text) else []
             if name == "ddl" and self._definition is not None:
-                of_formats = [f.split()[1] for f in (self._definition.key_format, self._definition.value_format) if f]
-                secrets = [*self._definition.properties.split()[1], *(key for found in of_formats for key in found)]
+                formats = (self._definition.key_format, self._definition.value_format)
+                secrets = list(self._definition.properties.split()[1])
+                secrets += [key for each in formats if each is not None for key in each.split()[1]]
             for secret in secrets:
                 if not secret.endswith(_PUBLIC):
                     self.add(f"Spark would show the secret {secret!r} in plans, because it is a literal", _AS_REFERENCE)
