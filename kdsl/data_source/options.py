@@ -7,6 +7,7 @@ They are read in a Python process that Spark starts beside its driver, and becom
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -26,6 +27,7 @@ from kdsl.plan.change_columns import read_by_record
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.librdkafka.datasource import FOUND
 from kdsl.run.librdkafka.options import BY_NAME, MATCH, PLAN, read_options, write_options
+from kdsl.secrets.hiding import contains_secret
 from kdsl.spark_versions import pyspark_version
 from kdsl.table import Table
 
@@ -55,6 +57,11 @@ _IN_SQL = (
     "Spark passes on the options of CREATE TEMPORARY VIEW, but not those of CREATE TABLE, which statements repeat: "
     "SELECT * FROM t WITH ('table' = '…')"
 )
+_AS_REFERENCE = "write a reference that each process resolves, such as ${file:PATH} or ${env:NAME}"
+_HIDDEN_BY_SPARK = re.compile(r"(?i)secret|password|token|access[.]?key|url")
+"""Spark hides an option if this matches its name or its value: the defaults of ``spark.redaction.regex`` and
+``spark.sql.redaction.options.regex``."""
+_PUBLIC = ("ssl.truststore.certificates", "ssl.keystore.certificate.chain")
 R = TypeVar("R")
 
 
@@ -223,6 +230,7 @@ class _Request:
         properties = self._divide()
         if self._given_cluster is not None and SERVERS in properties:
             self._given_cluster = _at_servers(self._given_cluster, properties[SERVERS])
+        self._check_secrets()
         if self._definition is not None:
             merged = self._definition.properties.merge(properties)
             self._definition = attrs.evolve(self._definition, properties=merged)
@@ -278,6 +286,20 @@ class _Request:
         """Return the cluster, with the registry of the options in place of its own if they name one."""
         url = self._options.get(REGISTRY)
         return cluster if url is None else attrs.evolve(cluster, registry=Registry(url))
+
+    def _check_secrets(self) -> None:
+        """Add a problem for each literal secret in an option whose value Spark shows wherever it shows a plan."""
+        for name, text in self._options.items():
+            if _HIDDEN_BY_SPARK.search(name) or _HIDDEN_BY_SPARK.search(text):
+                continue
+            secrets = [name] if contains_secret(name, text) else []
+            if name == "ddl" and self._definition is not None:
+                formats = (self._definition.key_format, self._definition.value_format)
+                secrets = list(self._definition.properties.split()[1])
+                secrets += [key for each in formats if each is not None for key in each.split()[1]]
+            for secret in secrets:
+                if not secret.endswith(_PUBLIC):
+                    self.add(f"Spark would show the secret {secret!r} in plans, because it is a literal", _AS_REFERENCE)
 
     def _load(self, load_one: Callable[[], R | None], fix: str) -> R | None:
         """Return what a function loads; None after an error, whose problems are added, with a fix if they have none."""

@@ -141,6 +141,25 @@ def test_an_error_says_what_to_write(options: dict[str, str], part: str) -> None
     assert part in error_of({**SERVERS, **options})
 
 
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"ssl.keystore.key": "HUSH"}, ["ssl.keystore.key"]),
+        ({"scan.dead-letter.properties.ssl.keystore.key": "HUSH"}, ["scan.dead-letter.properties.ssl.keystore.key"]),
+        ({"ddl": DDL.replace("'t'", "'t', 'properties.ssl.keystore.key' = 'HUSH'")}, ["ssl.keystore.key"]),
+        ({"ssl.keystore.key": "${env:KEY}", "ssl.truststore.certificates": "public", "sasl.password": "HUSH"}, []),
+        ({"ddl": DDL.replace("'t'", "'t', 'properties.sasl.password' = 'HUSH'")}, []),
+    ],
+)
+def test_a_literal_secret_that_spark_would_show_is_refused(options: dict[str, str], names: list[str]) -> None:
+    request = _Request({"ddl": DDL, **SERVERS, **options})
+
+    assert [p.message for p in request.problems] == [
+        f"Spark would show the secret {name!r} in plans, because it is a literal" for name in names
+    ]
+    assert "HUSH" not in str(request.problems)
+
+
 def test_upserts_are_rows_of_single_records() -> None:
     plan, _ = read(table=f"{TABLES}:Users", **SERVERS, **{"scan.changelog.mode": "upsert"})
 

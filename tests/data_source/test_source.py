@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,120 @@ def test_scala_finds_it(spark: SparkSession, orders: dict[str, str]) -> None:
         reader = reader.option(name, value)
 
     assert reader.load().count() == 3
+
+
+def test_scala_copies_a_batch_and_a_stream(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, orders: dict[str, str], tmp_path: Path
+) -> None:
+    session: Any = spark.newSession()
+    sink, trigger = kdsl_topic(), session._jvm.org.apache.spark.sql.streaming.Trigger.AvailableNow()
+
+    def give(to: Any, **more: str) -> Any:
+        for name, value in {**orders, **more}.items():
+            to = to.option(name, value)
+        return to
+
+    rows = give(session._jsparkSession.read().format("kdsl")).load()
+    give(rows.write().format("kdsl").mode("append"), topic=sink).save()
+    stream = give(session._jsparkSession.readStream().format("kdsl")).load().writeStream().format("kdsl")
+    writer = give(stream, topic=sink, checkpointLocation=str(tmp_path)).trigger(trigger)
+    writer.start().awaitTermination()
+
+    assert sorted(record.value() or b"" for record in kdsl_kafka.read(sink)) == sorted(
+        2 * [f'{{"order_id":{number},"amount":{number}.5}}'.encode() for number in range(3)]
+    )
+
+
+SECRET = "hunter2"
+LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [{"sasl.password": SECRET}, {"sasl.jaas.config": LOGIN}, {"schema.registry.url": f"http://u:{SECRET}@h:1"}],
+    ids=["password", "jaas", "registry"],
+)
+def test_literal_secrets_are_in_no_plan_progress_or_checkpoint(
+    spark: SparkSession,
+    orders: dict[str, str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    secret: dict[str, str],
+) -> None:
+    session: Any = spark.newSession()
+    options = {**orders, **secret}
+    session.sql(f"CREATE TEMPORARY VIEW shop_orders USING kdsl OPTIONS ({in_sql(options)})")
+    stream = session.readStream.format("kdsl").options(**options).load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    done = query.start()
+    done.awaitTermination()
+    rows = session.read.format("kdsl").options(**options).load()
+
+    shown = [
+        rows._jdf.queryExecution().toString(),
+        stream._jdf.queryExecution().toString(),
+        str(done.recentProgress),
+        caplog.text,
+        *(str(session.sql(text).collect()) for text in ("DESCRIBE TABLE EXTENDED shop_orders", "SHOW TABLES")),
+        *(str(session.sql(f"EXPLAIN EXTENDED {text}").collect()) for text in ("SELECT * FROM shop_orders",)),
+        *(file.read_bytes().decode("latin-1") for file in tmp_path.rglob("*") if file.is_file()),
+    ]
+    for wrong in ({"colums": "x"}, {"scan.startup.mode": "first"}, {"topic": ""}, {"ssl.keystore.key": SECRET}):
+        with pytest.raises(Exception, match="has 1 problem") as caught:
+            session.read.format("kdsl").options(**{**options, **wrong}).load()
+        shown.append("".join(traceback.format_exception(caught.value)))
+
+    assert [text for text in shown if SECRET in text] == []
+    assert rows.count() == 3
+
+
+TYPES = {
+    "id": ("BIGINT NOT NULL", "1L"),
+    "nested": (
+        "ROW<a INT, b ROW<c STRING, d ARRAY<DECIMAL(12, 3)>>>",
+        "named_struct('a', 1, 'b', named_struct('c', 'x', 'd', array(1.5BD)))",
+    ),
+    "by_name": ("MAP<STRING, INT>", "map('a', 1)"),
+    "bytes": ("BYTES", "X'00FF'"),
+    "exact": ("DECIMAL(38, 18)", "-1.5BD"),
+    "day": ("DATE", "DATE'1500-01-01'"),
+    "wall": ("TIMESTAMP(3)", "TIMESTAMP_NTZ'2024-02-29 12:00:00.123'"),
+    "instant": ("TIMESTAMP_LTZ(3)", "TIMESTAMP'2024-02-29 12:00:00.123'"),
+    "tiny": ("TINYINT", "1Y"),
+    "real": ("FLOAT", "1.5F"),
+    "flag": ("BOOLEAN", "true"),
+    "short": ("VARCHAR(5)", "'de'"),
+    "UPPER": ("INT", "7"),
+    "counts": ("MULTISET<STRING>", "map('a', 2)"),
+    "rows": (
+        "ARRAY<ROW<x INT, y TIMESTAMP(3)>>",
+        "array(named_struct('x', 1, 'y', TIMESTAMP_NTZ'2024-01-01 00:00:00'))",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["json", "avro"])
+def test_values_of_all_types_come_back(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, form: str
+) -> None:
+    columns = ", ".join(f"`{name}` {kind}" for name, (kind, _) in TYPES.items())
+    legacy = ", 'avro.timestamp_mapping.legacy' = 'false'" if form == "avro" else ""
+    options = {
+        "ddl": f"CREATE TABLE t ({columns}) WITH ('connector' = 'kafka', 'format' = '{form}'{legacy})",
+        "bootstrap.servers": kdsl_kafka.bootstrap_servers,
+        "topic": kdsl_topic(),
+        "scan.startup.mode": "earliest-offset",
+    }
+    session = spark.newSession()
+    values = session.sql("SELECT " + ", ".join(f"{value} AS `{name.lower()}`" for name, (_, value) in TYPES.items()))
+    nothing = session.sql("SELECT 2L AS id, " + ", ".join(f"NULL AS `{name}`" for name in list(TYPES)[1:]))
+
+    for rows in (values, nothing):
+        rows.write.format("kdsl").options(**options).mode("append").save()
+
+    first, second = session.read.format("kdsl").options(**options).load().orderBy("id").collect()
+    assert tuple(first) == tuple(values.collect()[0])
+    assert tuple(second) == (2, *[None] * (len(TYPES) - 1))
 
 
 def test_sql_reads_and_writes_it(spark: SparkSession, orders: dict[str, str]) -> None:

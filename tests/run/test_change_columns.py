@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,3 +60,30 @@ def test_upserts_without_state_have_the_offset_of_their_record(
     rows = Users.read(spark, Cluster(kdsl_kafka.bootstrap_servers), change_columns=True).collect()
 
     assert sorted(tuple(row)[:4] for row in rows) == [(1, "a", "update_postimage", 0), (2, None, "delete", 2)]
+
+
+@pytest.mark.reliability
+def test_a_stream_has_them_after_a_restart_too(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = kdsl_topic()
+
+    class Users(UpsertTable, topic=topic, key=Json(), value=Json(), changelog="upsert"):
+        id: PrimaryKey[int]
+        name: Col[str | None]
+
+    seen: list[tuple[object, ...]] = []
+
+    def run(*records: Record) -> list[tuple[object, ...]]:
+        kdsl_kafka.produce(topic, *records)
+        seen.clear()
+        rows = Users.read_stream(spark, Cluster(kdsl_kafka.bootstrap_servers), change_columns=True)
+        assert rows.columns == ["id", "name", "_change_type", "_commit_version", "_commit_timestamp"]
+        writer = rows.writeStream.foreachBatch(lambda batch, _: seen.extend(tuple(row)[:4] for row in batch.collect()))
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        assert query.awaitTermination(300)
+        return sorted(seen)
+
+    assert run(Record('{"id":1,"name":"a"}', '{"id":1}')) == [(1, "a", "update_postimage", 0)]
+    changed = run(Record('{"id":1,"name":"b"}', '{"id":1}'), Record('{"id":2}', '{"id":2}'), Record(None, '{"id":2}'))
+    assert changed == [(1, "b", "update_postimage", 1), (2, None, "delete", 3)]

@@ -130,7 +130,7 @@ def test_sessions_that_kdsl_starts_run_this_python_by_default(
     assert os.environ["PYSPARK_PYTHON"] == after
 
 
-def managed_session(shown: Mapping[str, str]) -> SparkSession:
+def create_managed_session(shown: Mapping[str, str]) -> SparkSession:
     """A session of Spark Connect as a platform may subclass it: it has no JVM, and refuses all changes of settings."""
     pytest.importorskip("grpc_status", reason="pyspark's Connect client is not installed")
     from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -162,8 +162,8 @@ def managed_session(shown: Mapping[str, str]) -> SparkSession:
     return Managed()  # type: ignore[return-value]
 
 
-def test_a_managed_session_without_a_jvm_skips_what_it_does_not_allow_and_names_what_it_must() -> None:
-    session = managed_session({"spark.a": "1"})
+def test_a_create_managed_session_without_a_jvm_skips_what_it_does_not_allow_and_names_what_it_must() -> None:
+    session = create_managed_session({"spark.a": "1"})
 
     assert is_connect(session)
     assert java_session(session) is None
