@@ -5,6 +5,7 @@ What every task imports is installed with kdsl itself; ``pip install 'kdsl[cli,r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ EXTRAS: Mapping[str, str] = {
     "pytest": "test",
 }
 """The extra of kdsl that installs a package, by the name under which the package is imported."""
+_PYSPARK_NEEDS = re.compile(r"\[PACKAGE_NOT_INSTALLED\] (\w+) ")
 
 
 class MissingPackageError(KdslError):
@@ -37,10 +39,12 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError | N
         purpose: What needs the package, such as ``the command line``.
         error: The failed import.
     """
-    package, _, inner = (error.name or "").partition(".")
+    needed = _PYSPARK_NEEDS.match(str(error))  # an error of PySpark's own
+    package, _, inner = (error.name or (needed[1].lower() if needed else "")).partition(".")
     if package not in EXTRAS or (inner and find_spec(package) is not None):  # another version may have that module
         return None
-    return MissingPackageError(f"{purpose} needs the package {package}; install 'kdsl[{EXTRAS[package]}]'")
+    where = ", or the package alone where a platform brings PySpark" if package == "pandas" else ""
+    return MissingPackageError(f"{purpose} needs the package {package}; install 'kdsl[{EXTRAS[package]}]'{where}")
 
 
 @contextmanager
@@ -55,7 +59,7 @@ def explain_missing_package(purpose: str) -> Iterator[None]:
     """
     try:
         yield
-    except ModuleNotFoundError as e:
+    except ImportError as e:
         missing = missing_package(purpose, e)
         if missing is None:
             raise

@@ -180,6 +180,12 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
         raise ModuleNotFoundError("other", name="other")
     assert missing_package("metrics", ImportError()) is None
     assert missing_package("metrics", ModuleNotFoundError(name="psutil.newer")) is None  # of another version
+    pandas = missing_package(
+        "a read", ImportError("[PACKAGE_NOT_INSTALLED] Pandas >= 2.2.0 must be installed; however,")
+    )
+    assert str(pandas) == (
+        "a read needs the package pandas; install 'kdsl[spark]', or the package alone where a platform brings PySpark"
+    )
 
 
 @pytest.mark.parametrize(

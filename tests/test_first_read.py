@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from kdsl.spark_versions import TESTED
@@ -90,3 +91,71 @@ def test_without_pyspark(wheel: Path, tmp_path: Path) -> None:
     assert environment.run("-c", says) == (
         "an expression over Orders.amount needs the package pyspark; install 'kdsl[spark]'\n"
     )
+
+
+PLATFORM = """
+import sys
+
+from pyspark.sql import SparkSession
+
+from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable
+
+
+class Orders(KafkaTable, topic="orders-of-a-platform", value=Json(), startup="earliest"):
+    order_id: Col[str]
+
+
+class Copy(KafkaTable, topic="copies-of-a-platform", value=Json(), startup="earliest"):
+    order_id: Col[str]
+
+
+class Users(UpsertTable, topic="users", key=Json(), value=Json()):
+    user_id: PrimaryKey[int]
+
+
+spark, shop, checkpoint = SparkSession.builder.getOrCreate(), Cluster.from_env(), sys.argv[1]
+Orders.write(Orders.rows([Orders(order_id="a"), Orders(order_id="b")]), shop)
+copied = Copy.write_stream(Orders.read_stream(spark, shop), shop, checkpoint=checkpoint, trigger={"availableNow": True})
+copied.awaitTermination()
+print(sorted(row.order_id for row in Copy.read(spark, shop).collect()))
+for needs_pandas in (lambda: Users.snapshot(spark, shop), lambda: Orders.decode(Orders.encode(Copy.read(spark, shop)))):
+    try:
+        needs_pandas()
+    except Exception as e:
+        print(e)
+"""
+
+
+@pytest.mark.reliability
+def test_spark_brings_its_pyspark(kdsl_kafka: RunningKafka, wheel: Path, tmp_path: Path) -> None:
+    """As distributions of Spark and platforms do: spark-submit adds PySpark to a Python that has only kdsl."""
+    environment = Environment(tmp_path, wheel, "")
+    assert "pyspark" not in environment.run("-m", "pip", "list")
+    for name in ("orders-of-a-platform", "copies-of-a-platform"):
+        kdsl_kafka.create_topic(name)
+    (tmp_path / "platform_job.py").write_text(PLATFORM)
+    spark = Path(pyspark.__file__).parent
+    command = [spark / "bin" / "spark-submit", "--master", "local[2]", "platform_job.py", tmp_path / "checkpoint"]
+    variables = {
+        "SPARK_HOME": str(spark),
+        "PYSPARK_PYTHON": str(environment.python),
+        "KDSL_BOOTSTRAP_SERVERS": kdsl_kafka.bootstrap_servers,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=tmp_path,
+        env={**{name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}, **variables},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    advice = "install 'kdsl[spark]', or the package alone where a platform brings PySpark"
+    assert done.stdout.splitlines() == [
+        "['a', 'b']",
+        f"a read with Spark needs the package pandas; {advice}",
+        f"encoding a DataFrame needs the package pandas; {advice}",
+    ]
