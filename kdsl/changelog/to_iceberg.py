@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import attrs
@@ -20,7 +21,14 @@ from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.jars import has_class
-from kdsl.spark_internals.session import clone_session, copy_to_session, java_schema, java_session, jvm_of
+from kdsl.spark_internals.session import (
+    clone_session,
+    copy_to_session,
+    is_spark_3,
+    java_schema,
+    java_session,
+    jvm_of,
+)
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types.sql import quote_name
 
@@ -121,13 +129,12 @@ class IcebergTarget:
         elif batch is not None and is_applied(repr(self), batch, self._find_last(session, batch.writer)):
             return
         existing = self._add_columns(session, changes)
-        for name, value in _write_identity(batch).items():
-            session.conf.set(f"{_PROPERTY}{name}", value)
         # MERGE may read the changes twice, and Spark refuses it if their plan is not deterministic.
         copy_to_session(changes, session).createOrReplaceTempView(_VIEW)
-        session.sql(_write_merge(self.table, changes, keys, existing))
-        if batch is not None and self._find_last(session, batch.writer) != batch:  # a merge without effect
-            session.sql(f"INSERT INTO {self.table} SELECT * FROM {self.table} WHERE false")  # noqa: S608
+        with _snapshot_properties(session, _write_identity(batch)):
+            session.sql(_write_merge(self.table, changes, keys, existing))
+            if batch is not None and self._find_last(session, batch.writer) != batch:  # a merge without effect
+                session.sql(f"INSERT INTO {self.table} SELECT * FROM {self.table} WHERE false")  # noqa: S608
         spark.catalog.refreshTable(self.table)  # which the session may have read before
 
     @property
@@ -219,6 +226,31 @@ class IcebergTarget:
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)  # None if it has expired
         return None
+
+
+@contextmanager
+def _snapshot_properties(session: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+    """Give the snapshots that a session's SQL adds in the body these properties; the session's settings may stay.
+
+    The Iceberg for Spark 3.5 ignores them in settings, and takes them from the JVM's current thread, where only its
+    Java API can set them for a piece of Java code.
+    """
+    if not is_spark_3():
+        for name, value in properties.items():
+            session.conf.set(f"{_PROPERTY}{name}", value)
+        yield
+        return
+    jvm = jvm_of(session)
+    field = jvm.org.apache.iceberg.spark.CommitMetadata._java_lang_class.getDeclaredField("COMMIT_PROPERTIES")  # noqa: SLF001
+    field.setAccessible(True)
+    of_thread = field.get(None)
+    before, map_ = of_thread.get(), jvm.java.util.HashMap()
+    map_.putAll(dict(properties))
+    of_thread.set(map_)
+    try:
+        yield
+    finally:
+        of_thread.set(before)
 
 
 def _write_identity(batch: Batch | None) -> Mapping[str, str]:
