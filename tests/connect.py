@@ -89,10 +89,10 @@ def main() -> None:
     builder = builder.config("spark.connect.grpc.binding.port", "0")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     if pyspark_version().startswith("3."):  # whose PySpark comes without the server
-        package = f"org.apache.spark:spark-connect_2.12:{pyspark_version()}"
-        builder = builder.config("spark.jars.packages", package).config(
-            "spark.jars.ivy", str(cache_dir() / "spark-ivy")
-        )
+        names = ("spark-connect_2.12", "spark-sql-kafka-0-10_2.12")  # a session cannot add the connector
+        packages = ",".join(f"org.apache.spark:{name}:{pyspark_version()}" for name in names)
+        builder = builder.config("spark.jars.packages", packages)
+        builder = builder.config("spark.jars.ivy", str(cache_dir() / "spark-ivy"))
     session: Any = builder.config("spark.driver.memory", "1g").config("spark.log.level", "ERROR").getOrCreate()
     service = getattr(session._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
     sys.stdout.write(f"serves {getattr(service, 'MODULE$').localPort()}\n")
