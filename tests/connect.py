@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from kdsl.folders import cache_dir
+from kdsl.spark_versions import pyspark_version
 
 ROOT = Path(__file__).parents[1]
 _BEGIN = """
@@ -40,8 +44,8 @@ class ConnectServer:
             text=True,
         )
         assert self._process.stdout is not None
-        message, _, port = self._process.stdout.readline().partition(" ")
-        assert message == "serves"
+        lines = (line.partition(" ") for line in self._process.stdout)
+        (port,) = islice((port for message, _, port in lines if message == "serves"), 1)  # Ivy may print before
         self._port = int(port)
         return self
 
@@ -84,6 +88,11 @@ def main() -> None:
     builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
     builder = builder.config("spark.connect.grpc.binding.port", "0")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    if pyspark_version().startswith("3."):  # whose PySpark comes without the server
+        names = ("spark-connect_2.12", "spark-sql-kafka-0-10_2.12")  # a session cannot add the connector
+        packages = ",".join(f"org.apache.spark:{name}:{pyspark_version()}" for name in names)
+        builder = builder.config("spark.jars.packages", packages)
+        builder = builder.config("spark.jars.ivy", str(cache_dir() / "spark-ivy"))
     session: Any = builder.config("spark.driver.memory", "1g").config("spark.log.level", "ERROR").getOrCreate()
     service = getattr(session._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
     sys.stdout.write(f"serves {getattr(service, 'MODULE$').localPort()}\n")

@@ -30,6 +30,7 @@ from kdsl.spark_internals.session import (
     clone_session,
     copy_settings,
     copy_to_session,
+    is_spark_3,
     java_schema,
     java_session,
     jvm_of,
@@ -178,16 +179,13 @@ class IcebergTarget:
             table = self._load(session, name)
             if self._has(batch, table):
                 return
-        for key in (_WRITER, _BATCH, _CONTENT):
-            session.conf.unset(f"{_PROPERTY}{key}")
-        for key, value in _write_identity(batch).items():
-            session.conf.set(f"{_PROPERTY}{key}", value)
         # MERGE may read the changes twice, and Spark refuses it if their plan is not deterministic.
         copy_to_session(changes, session).createOrReplaceTempView(_VIEW)
-        # It starts from the snapshot that was searched, and its commit fails if there is a later one with other rows.
-        session.sql(_write_merge(name, changes, keys, existing))
-        if batch is not None and _find_last(self._load(session, name), batch.writer) != batch:  # without effect
-            session.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
+        with _snapshot_properties(session, _write_identity(batch)):
+            # It starts from the snapshot that was searched; its commit fails if there is a later one with other rows.
+            session.sql(_write_merge(name, changes, keys, existing))
+            if batch is not None and _find_last(self._load(session, name), batch.writer) != batch:  # without effect
+                session.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
 
     def _has(self, batch: Batch | None, table: _Table | None) -> bool:
         """Whether the table has a batch already, as `is_applied`, also with its errors; not for None."""
@@ -382,6 +380,35 @@ def _split_name(table: str) -> list[str]:
 def _is_iceberg(spark: SparkSession, catalog: str) -> bool:
     """Whether a catalog of a session is Iceberg's."""
     return spark.conf.get(f"spark.sql.catalog.{catalog}", None) in _CATALOGS
+
+
+@contextmanager
+def _snapshot_properties(session: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+    """Give the snapshots that a session's SQL adds in the body these properties.
+
+    The Iceberg for Spark 3.5 ignores them in settings, and takes them from the JVM's current thread, where only its
+    Java API can set them for a piece of Java code.
+    """
+    if not is_spark_3():
+        for name, value in properties.items():
+            session.conf.set(f"{_PROPERTY}{name}", value)
+        try:
+            yield
+        finally:
+            for name in properties:
+                session.conf.unset(f"{_PROPERTY}{name}")
+        return
+    jvm = jvm_of(session)
+    field = jvm.org.apache.iceberg.spark.CommitMetadata._java_lang_class.getDeclaredField("COMMIT_PROPERTIES")  # noqa: SLF001
+    field.setAccessible(True)
+    of_thread = field.get(None)
+    before, map_ = of_thread.get(), jvm.java.util.HashMap()
+    map_.putAll(dict(properties))
+    of_thread.set(map_)
+    try:
+        yield
+    finally:
+        of_thread.set(before)
 
 
 def _write_identity(batch: Batch | None) -> Mapping[str, str]:

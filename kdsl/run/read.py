@@ -161,10 +161,10 @@ def read_stream(
             in a pipeline.
     """
     check_session(spark, plan.table, plan.output)
-    check_features(spark, plan)
-    check_dead_letters(spark, plan, cluster)
+    check_features(spark, plan, streaming=True)
     if plan.upserts is not None and plan.upserts.images:
         require(STATE, session_version(spark), plan.table)
+    check_dead_letters(spark, plan, cluster)
     if plan.upserts is not None and plan.upserts.by_partition and is_connect(spark):
         raise KdslError(
             f"{plan.table}: changelog_state='partition' ('scan.changelog.state' = 'partition') keeps rows beside the "

@@ -20,6 +20,7 @@ from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect, names_of_settings
 from kdsl.spark_versions import (
+    CONNECT_STREAMS,
     INSTALL,
     PYTHON_SOURCES,
     REALTIME,
@@ -225,8 +226,8 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
         raise SessionError(f"{table}: {problem}")
 
 
-def check_features(spark: SparkSession, plan: ReadPlan | WritePlan) -> None:
-    """Check that a session's Spark has the transport and the latency of a plan; nothing changes.
+def check_features(spark: SparkSession, plan: ReadPlan | WritePlan, *, streaming: bool = False) -> None:
+    """Check that a session's Spark has the transport and the latency of a plan, and streams; nothing changes.
 
     Raises:
         SparkVersionError: It is too old for one of them; names the version that has it, and what to write instead.
@@ -234,6 +235,8 @@ def check_features(spark: SparkSession, plan: ReadPlan | WritePlan) -> None:
     version = session_version(spark)
     if plan.transport == "librdkafka":
         require(PYTHON_SOURCES, version, plan.table)
+    if streaming and is_connect(spark):
+        require(CONNECT_STREAMS, version, plan.table)
     if plan.latency == "realtime":
         require(REALTIME, version, plan.table)
 

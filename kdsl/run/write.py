@@ -260,7 +260,7 @@ def write_stream(
         Exception: That of Spark, if it does not start the query.
     """
     check_runtime(df.sparkSession, plan.table)
-    check_features(df.sparkSession, plan)
+    check_features(df.sparkSession, plan, streaming=True)
     if not df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is not a stream, but write_stream takes one; use write")
     mode = mode_of(df, plan, output_mode)
