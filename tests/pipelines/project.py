@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,7 +24,10 @@ from kdsl.testing import RunningKafka
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
 LONG = 900.0
+PORT = 15002
+"""The port of the Spark Connect server that a pipeline starts for itself; Spark has no setting for its client."""
 QUIET = {
+    "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -63,7 +69,10 @@ class Project:
         file.write_text(yaml.safe_dump(document), encoding="utf-8")
 
     def start(self, command: str) -> subprocess.Popen[bytes]:
-        """Start ``spark-pipelines`` as a session of its own, whose output is in the file ``log``."""
+        """Start ``spark-pipelines`` as a session of its own, whose output is in the file ``log``.
+
+        It holds a lock until it ends: only one pipeline of a machine can run at a time (`PORT`).
+        """
         path = [str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
@@ -74,7 +83,10 @@ class Project:
             "SPARK_HOME": str(HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        with (self.folder / "log").open("ab") as log:
+        lock = Path(tempfile.gettempdir()) / f"kdsl-port-{PORT}.lock"
+        with lock.open("w") as held, (self.folder / "log").open("ab") as log:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            wait_for_port()
             return subprocess.Popen(
                 [str(HOME / "bin" / "spark-pipelines"), command],
                 cwd=self.folder,
@@ -82,6 +94,7 @@ class Project:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=[held.fileno()],
             )
 
     def run(self, command: str) -> int:
@@ -107,6 +120,17 @@ class Project:
             assert process.poll() is None, self.log()
             assert time.monotonic() < end, self.log()
             time.sleep(0.05)
+
+
+def wait_for_port() -> None:
+    """Wait until nobody listens on `PORT`, as the JVM of a pipeline that has just ended may."""
+    end = time.monotonic() + LONG
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", PORT)) != 0:
+                return
+        assert time.monotonic() < end, f"another program listens on port {PORT}"
+        time.sleep(0.05)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
