@@ -271,7 +271,7 @@ class TestGeneratedRows:
         with pytest.raises(KdslError, match=f"would begin at midnight in UTC and not in {zone}; CAST the time"):
             run(spark, self.GEN + self.WINDOWS.format(window, zone))
 
-    def test_a_session_that_does_not_allow_settings_is_told_the_line_to_add(
+    def test_the_error_of_a_session_that_does_not_allow_settings_has_the_line_to_add(
         self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         refuse_settings(spark, monkeypatch)
