@@ -14,7 +14,7 @@ import attrs
 from kdsl.cluster import Cluster
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.start_and_end import Startup
-from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on
+from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.extras import explain_missing_package
 from kdsl.formats import ROW_KIND
 from kdsl.kafka_table import KafkaTable
@@ -165,8 +165,8 @@ def auto_cdc(
             MERGE), ``comment`` (by default the table's), ``table_properties``, ``partition_cols``, ``cluster_by``.
 
     Raises:
-        ResolveError: The table has no changes or no primary key, it cannot be read, or its cluster is unknown or
-            invalid.
+        ResolveError: The table has no changes or no primary key, it cannot be read, its cluster is unknown or invalid,
+            the columns lack a key column, or there is no column ``sequence_by``.
         SparkVersionError: PySpark has no AUTO CDC flows.
         KdslError: No pipeline loads this code, or PySpark lacks its packages for pipelines; or as for
             `Table.read_stream`.
@@ -177,6 +177,7 @@ def auto_cdc(
     name = target or of.name
     plan = _change_plan(of, cluster, None if columns is None else list(columns), start_at)
     assert plan.upserts is not None
+    _check_columns(plan, sequence_by)
     changes = f"{name.rpartition('.')[2]}_changes"  # a view has no catalog and no database
 
     def rows() -> DataFrame:
@@ -216,6 +217,28 @@ def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, 
     by_key = Table(attrs.evolve(definition, options=options))
     plan = by_key.stream_plan(cluster, columns, start_at)
     return read_by_record(add_commit_columns(plan, "auto_cdc"))
+
+
+def _check_columns(plan: ReadPlan, sequence_by: str) -> None:
+    """Check that the view of the changes has the key columns, and the column that orders the changes of a key.
+
+    An expression that is not just a name is Spark's to check.
+
+    Raises:
+        ResolveError: Columns are missing; all of them are reported.
+    """
+    assert plan.upserts is not None
+    names, here = plan.output.names, Where(table=plan.table)
+    problems = []
+    if missing := [key for key in plan.upserts.keys if key not in names]:
+        message = f"auto_cdc finds the rows of its target by {listing(missing)}, which 'columns' leaves out"
+        problems.append(Problem("auto-cdc-key", message, "add all columns of the primary key to 'columns'", here))
+    if sequence_by.isidentifier() and sequence_by.lower() not in [name.lower() for name in names]:
+        message = (
+            f"sequence_by names {sequence_by!r}, which is not a column of the changes{nearest(sequence_by, names)}"
+        )
+        problems.append(Problem("auto-cdc-sequence", message, f"use one of {listing(names)}", here))
+    fail_on(problems, f"the AUTO CDC flow of {plan.table}")
 
 
 def _reader(

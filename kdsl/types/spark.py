@@ -228,7 +228,9 @@ def time_type_problem(row: t.Row, switch: str | None) -> str | None:
     verb = "is" if len(timed) == 1 else "are"
     return (
         f"{listing(timed)} {verb} TIME, which is disabled in this Spark session; enable it with "
-        f"spark.conf.set({TIME_TYPE_SETTING!r}, 'true')"
+        f"spark.conf.set({TIME_TYPE_SETTING!r}, 'true'), or, if the session does not allow that, add the line\n"
+        f"    {TIME_TYPE_SETTING} true\nto the Spark configuration with which the session, its cluster or its Connect "
+        "server is started"
     )
 
 

@@ -110,11 +110,17 @@ with (
     def by_hand():
         return Orders.read_stream(spark, shop).select("order_id")
 
-    for call in (lambda: kp.auto_cdc(Orders, shop), lambda: kp.table(Users, shop, name="x", change_columns=True)):
+    wrong = (
+        lambda: kp.auto_cdc(Orders, shop),
+        lambda: kp.table(Users, shop, name="x", change_columns=True),
+        lambda: kp.auto_cdc(Users, shop, target="y", columns=["name"], sequence_by="_comit_version"),
+    )
+    for call in wrong:
         try:
             call()
         except ResolveError as e:
             errors += [p.code for p in e.problems]
+            messages = str(e)
 
 try:
     kp.table(Orders, shop)
@@ -130,6 +136,7 @@ print(json.dumps({
     "cdc": [[f.target, f.source, str(f.keys), str(f.sequence_by), str(f.apply_as_deletes)] for f in graph.cdc],
     "nullable": [f.nullable for f in graph.frames["users_changes"].schema.fields],
     "errors": errors,
+    "messages": messages,
 }))
 spark.stop()
 '''
@@ -160,5 +167,8 @@ def test_flows_ask_spark_nothing(connect: ConnectServer, tmp_path: Path) -> None
     assert "_commit_version" in shown["cdc"][0][3]
     assert "-D" in shown["cdc"][0][4]
     assert shown["nullable"] == [False, False, True, False, False]
-    assert shown["errors"][:2] == ["auto-cdc", "change-columns-images"]
-    assert "no pipeline loads this file" in shown["errors"][2]
+    assert shown["errors"][:4] == ["auto-cdc", "change-columns-images", "auto-cdc-key", "auto-cdc-sequence"]
+    assert "finds the rows of its target by 'user_id', which 'columns' leaves out; add all columns" in shown["messages"]
+    assert "'_comit_version', which is not a column of the changes (did you mean '_commit_" in shown["messages"]
+    assert "no pipeline loads this file" in shown["errors"][4]
+    assert not {"y", "y_changes"} & set(shown["outputs"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,12 +33,13 @@ OTHER = {
 
 
 @pytest.fixture
-def other(spark: SparkSession) -> SparkSession:
+def other(spark: SparkSession) -> Iterator[SparkSession]:
     """The session."""
     session = spark.newSession()
     for name, value in OTHER.items():
         session.conf.set(name, value)
-    return session
+    yield session
+    spark.createDataFrame([], "a INT")  # which makes the session the active one again
 
 
 def test_an_exactly_once_stream_and_upserts_with_state(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from pyspark.errors import PySparkException
 
+from kdsl.ingest.definition import Pipeline
+from kdsl.ingest.run.batch import configure_session
 from kdsl.run.session import (
     SessionError,
     available_cores,
@@ -173,6 +175,10 @@ def test_a_create_managed_session_without_a_jvm_skips_what_it_does_not_allow_and
     check_session(session, "T", t.Row((t.Field("a", t.Int()),)))
     with change_settings(session, {"spark.c": "3"}, {"spark.a": "1"}, purpose="this"):
         pass
+    with pytest.raises(
+        SessionError, match=r"^the time zone of the ingestion needs .*\n    spark\.sql\.session\.timeZo"
+    ):
+        configure_session(session, Pipeline(time_zone="UTC"))
     with (
         pytest.raises(SessionError, match=r"^this needs the setting spark\.a=2, which this session does not allow"),
         change_settings(session, {}, {"spark.a": "2"}, purpose="this"),

@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kdsl.spark_versions import pyspark_version
+
+
+@pytest.fixture(autouse=True)
+def active_session(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Lets a test end with the session with which it began, because some work in a session of their own."""
+    yield
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").createDataFrame([], "a INT")  # which makes the session the active one
+
 
 _OUTCOMES: dict[str, Counter[str]] = {}
 

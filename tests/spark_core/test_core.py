@@ -51,6 +51,7 @@ from kdsl.testing import LocalRegistry, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.changelog.tables import Applied, iceberg_settings
 from tests.connect import ConnectServer
+from tests.managed_session import refuse_settings, show_no_settings
 from tests.pipelines.project import Project
 from tests.transactions import settle
 
@@ -719,31 +720,6 @@ spark.stop()
         assert (needed if CONNECT_STATE.is_in(VERSION) else f"needs Spark {since} or newer") in printed
 
 
-def refuse_settings(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a session refuse every change of a setting, with the error of a managed one."""
-    from pyspark.errors import AnalysisException
-
-    def refuse(self: Any, name: str, *value: Any) -> None:
-        raise AnalysisException(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
-
-    for name in ("set", "unset"):
-        monkeypatch.setattr(type(session.conf), name, refuse)
-
-
-def show_no_settings(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a session refuse to show settings of kdsl, and those of Spark that PySpark itself does not ask for."""
-    from pyspark.errors import AnalysisException
-
-    show = type(session.conf).get
-
-    def refuse(self: Any, name: str, *default: Any) -> Any:
-        if name.startswith(("spark.kdsl.", "spark.speculation", "spark.sql.caseSensitive", "spark.sql.streaming.")):
-            raise AnalysisException(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
-        return show(self, name, *default)
-
-    monkeypatch.setattr(type(session.conf), "get", refuse)
-
-
 class TestManagedSession:
     """A session that does not allow settings to be changed."""
 
@@ -799,6 +775,13 @@ class TestManagedSession:
             f"be changed; add the line\n    {PROVIDER} {ROCKSDB}\nto the Spark configuration with which the session, "
             "its cluster or its Connect server is started"
         )
+
+    @ELSEWHERE
+    def test_the_transport_jvm_names_its_line(
+        self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        with pytest.raises(SessionError, match=r"\n    spark\.sql\.redaction\.options\.regex .*asl.*\nto the Spark"):
+            strings(kdsl_topic(), transport="jvm").read(managed, cluster)
 
     def test_an_exactly_once_stream_names_its_line(
         self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path

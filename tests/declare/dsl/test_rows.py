@@ -445,7 +445,9 @@ def test_times_of_day_need_sparks_switch(spark: SparkSession) -> None:
     assert back == rows
     assert str(error.value) == (
         "Timed.rows(...): 'at' is TIME, which is disabled in this Spark session; enable it with "
-        "spark.conf.set('spark.sql.timeType.enabled', 'true')"
+        "spark.conf.set('spark.sql.timeType.enabled', 'true'), or, if the session does not allow that, add the line\n"
+        "    spark.sql.timeType.enabled true\nto the Spark configuration with which the session, its cluster or its "
+        "Connect server is started"
     )
 
 

@@ -18,6 +18,7 @@ from kdsl.flink_sql.scripts.planner import plan_script
 from kdsl.flink_sql.scripts.run import RunOptions, ScriptError, run_script
 from kdsl.testing import LocalKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.managed_session import refuse_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -269,6 +270,16 @@ class TestGeneratedRows:
     ) -> None:
         with pytest.raises(KdslError, match=f"would begin at midnight in UTC and not in {zone}; CAST the time"):
             run(spark, self.GEN + self.WINDOWS.format(window, zone))
+
+    def test_the_error_of_a_session_that_does_not_allow_settings_has_the_line_to_add(
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        refuse_settings(spark, monkeypatch)
+        window = "TUMBLE(TABLE instants, DESCRIPTOR(at), INTERVAL '1' HOUR)"
+        with pytest.raises(KdslError, match=r"^a SET statement of the script needs the setting") as raised:
+            run(spark, self.GEN + self.WINDOWS.format(window, "Asia/Tokyo"))
+
+        assert "\n    spark.sql.session.timeZone Asia/Tokyo\nto the Spark configuration" in str(raised.value)
 
     @pytest.mark.parametrize(
         ("zone", "window", "first"),
