@@ -248,7 +248,7 @@ class IcebergTarget:
         loaded = at.catalog().loadTable(at.identifier())
         if not loaded.getClass().getName().startswith("org.apache.iceberg.spark."):
             raise ChangelogError(
-                f"{self._call}: this is not a table of Iceberg, but {loaded.getClass().getSimpleName()}"
+                f"{self._call}: this is not a table of Iceberg, but a {loaded.getClass().getSimpleName()}"
             )
         table = loaded.table()
         table.refresh()

@@ -163,6 +163,35 @@ def test_a_consumer_stays_logged_in_with_tokens_that_expire(
     assert {accepted.principal for accepted in clouds.accepted} == {PRINCIPALS[login]}
 
 
+@pytest.mark.reliability
+def test_a_login_that_cannot_be_renewed_for_a_while_goes_on(
+    kafka: LocalKafka, clouds: Clouds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker closes the connection meanwhile; the reason is logged."""
+    monkeypatch.setattr(aws_tokens, "LIFE", 4.0)
+    clouds.longest = 5.0
+    topic = kafka.through("plaintext").create_topic("renewed-later")
+    settings = {"group.id": "orders", **SIZES[0].settings}
+    consumer = PooledConsumer(cluster_of(kafka, "AWS_MSK_IAM").consumer(settings), "servers")
+    consumer.assign([Range(topic, 0, 0, 1)])
+    deadline = Deadline(120)
+    while not clouds.accepted and not deadline.has_passed:
+        consumer.consume(1, 0.5)
+
+    def fail(*_: object) -> tuple[str, float]:
+        raise OSError("the network is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aws_tokens, "_sign", fail)
+        while "Failed to acquire SASL" not in str(consumer.last_error) and not deadline.has_passed:
+            consumer.consume(1, 0.5)
+        assert "Amazon MSK's IAM returned no credentials (OSError: the network is down)" in caplog.text
+    kafka.through("plaintext").produce(topic, b"a")
+
+    assert read_all(consumer, [Range(topic, 0, 0, 1)]) == [b"a"]
+    consumer.close()
+
+
 ADVICE = {
     "AWS_MSK_IAM": "they do not accept the token of Amazon MSK's IAM; check that its policy allows "
     "kafka-cluster:Connect on this cluster, that the region and this machine's clock are right, and that "
@@ -218,10 +247,15 @@ cluster = Cluster(servers, properties=properties)
 class Orders(KafkaTable, topic=topic, value=Json(), startup="earliest"):
     id: Col[int]
 
+class Once(Orders, topic=topic, exactly_once="direct", delivery="exactly-once", transactional_id_prefix=topic):
+    pass
+
 with SparkCluster(workers=1) as machines:
     settings = {f"spark.executorEnv.{name}": value for name, value in executors.items()}
     spark = machines.builder({"spark.log.level": "OFF", **settings}).getOrCreate()
     Orders.write(Orders.rows([Orders(id=1), Orders(id=2)], spark=spark), cluster)
+    for _ in range(2):
+        Once.write(Once.rows([Once(id=3)], spark=spark), cluster, write_id="once")
     print(sorted(row.id for row in Orders.read(spark, cluster).collect()))
     plan = Orders.read(spark, cluster)._jdf.queryExecution().toString()
     spark.stop()
@@ -235,7 +269,10 @@ assert os.environ["AWS_SECRET_ACCESS_KEY"] not in plan
 def test_executors_log_in_by_themselves(
     kafka: LocalKafka, clouds: Clouds, environment: dict[str, str], login: str
 ) -> None:
-    """Rows are written and read by executors in processes of their own, which find their credentials themselves."""
+    """Rows are written, also in a transaction, and read by executors in processes of their own.
+
+    They find their credentials themselves.
+    """
     topic = kafka.through("plaintext").create_topic(f"executors-{login.lower()}")
     properties = {"security.protocol": "SASL_PLAINTEXT", **LOGINS[login]}
     # The cluster's processes inherit this environment, as those of a machine that has an identity.
@@ -251,6 +288,6 @@ def test_executors_log_in_by_themselves(
     )
 
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip().endswith("[1, 2]")
+    assert done.stdout.strip().endswith("[1, 2, 3]")
     # Clients of earlier tests may log in again meanwhile.
     assert PRINCIPALS[login] in {accepted.principal for accepted in clouds.accepted}
