@@ -364,6 +364,7 @@ def _own_session(spark: SparkSession, table: str) -> Iterator[SparkSession]:
             yield own
             _forget_table(own, table)
     finally:
+        own.catalog.dropTempView(_VIEW)  # which holds the rows of the batch
         with _lock:
             _free.setdefault(key, []).append(own)
 

@@ -9,14 +9,15 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
-from kdsl import Cluster
+from kdsl import Cluster, Col, Json, KafkaTable
 from kdsl.cli.app import app
 from kdsl.client_settings import aws_tokens, entra_tokens, gcp_tokens
-from kdsl.errors import UnreachableError
+from kdsl.errors import KdslError, UnreachableError
 from kdsl.retry import Deadline
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
@@ -27,6 +28,9 @@ from kdsl.testing.java import find_java
 from kdsl.testing.kafka_jars import find_kafka
 from kdsl.testing.security import jaas
 from tests.clouds import ACCOUNT, ROLE, Clouds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.kafka
 
@@ -233,6 +237,32 @@ def test_doctor_explains_what_prevents_a_login(
         monkeypatch.delenv(name)
     monkeypatch.setattr(aws_tokens, "_callbacks", {})  # as in another process
     assert "Amazon MSK's IAM returned no credentials (NoCredentialsError" in find_errors(kafka, "AWS_MSK_IAM")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("login", "setting", "library"),
+    [
+        ("AWS_MSK_IAM", "sasl.client.callback.handler.class", "software.amazon.msk:aws-msk-iam-auth"),
+        ("gcp", "sasl.login.callback.handler.class", "com.google.cloud.hosted.kafka:managed-kafka-auth-login-handler"),
+    ],
+)
+def test_java_s_clients_need_the_library_of_the_cloud(
+    spark: SparkSession, login: str, setting: str, library: str
+) -> None:
+    class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest", transport="jvm"):
+        id: Col[int]
+
+    cluster = Cluster("127.0.0.1:1", properties={"security.protocol": "SASL_PLAINTEXT", **LOGINS[login]})
+    message = f"Orders: the session does not have the class {LOGINS[login][setting]}, which {setting!r} names; start"
+    for use in (
+        lambda: Orders.read(spark, cluster),
+        lambda: Orders.write(Orders.rows([Orders(id=1)], spark=spark), cluster),
+    ):
+        with pytest.raises(KdslError) as e:
+            use()
+        assert str(e.value).startswith(message)
+        assert library in str(e.value)
 
 
 _JOB = """
