@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -68,6 +69,19 @@ def test_the_extras_are_those_of_the_package() -> None:
         if package not in ("py4j", "pytest"):  # pyspark brings py4j, and pytest is there when its plug-in runs
             assert any(d.startswith(package.replace("_", "-")) for d in extras[extra]), package
     assert "kdsl[spark,cli,registry,metrics,tls,test,protobuf,aws,azure,gcp]" in extras["all"]
+
+
+def test_the_page_names_what_each_extra_installs() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    rows = {
+        cells[1].strip().strip("`"): cells[3] for cells in (r.split("|") for r in page.splitlines()) if len(cells) == 7
+    }
+
+    for extra, required in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items():
+        row = rows[f"kdsl[{extra}]" if extra else "kdsl"]
+        names = [re.split(r"[\[<>=]", requirement)[0] for requirement in required]
+        missing = [name for name in names if name.lower() not in row.lower() and name != "kdsl"]
+        assert missing == (["confluent-kafka"] if extra == "aws" else []), extra  # which kdsl itself needs, too
 
 
 def test_other_packages_are_installed_with_kdsl() -> None:

@@ -246,7 +246,7 @@ class IcebergTarget:
         loaded = at.catalog().loadTable(at.identifier())
         if not loaded.getClass().getName().startswith("org.apache.iceberg.spark."):
             raise ChangelogError(
-                f"{self._call}: this is not a table of Iceberg, but {loaded.getClass().getSimpleName()}"
+                f"{self._call}: this is not a table of Iceberg, but a {loaded.getClass().getSimpleName()}"
             )
         table = loaded.table()
         table.refresh()
@@ -362,6 +362,7 @@ def _own_session(spark: SparkSession, table: str) -> Iterator[SparkSession]:
             yield own
             _forget_table(own, table)
     finally:
+        own.catalog.dropTempView(_VIEW)  # which holds the rows of the batch
         with _lock:
             _free.setdefault(key, []).append(own)
 

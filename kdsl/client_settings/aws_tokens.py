@@ -111,13 +111,13 @@ def _find_credentials(session: Any, botocore_credentials: Any, options: Mapping[
         TokenError: The region of a role is not known.
         botocore.exceptions.BotoCoreError: There are none, or botocore cannot read them.
     """
+    role = options.get("awsRoleArn")
     own = [options.get(f"awsRole{name}") for name in ("AccessKeyId", "SecretAccessKey", "SessionToken")]
-    source = botocore_credentials.Credentials(*own) if own[0] and own[1] else session.get_credentials()
+    source = botocore_credentials.Credentials(*own) if role and own[0] and own[1] else session.get_credentials()
     if source is None:
         (exceptions,) = import_library(NAME, "botocore.exceptions")
         raise exceptions.NoCredentialsError
-    role = options.get("awsRoleArn")
-    if role is None:
+    if not role:
         return source
     region = options.get("awsStsRegion") or _find_region(session, options)
     more = {"RoleSessionName": options.get("awsRoleSessionName", SESSION_NAME)}

@@ -33,6 +33,7 @@ class CloudLogin:
         extra: The extra of kdsl that installs its library.
         function: ``module:function``, which creates its tokens.
         java: What its Java library calls its callback handlers.
+        jar: The Maven coordinate of that library, without a version; empty if there is none.
         options: The options of the login module that it understands.
         unused: Options of Java's login module that have no effect here.
         credentials: Where its credentials come from, for messages.
@@ -44,6 +45,7 @@ class CloudLogin:
     extra: str
     function: str
     java: tuple[str, ...]
+    jar: str
     options: tuple[str, ...]
     unused: tuple[str, ...]
     credentials: str
@@ -59,6 +61,7 @@ _AWS = CloudLogin(
         "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
         "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
     ),
+    "software.amazon.msk:aws-msk-iam-auth",
     (
         "awsProfileName",
         "awsRoleArn",
@@ -80,6 +83,7 @@ _ENTRA = CloudLogin(
     "azure",
     "kdsl.client_settings.entra_tokens:provide_token",
     (),
+    "",
     ("scope", "clientId"),
     (),
     "set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or give this machine a managed identity",
@@ -92,6 +96,7 @@ _GCP = CloudLogin(
     "gcp",
     "kdsl.client_settings.gcp_tokens:provide_token",
     ("com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",),
+    "com.google.cloud.hosted.kafka:managed-kafka-auth-login-handler",
     ("principal",),
     (),
     "set GOOGLE_APPLICATION_CREDENTIALS, or give this machine a service account",

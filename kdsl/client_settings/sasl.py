@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from kdsl.client_settings.cloud_logins import (
     AWS_MECHANISM,
@@ -50,6 +51,15 @@ _UNSECURED = "unsecuredLogin"
 PROVIDER = f"{_OAUTH}token.provider"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _EXTENSION = "extension_"
+_ROLE = (
+    "awsRoleAccessKeyId",
+    "awsRoleSecretAccessKey",
+    "awsRoleSessionToken",
+    "awsRoleSessionName",
+    "awsRoleExternalId",
+    "awsStsRegion",
+)
+"""The options of AWS that only describe how a role is assumed."""
 
 
 def asks_for_kerberos(draft: SettingsDraft) -> bool:
@@ -83,9 +93,9 @@ def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None
     if draft.is_unresolved("sasl.mechanism"):
         return
     mechanism = (draft.value("sasl.mechanism") or "GSSAPI").upper()
-    cloud = find_cloud_login(draft.java, PROVIDER)
-    if mechanism == AWS_MECHANISM or (mechanism == "OAUTHBEARER" and cloud is not None):
-        _translate_cloud(draft, cloud or CLOUDS["aws_msk_iam"], mechanism, machine)
+    cloud = CLOUDS["aws_msk_iam"] if mechanism == AWS_MECHANISM else find_cloud_login(draft.java, PROVIDER)
+    if cloud is not None and mechanism in (AWS_MECHANISM, "OAUTHBEARER"):
+        _translate_cloud(draft, cloud, mechanism, machine)
         return
     if mechanism not in MECHANISMS:
         _refuse_mechanism(draft, mechanism)
@@ -135,7 +145,8 @@ def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
     else:
         draft.add_error(
             "sasl-mechanism",
-            f"'sasl.mechanism' is {mechanism!r}, which librdkafka does not have{nearest(mechanism, MECHANISMS)}",
+            f"'sasl.mechanism' is {mechanism!r}, which librdkafka does not have"
+            f"{nearest(mechanism, (*MECHANISMS, AWS_MECHANISM))}",
             f"write one of {listing(MECHANISMS)}, or {OVER_JVM}",
             property="sasl.mechanism",
         )
@@ -294,9 +305,10 @@ def _use_endpoint(draft: SettingsDraft, endpoint: Endpoint | None) -> None:
 def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, machine: Machine | None) -> None:
     """Translate the login of a cloud: OAUTHBEARER, with tokens that this process creates.
 
-    Handlers and a login module of another login, a profile beside a role, a second provider of tokens, and a token
-    that cannot be created are recorded as errors, and options that the login does not have as warnings. Nothing is
-    created without a machine (while planning), or if the JAAS configuration is an unresolved reference.
+    Handlers and a login module of another login, a profile beside a role, half of a role's keys, a second provider of
+    tokens, and a token that cannot be created are recorded as errors, and options that the login does not have, or that
+    belong to a role that is not named, as warnings. Nothing is created without a machine (while planning), or if the
+    JAAS configuration is an unresolved reference.
     """
     draft.set("sasl.mechanism", "OAUTHBEARER", "sasl.mechanism")
     _refuse_handler(draft, cloud)
@@ -312,12 +324,21 @@ def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, ma
                 f"remove it; the options are {listing(cloud.options)}",
                 property=JAAS,
             )
+    _check_role(draft, options)
     if options.get("awsProfileName") and options.get("awsRoleArn"):
         draft.add_error(
             "sasl-login",
             f"{JAAS!r} has awsProfileName and awsRoleArn, but Java's login module uses only the profile then",
             "keep one of them; a profile can assume a role by itself (role_arn in AWS's configuration file)",
             property=JAAS,
+        )
+    provider = draft.java.get(PROVIDER)
+    if mechanism == AWS_MECHANISM and provider is not None and provider.lower() != cloud.name:
+        draft.add_error(
+            "sasl-login",
+            f"{PROVIDER!r} is {provider!r}, which does not fit 'sasl.mechanism' {mechanism!r}",
+            "remove it, or write sasl.mechanism=OAUTHBEARER",
+            property=PROVIDER,
         )
     unresolved = draft.is_unresolved(JAAS) and draft.login is None
     if _refuse_two_providers(draft) or machine is None or unresolved:
@@ -329,6 +350,25 @@ def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, ma
         draft.token_callback = draft.attempt(lambda: machine.token_callback(options))
     else:
         _use_endpoint(draft, draft.attempt(lambda: machine.serve_tokens(cloud.name, options)))
+
+
+def _check_role(draft: SettingsDraft, options: Mapping[str, str]) -> None:
+    """Record a warning for options of a role that is not named, and an error for an access key without its secret."""
+    of_role = [name for name in _ROLE if name in options]
+    if of_role and not options.get("awsRoleArn"):
+        draft.add_warning(
+            "sasl-login",
+            f"{JAAS!r} has {listing(of_role)} without awsRoleArn, the role to assume, and so without effect",
+            "add awsRoleArn, or remove them; access keys are set as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            property=JAAS,
+        )
+    elif (_ROLE[0] in options) != (_ROLE[1] in options):
+        draft.add_error(
+            "sasl-login",
+            f"{JAAS!r} has only one of {_ROLE[0]} and {_ROLE[1]}",
+            "write both, or neither",
+            property=JAAS,
+        )
 
 
 def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdsl.spark_internals.errors import JavaError, java_message
-from kdsl.spark_internals.session import is_spark_3, jvm_of, scala_none
+from kdsl.spark_internals.session import is_spark_3, java_session, jvm_of, scala_none
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +40,17 @@ def has_class(spark: SparkSession, name: str) -> bool:
         return True  # kdsl cannot change it; Java reports a missing class
     try:
         loader.loadClass(name)
+    except JavaError:
+        return False
+    return True
+
+
+def session_has_class(spark: SparkSession, name: str) -> bool:
+    """Whether a classic session can load a class, from its own jars (``ADD JAR``) or those of the application."""
+    if has_class(spark, name):
+        return True
+    try:
+        java_session(spark).artifactManager().classloader().loadClass(name)
     except JavaError:
         return False
     return True

@@ -411,6 +411,7 @@ def test_a_killed_driver_continues_with_each_batch_once(spark: SparkSession, tmp
     assert run("2", when) == -signal.SIGKILL
     assert run() == 0
 
+    users.target._attach(spark)  # type: ignore[attr-defined]  # which nothing here has done
     assert users.rows() == truth([change for batch in batches for change in batch])
     assert [s["kdsl.batch"] for s in summaries(users)] == ["0", "1", "2", "3"]
 

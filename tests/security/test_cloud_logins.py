@@ -9,14 +9,15 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
-from kdsl import Cluster
+from kdsl import Cluster, Col, Json, KafkaTable
 from kdsl.cli.app import app
 from kdsl.client_settings import aws_tokens, entra_tokens, gcp_tokens
-from kdsl.errors import UnreachableError
+from kdsl.errors import KdslError, UnreachableError
 from kdsl.retry import Deadline
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
@@ -27,6 +28,9 @@ from kdsl.testing.java import find_java
 from kdsl.testing.kafka_jars import find_kafka
 from kdsl.testing.security import jaas
 from tests.clouds import ACCOUNT, ROLE, Clouds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.kafka
 
@@ -163,6 +167,35 @@ def test_a_consumer_stays_logged_in_with_tokens_that_expire(
     assert {accepted.principal for accepted in clouds.accepted} == {PRINCIPALS[login]}
 
 
+@pytest.mark.reliability
+def test_a_login_that_cannot_be_renewed_for_a_while_goes_on(
+    kafka: LocalKafka, clouds: Clouds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker closes the connection meanwhile; the reason is logged."""
+    monkeypatch.setattr(aws_tokens, "LIFE", 4.0)
+    clouds.longest = 5.0
+    topic = kafka.through("plaintext").create_topic("renewed-later")
+    settings = {"group.id": "orders", **SIZES[0].settings}
+    consumer = PooledConsumer(cluster_of(kafka, "AWS_MSK_IAM").consumer(settings), "servers")
+    consumer.assign([Range(topic, 0, 0, 1)])
+    deadline = Deadline(120)
+    while not clouds.accepted and not deadline.has_passed:
+        consumer.consume(1, 0.5)
+
+    def fail(*_: object) -> tuple[str, float]:
+        raise OSError("the network is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aws_tokens, "_sign", fail)
+        while "Failed to acquire SASL" not in str(consumer.last_error) and not deadline.has_passed:
+            consumer.consume(1, 0.5)
+        assert "Amazon MSK's IAM returned no credentials (OSError: the network is down)" in caplog.text
+    kafka.through("plaintext").produce(topic, b"a")
+
+    assert read_all(consumer, [Range(topic, 0, 0, 1)]) == [b"a"]
+    consumer.close()
+
+
 ADVICE = {
     "AWS_MSK_IAM": "they do not accept the token of Amazon MSK's IAM; check that its policy allows "
     "kafka-cluster:Connect on this cluster, that the region and this machine's clock are right, and that "
@@ -206,6 +239,32 @@ def test_doctor_explains_what_prevents_a_login(
     assert "Amazon MSK's IAM returned no credentials (NoCredentialsError" in find_errors(kafka, "AWS_MSK_IAM")
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("login", "setting", "library"),
+    [
+        ("AWS_MSK_IAM", "sasl.client.callback.handler.class", "software.amazon.msk:aws-msk-iam-auth"),
+        ("gcp", "sasl.login.callback.handler.class", "com.google.cloud.hosted.kafka:managed-kafka-auth-login-handler"),
+    ],
+)
+def test_java_s_clients_need_the_library_of_the_cloud(
+    spark: SparkSession, login: str, setting: str, library: str
+) -> None:
+    class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest", transport="jvm"):
+        id: Col[int]
+
+    cluster = Cluster("127.0.0.1:1", properties={"security.protocol": "SASL_PLAINTEXT", **LOGINS[login]})
+    message = f"Orders: the session does not have the class {LOGINS[login][setting]}, which {setting!r} names; start"
+    for use in (
+        lambda: Orders.read(spark, cluster),
+        lambda: Orders.write(Orders.rows([Orders(id=1)], spark=spark), cluster),
+    ):
+        with pytest.raises(KdslError) as e:
+            use()
+        assert str(e.value).startswith(message)
+        assert library in str(e.value)
+
+
 _JOB = """
 import json, os, sys
 
@@ -218,10 +277,15 @@ cluster = Cluster(servers, properties=properties)
 class Orders(KafkaTable, topic=topic, value=Json(), startup="earliest"):
     id: Col[int]
 
+class Once(Orders, topic=topic, exactly_once="direct", delivery="exactly-once", transactional_id_prefix=topic):
+    pass
+
 with SparkCluster(workers=1) as machines:
     settings = {f"spark.executorEnv.{name}": value for name, value in executors.items()}
     spark = machines.builder({"spark.log.level": "OFF", **settings}).getOrCreate()
     Orders.write(Orders.rows([Orders(id=1), Orders(id=2)], spark=spark), cluster)
+    for _ in range(2):
+        Once.write(Once.rows([Once(id=3)], spark=spark), cluster, write_id="once")
     print(sorted(row.id for row in Orders.read(spark, cluster).collect()))
     plan = Orders.read(spark, cluster)._jdf.queryExecution().toString()
     spark.stop()
@@ -235,7 +299,10 @@ assert os.environ["AWS_SECRET_ACCESS_KEY"] not in plan
 def test_executors_log_in_by_themselves(
     kafka: LocalKafka, clouds: Clouds, environment: dict[str, str], login: str
 ) -> None:
-    """Rows are written and read by executors in processes of their own, which find their credentials themselves."""
+    """Rows are written, also in a transaction, and read by executors in processes of their own.
+
+    They find their credentials themselves.
+    """
     topic = kafka.through("plaintext").create_topic(f"executors-{login.lower()}")
     properties = {"security.protocol": "SASL_PLAINTEXT", **LOGINS[login]}
     # The cluster's processes inherit this environment, as those of a machine that has an identity.
@@ -251,6 +318,6 @@ def test_executors_log_in_by_themselves(
     )
 
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip().endswith("[1, 2]")
+    assert done.stdout.strip().endswith("[1, 2, 3]")
     # Clients of earlier tests may log in again meanwhile.
     assert PRINCIPALS[login] in {accepted.principal for accepted in clouds.accepted}

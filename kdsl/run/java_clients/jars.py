@@ -13,11 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from kdsl.client_settings.cloud_logins import CLIENT_HANDLER, CLOUDS, LOGIN_HANDLER, is_handler
+from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.folders import cache_dir, exclusive_lock
 from kdsl.ivy import explain_failure
 from kdsl.spark_internals.errors import GatewayError
-from kdsl.spark_internals.jars import ResolveJarsError, add_to_driver, has_class, resolve_package, scala_version
+from kdsl.spark_internals.jars import (
+    ResolveJarsError,
+    add_to_driver,
+    has_class,
+    resolve_package,
+    scala_version,
+    session_has_class,
+)
 from kdsl.spark_internals.session import is_connect, session_id
 from kdsl.spark_versions import Package, spark_version
 
@@ -87,6 +96,30 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
         _attach_to_classic(spark, to_session=not _has_connector(spark))
     elif not everywhere and not _has_connector(spark):
         _attach_to_classic(spark, to_session=True)
+
+
+def check_login_classes(spark: SparkSession, cluster: Cluster, table: str) -> None:
+    """Check that a classic session has the classes of a cloud's Java library that a login names.
+
+    Args:
+        spark: The session; one of Spark Connect is not checked.
+        cluster: The cluster with the login.
+        table: The name of the table, for the message.
+
+    Raises:
+        ConnectorMissingError: The session does not have one; names the library.
+    """
+    if is_connect(spark):
+        return
+    settings = cluster.java("consumer").settings
+    for setting in (LOGIN_HANDLER, CLIENT_HANDLER):
+        name = settings.get(setting, "")
+        for login in CLOUDS.values():
+            if is_handler(login, name) and not session_has_class(spark, name):
+                raise ConnectorMissingError(
+                    f"{table}: the session does not have the class {name}, which {setting!r} names; start the session "
+                    f"with {login.jar} in spark.jars.packages, or use transport='librdkafka'"
+                )
 
 
 def attach_library(spark: SparkSession, package: Package, class_name: str, description: str) -> None:

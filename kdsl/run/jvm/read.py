@@ -16,7 +16,7 @@ from kdsl.errors import KdslError, OffsetError
 from kdsl.plan.model import HeaderCondition, ReadPlan
 from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.admin.java_admin import JavaAdmin, open_admin
-from kdsl.run.java_clients.jars import attach_connector
+from kdsl.run.java_clients.jars import attach_connector, check_login_classes
 from kdsl.run.java_clients.options import hide_secrets, java_pattern, kafka_options
 from kdsl.run.java_clients.system_properties import set_system_properties
 from kdsl.run.listeners.reads import READ_OPTION
@@ -76,6 +76,7 @@ def records(
             Java's client can log in, and the session is one of Spark Connect.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streaming)
+    check_login_classes(spark, cluster, plan.table)
     options = _options(plan, cluster, streaming=streaming)
     hide_secrets(spark, options)
     set_system_properties(spark, cluster, plan.table)

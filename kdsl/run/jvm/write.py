@@ -22,7 +22,7 @@ from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.java_admin import JavaAdmin, open_admin
-from kdsl.run.java_clients.jars import attach_connector
+from kdsl.run.java_clients.jars import attach_connector, check_login_classes
 from kdsl.run.java_clients.options import hide_secrets, kafka_options
 from kdsl.run.java_clients.system_properties import set_system_properties
 from kdsl.run.jvm.catalyst import encode_columns
@@ -115,11 +115,12 @@ def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams:
     """Attach the connector, hide secrets in the session, set the system properties, and return the sink's options.
 
     Raises:
-        KdslError: The connector cannot be attached, the session does not allow that secrets are hidden, the JVMs lack a
-            system property, or the partitioner cannot be imported.
+        KdslError: The connector cannot be attached, a class of the login is not there, the session does not allow that
+            secrets are hidden, the JVMs lack a system property, or the partitioner cannot be imported.
         ResolveError: The client settings have errors.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streams)
+    check_login_classes(spark, cluster, plan.table)
     options = kafka_options(cluster, "producer", plan.table)
     hide_secrets(spark, options)
     set_system_properties(spark, cluster, plan.table)
