@@ -273,12 +273,12 @@ def has_python_sources() -> bool:
     PySpark is not imported for that.
     """
     module: Any = sys.modules.get("pyspark.version")
-    version = _installed_version() if module is None else module.__version__
+    version = _read_installed_version() if module is None else module.__version__
     return version is None or PYTHON_SOURCES.is_in(version)
 
 
 @cache
-def _installed_version() -> str | None:
+def _read_installed_version() -> str | None:
     """The version of the installed PySpark, from the text of its module; None if there is none that can be read."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
