@@ -133,8 +133,8 @@ class TestTransport:
 
     def test_the_version_is_read_without_importing_pyspark(self) -> None:
         code = (
-            "import sys\nfrom kdsl.spark_versions import _read_installed_version, has_python_sources\n"
-            "print(has_python_sources(), _read_installed_version(), 'pyspark' in sys.modules)"
+            "import sys\nfrom kdsl.spark_versions import PYTHON_SOURCES, _read_installed_version, is_installed\n"
+            "print(is_installed(PYTHON_SOURCES), _read_installed_version(), 'pyspark' in sys.modules)"
         )
         path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path}

@@ -284,19 +284,18 @@ What is missing:
 
 - `transport="librdkafka"`, and with it exactly-once, writing timestamps, `leader-epoch`, a limit for each partition,
   watermark alignment and `changelog_state="partition"`: see [what jvm lacks](transports.md).
-- The data source `kdsl`: Spark itself says that it does not find it. So are the connector `datagen` of scripts, and an
-  ingestion into Kafka, refused: their sources and sinks are data sources in Python.
-- Streams with rows before updates: those of upsert tables with `changelog="full"` (the default) or `"net"`, and of change
-  data of which the last row of each key is kept. `transformWithState` came with Spark 4.0.
+- The data source `kdsl`: Spark itself says that it does not find it. Streams of the connector `datagen` in scripts.
+- Streams with rows before updates: those of upsert tables with `changelog="full"` (the default) or `"net"`, and of
+  change data of which the last row of each key is kept. `transformWithState` came with Spark 4.0.
 - Streams over Spark Connect. Batches work over Connect if the server was started with
   `org.apache.spark:spark-sql-kafka-0-10_2.12` in `spark.jars.packages`, because a session cannot add it.
-- Declarative pipelines, real-time mode, TIME, and SQL functions over JSON (`JSON_VALUE`, `JSON_QUERY`, `JSON_EXISTS`),
-  which need Spark's VARIANT.
+- Declarative pipelines, real-time mode, columns of TIME, and in scripts `JSON_VALUE` and `JSON_EXISTS`, which need
+  Spark's VARIANT.
 
-`spark.sql.ansi.enabled` is off by default in Spark 3.5; the SQL of computed columns follows it. PySpark 3.5 needs pandas for
-what kdsl runs, and on Python 3.12 also setuptools. Its extras (`pyspark[sql]`) ask for NumPy 1, while kdsl needs NumPy 2; pip
-warns of that. With NumPy 2.4, pandas 2.3 and PyArrow 26, what kdsl uses works; the pandas API on Spark
-(`import pyspark.pandas`) fails there (`np.NaN` was removed), and kdsl does not use it."""
+`spark.sql.ansi.enabled` is off by default in Spark 3.5; computed columns follow it, and scripts need it on (`kdsl run`
+sets it). PySpark 3.5 needs pandas for what kdsl runs, and on Python 3.12 also setuptools. Its extras (`pyspark[sql]`)
+ask for NumPy 1, while kdsl needs NumPy 2; pip warns of that. With NumPy 2.4, pandas 2.3 and PyArrow 26, what kdsl uses
+works; the pandas API on Spark (`import pyspark.pandas`) fails there (`np.NaN` was removed), and kdsl does not use it."""
 
 
 def spark_versions_page() -> str:
