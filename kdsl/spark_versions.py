@@ -105,6 +105,12 @@ PYTHON_SOURCES = Feature(
     "or written, and so is what the transport `jvm` lacks ([transports](transports.md))",
     "write transport='jvm' ('transport' = 'jvm'), or leave it out",
 )
+DATAGEN = Feature(
+    "A stream of the connector `datagen`", "4.0", instead="run it as a batch (SET 'execution.runtime-mode' = 'batch')"
+)
+VARIANT = Feature(
+    "SQL's JSON_VALUE and JSON_EXISTS", "4.0", instead="read the JSON text in Spark's SQL, with get_json_object"
+)
 REALTIME = Feature("Real-time mode (`latency` realtime)", "4.2", instead="write latency='micro-batch'")
 STATE = Feature(
     "The state of upsert tables (streams with rows before updates)",
@@ -157,6 +163,8 @@ FEATURES: tuple[Feature, ...] = (
     PYTHON_SOURCES,
     STATE,
     CONNECT_STREAMS,
+    DATAGEN,
+    VARIANT,
 )
 """What not all supported versions have."""
 
@@ -267,18 +275,18 @@ def pyspark_version() -> str:
     return __version__
 
 
-def has_python_sources() -> bool:
-    """Whether the installed PySpark has data sources in Python; True without PySpark, where nothing is read.
+def is_installed(feature: Feature) -> bool:
+    """Whether the installed PySpark has a feature; True without PySpark, where nothing runs.
 
     PySpark is not imported for that.
     """
     module: Any = sys.modules.get("pyspark.version")
-    version = _installed_version() if module is None else module.__version__
-    return version is None or PYTHON_SOURCES.is_in(version)
+    version = _read_installed_version() if module is None else module.__version__
+    return version is None or feature.is_in(version)
 
 
 @cache
-def _installed_version() -> str | None:
+def _read_installed_version() -> str | None:
     """The version of the installed PySpark, from the text of its module; None if there is none that can be read."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:

@@ -275,6 +275,29 @@ def _features_table() -> str:
     return "\n".join(rows)
 
 
+_SPARK_3_5 = """## Spark 3.5
+
+Spark 3.5 has no data sources in Python, so tables use the [transport `jvm`](transports.md), also without a declaration.
+Batches and at-least-once streams with restart, all formats, limits, streams with a declared end, dead letters, upsert
+tables (written, as a snapshot, and as a stream with `changelog="upsert"`), and changelogs into Delta and Iceberg work.
+What is missing:
+
+- `transport="librdkafka"`, and with it exactly-once, writing timestamps, `leader-epoch`, a limit for each partition,
+  watermark alignment and `changelog_state="partition"`: see [what jvm lacks](transports.md).
+- The data source `kdsl`: Spark itself says that it does not find it. Streams of the connector `datagen` in scripts.
+- Streams with rows before updates: those of upsert tables with `changelog="full"` (the default) or `"net"`, and of
+  change data of which the last row of each key is kept. `transformWithState` came with Spark 4.0.
+- Streams over Spark Connect. Batches work over Connect if the server was started with
+  `org.apache.spark:spark-sql-kafka-0-10_2.12` in `spark.jars.packages`, because a session cannot add it.
+- Declarative pipelines, real-time mode, columns of TIME, and in scripts `JSON_VALUE` and `JSON_EXISTS`, which need
+  Spark's VARIANT.
+
+`spark.sql.ansi.enabled` is off by default in Spark 3.5; computed columns follow it, and scripts need it on (`kdsl run`
+sets it). PySpark 3.5 needs pandas for what kdsl runs, and on Python 3.12 also setuptools. Its extras (`pyspark[sql]`)
+ask for NumPy 1, while kdsl needs NumPy 2; pip warns of that. With NumPy 2.4, pandas 2.3 and PyArrow 26, what kdsl uses
+works; the pandas API on Spark (`import pyspark.pandas`) fails there (`np.NaN` was removed); kdsl does not use it."""
+
+
 def spark_versions_page() -> str:
     """The page of the supported versions of Spark, in Markdown."""
     rows = [
@@ -294,10 +317,9 @@ def spark_versions_page() -> str:
         _core_table(),
         "## What earlier versions lack",
         _features_table(),
-        "Spark 3.5 is not supported. It has no data sources in Python, so only the transport `jvm` could serve it, "
-        "and no `transformWithState`, which streams of upsert tables need. Of what kdsl calls, it also lacks "
-        "`DataFrame.toArrow`, `Column.try_cast` and the classes of classic sessions; and PySpark 3.5 needs NumPy 1, "
-        "and with it PyArrow before 20, but kdsl needs NumPy 2.",
+        "What is said here of limits, ends and lag concerns the default transport, `librdkafka`: with `jvm` a stream's "
+        "limits and its end are those of Spark's own source, on every version.",
+        _SPARK_3_5,
         "## Jars",
         "These are the jars that kdsl adds to a session when it first needs them:",
         "\n".join(rows),
@@ -310,7 +332,7 @@ def spark_versions_page() -> str:
         "For a patch release that is not in the table, kdsl uses the jars of the newest listed release with the same "
         "minor version. `kdsl doctor` reports whether kdsl is tested with the installed PySpark.",
         "On any other version the first read, write, script or changelog raises an error:",
-        f"```\n{refusal('PySpark is', '3.5.7')}; {INSTALL}\n```",
+        f"```\n{refusal('PySpark is', '3.4.4')}; {INSTALL}\n```",
         "`kdsl check`, plans and the commands that only inspect a cluster work on any version: they do not run Spark.",
         "`make test-spark VERSION=4.1.1` runs the core on that version of Spark, in a separate environment "
         "(`.venv-spark-4.1.1`), and stores what it shows for this page; `ARGS` selects other tests, as in `ARGS=tests` "

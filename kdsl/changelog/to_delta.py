@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -27,6 +28,7 @@ from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.plans import plan_physically
 from kdsl.spark_internals.session import (
     active_session,
+    is_spark_3,
     java_dataframe,
     java_schema,
     java_session,
@@ -504,7 +506,9 @@ class _Delta:
             exists = self._api.isDeltaTable(self._session, target.table)
             return self._api.forPath(self._session, target.table) if exists else None
         exists = self._session.catalog().tableExists(target.table)
-        return self._api.forName(self._session, target.table) if exists else None
+        # The Delta for Spark 3.5 takes no name with a catalog.
+        name = re.sub("^(`spark_catalog`|spark_catalog)[.]", "", target.table) if is_spark_3() else target.table
+        return self._api.forName(self._session, name) if exists else None
 
     def load(self, target: DeltaTarget, options: Mapping[str, str]) -> Any:
         """Load a table at a path with options of Delta's reader, and return Java's DataFrame."""

@@ -219,6 +219,7 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.timeType.enabled": "true",
+        "spark.sql.ansi.enabled": "true",  # the default since Spark 4.0; scripts need it
     }
     builder = SparkSession.builder.appName(f"kdsl run {name}")
     if _MASTER not in os.environ and "spark.master" not in (conf or {}):

@@ -19,7 +19,7 @@ from kdsl.resolve.delivery import delivery_of
 from kdsl.resolve.keys import key_columns, value_columns
 from kdsl.resolve.metadata import metadata_columns
 from kdsl.resolve.rule import problem
-from kdsl.spark_versions import PYTHON_SOURCES, has_python_sources
+from kdsl.spark_versions import PYTHON_SOURCES, is_installed
 from kdsl.types import model as t
 
 
@@ -32,7 +32,7 @@ def choose_transport(declared: Transport | None, properties: Mapping[str, str]) 
         declared: The transport that the table declares; None if kdsl chooses.
         properties: All client properties of the table and its cluster.
     """
-    return declared or ("jvm" if needs_java(properties) or not has_python_sources() else "librdkafka")
+    return declared or ("jvm" if needs_java(properties) or not is_installed(PYTHON_SOURCES) else "librdkafka")
 
 
 def transport_of(table: TableDef) -> Transport:
@@ -221,7 +221,7 @@ def _describe_transport(table: TableDef) -> str:
     chosen = transport_of(table)
     if table.options.transport is None and needs_java(table.properties.reveal()):
         return f"the transport {chosen!r}, which a login with GSSAPI (Kerberos) needs"
-    if table.options.transport is None and not has_python_sources():
+    if table.options.transport is None and not is_installed(PYTHON_SOURCES):
         return f"the transport {chosen!r}, which PySpark before {PYTHON_SOURCES.since} needs"
     return table.setting("transport", chosen)
 
@@ -230,7 +230,7 @@ def _other_ways(table: TableDef, capability: Capability) -> str:
     """Write how a table can use a capability that its transport does not have, as an imperative."""
     if needs_java(table.properties.reveal()):
         return "log in without Kerberos"
-    if "jvm" not in capability.transports and not has_python_sources():
+    if "jvm" not in capability.transports and not is_installed(PYTHON_SOURCES):
         return f"use Spark {PYTHON_SOURCES.since} or newer"
     return f"write {table.setting('transport', capability.transports[0])}"
 
@@ -274,7 +274,7 @@ def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
         message = f"the client property {name!r} has no effect with {_describe_transport(table)}"
         why = "Spark's clients show their metrics only through JMX on each executor"
         fix = "remove it"
-        if not needs_java(properties) and has_python_sources():
+        if not needs_java(properties) and is_installed(PYTHON_SOURCES):
             fix += f", or write {table.setting('transport', 'librdkafka')}"
         where = f"properties.{name}"
         yield problem(table, "client-metrics", f"{message}: {why}", fix, option=where, severity="warning")

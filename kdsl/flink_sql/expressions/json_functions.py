@@ -9,6 +9,7 @@ from kdsl.flink_sql.expressions.calls import Arguments, Function
 from kdsl.flink_sql.expressions.casts import cast
 from kdsl.flink_sql.expressions.values import INTEGERS, TypedSql
 from kdsl.flink_sql.syntax import tree as n
+from kdsl.spark_versions import VARIANT, is_installed, pyspark_version
 from kdsl.types import model as t
 from kdsl.types.sql import literal
 
@@ -38,8 +39,14 @@ def _json_path(call: Arguments) -> tuple[str, bool]:
     return literal("$" + "".join(steps))[0], mode.lower() == "lax"
 
 
-def _variant_at(document: str, path: str) -> str:
-    """Write the expression of a part of a JSON document as a variant."""
+def _variant_at(call: Arguments, document: str, path: str) -> str:
+    """Write the expression of a part of a JSON document as a variant.
+
+    Raises:
+        UntranslatableError: The installed PySpark has no variants.
+    """
+    if not is_installed(VARIANT):
+        call.fail(f"needs Spark {VARIANT.since} or newer, and PySpark is {pyspark_version()}", VARIANT.instead)
     return f"try_variant_get(try_parse_json({document}), {path}, 'variant')"
 
 
@@ -56,7 +63,7 @@ def _json_value(call: Arguments) -> TypedSql:
     call.require_count(2)
     call.require_kinds("text")
     (path, lax), document = _json_path(call), call[0].text
-    part = _variant_at(document, path)
+    part = _variant_at(call, document, path)
     kind: t.DataType = call.node.words.get("RETURNING", t.STRING)
     # get_json_object returns scalars as they are in the document, and objects too; the variant distinguishes them
     scalar = f"schema_of_variant({part}) NOT RLIKE '^(OBJECT|ARRAY|VOID)'"
@@ -105,7 +112,7 @@ def _json_exists(call: Arguments) -> TypedSql:
     call.require_kinds("text")
     if call.node.words.get("ERROR", "FALSE") != "FALSE":
         call.fail("with that ON ERROR cannot be translated", "remove it; the default is FALSE ON ERROR")
-    part = _variant_at(call[0].text, _json_path(call)[0])
+    part = _variant_at(call, call[0].text, _json_path(call)[0])
     exists = f"coalesce(schema_of_variant({part}) <> 'VOID', FALSE)"
     return call.result(f"if({call[0].text} IS NULL, NULL, {exists})", t.Boolean())
 

@@ -20,6 +20,7 @@ from kdsl.spark_internals.sources import (
     ReadLimit,
     SupportsTriggerAvailableNow,
 )
+from kdsl.spark_versions import DATAGEN, require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,5 +115,10 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the source ``kdsl-datagen`` with a session, unless a classic one has it; on Spark Connect each time."""
+    """Register the source ``kdsl-datagen`` with a session, unless a classic one has it; on Spark Connect each time.
+
+    Raises:
+        SparkVersionError: Spark has no data sources in Python.
+    """
+    require(DATAGEN, spark.version, "datagen")
     register_data_source(spark, FORMAT, CounterSource)

@@ -121,7 +121,7 @@ class KafkaWriter(SinkWriter):
         plain = [table for table in tables if table.plain is not None]
         if plain:
             packets, encode = self._encode_plain(plain)
-            if self._plan.transactions is None:
+            if self._plan.transactions is None and self._plan.transport == "librdkafka":
                 write_prepared(packets, self._plan, self._cluster, encode)
             else:
                 messages.append(packets.mapInArrow(encode, _RECORDS))
