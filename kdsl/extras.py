@@ -40,7 +40,8 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError | N
         error: The failed import.
     """
     needed = _PYSPARK_NEEDS.match(str(error))  # an error of PySpark's own
-    package, _, inner = (error.name or (needed[1].lower() if needed else "")).partition(".")
+    name = error.name if isinstance(error, ModuleNotFoundError) else needed[1].lower() if needed else None
+    package, _, inner = (name or "").partition(".")
     if package not in EXTRAS or (inner and find_spec(package) is not None):  # another version may have that module
         return None
     where = ", or the package alone where a platform brings PySpark" if package == "pandas" else ""

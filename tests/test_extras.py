@@ -194,6 +194,7 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
         raise ModuleNotFoundError("other", name="other")
     assert missing_package("metrics", ImportError()) is None
     assert missing_package("metrics", ModuleNotFoundError(name="psutil.newer")) is None  # of another version
+    assert missing_package("metrics", ImportError(name="pyspark")) is None  # which lacks a name
     pandas = missing_package(
         "a read", ImportError("[PACKAGE_NOT_INSTALLED] Pandas >= 2.2.0 must be installed; however,")
     )

@@ -33,6 +33,11 @@ def users(spark: SparkSession, tmp_path: Path) -> Applied:
     return create_target("iceberg", spark, tmp_path)
 
 
+def iceberg_of(applied: Applied) -> to_iceberg.IcebergTarget:
+    assert isinstance(applied.target, to_iceberg.IcebergTarget)
+    return applied.target
+
+
 def summaries(applied: Applied) -> list[dict[str, str]]:
     """The summaries of the table's snapshots, oldest first."""
     assert isinstance(applied.target, to_iceberg.IcebergTarget)
@@ -256,7 +261,7 @@ def test_batches_leave_no_connections_open(spark: SparkSession, tmp_path: Path, 
     for name, value in {**settings, "jdbc.password": PASSWORD}.items():
         spark.conf.set(f"spark.sql.catalog.{catalog}.{name}", value)
     users = Applied(iceberg(f"{catalog}.shop.users"), spark)
-    users.target._attach(spark)  # type: ignore[attr-defined]
+    iceberg_of(users)._attach(spark)
     spark.sql(f"CREATE NAMESPACE {catalog}.shop")
 
     def count() -> int:
@@ -320,7 +325,7 @@ def test_staged_writes_are_refused(users: Applied, spark: SparkSession) -> None:
     [(1, "copy-on-write"), (2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")],
 )
 def test_every_version_of_the_format_is_merged(users: Applied, spark: SparkSession, version: int, mode: str) -> None:
-    users.target._attach(spark)  # type: ignore[union-attr]
+    iceberg_of(users)._attach(spark)
     assert isinstance(users.target, to_iceberg.IcebergTarget)
     spark.sql(
         f"CREATE TABLE {users.target.table} (id bigint NOT NULL, name string, visits int) USING iceberg "
@@ -366,7 +371,7 @@ def test_values_of_all_types_and_names_with_dots_and_quotes(users: Applied, spar
 
 
 def test_names_in_the_session_s_own_catalog(spark: SparkSession, tmp_path: Path, users: Applied) -> None:
-    users.target._attach(spark)  # type: ignore[union-attr]
+    iceberg_of(users)._attach(spark)
     session = clone_session(spark)
     catalog = "spark.sql.catalog.spark_catalog"
     session.conf.set(catalog, "org.apache.iceberg.spark.SparkSessionCatalog")
@@ -382,7 +387,7 @@ def test_names_in_the_session_s_own_catalog(spark: SparkSession, tmp_path: Path,
         session.sql("DROP TABLE plain")
         with pytest.raises(ChangelogError, match="no Iceberg catalog 'other'"):
             apply(Applied(iceberg("other.default.users"), session), 0, ("+U", 1, "ann", 1))
-        session.sql(f"USE {users.target.table.split('.')[0]}")  # type: ignore[union-attr]
+        session.sql(f"USE {iceberg_of(users).table.split('.')[0]}")
         with pytest.raises(ChangelogError, match="or write the name with its catalog"):
             apply(Applied(iceberg("default.users"), session), 0, ("+U", 1, "ann", 1))
 
@@ -411,7 +416,7 @@ def test_a_killed_driver_continues_with_each_batch_once(spark: SparkSession, tmp
     assert run("2", when) == -signal.SIGKILL
     assert run() == 0
 
-    users.target._attach(spark)  # type: ignore[attr-defined]  # which nothing here has done
+    iceberg_of(users)._attach(spark)  # which nothing here has done
     assert users.rows() == truth([change for batch in batches for change in batch])
     assert [s["kdsl.batch"] for s in summaries(users)] == ["0", "1", "2", "3"]
 
