@@ -99,6 +99,7 @@ class TestTransport:
         return sql(text).definition
 
     def test_it_is_chosen_without_a_declaration(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pyspark.version.__version__", "4.0.1")
         assert read_plan(resolve(self.table(), "read")).transport == "librdkafka"
         monkeypatch.setattr("pyspark.version.__version__", "3.5.7")
 
@@ -111,6 +112,7 @@ class TestTransport:
 
     def test_what_it_lacks_names_the_spark_that_has_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         table = self.table(**{"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "t"})
+        monkeypatch.setattr("pyspark.version.__version__", "4.0.1")
         resolve(table, "write")
         monkeypatch.setattr("pyspark.version.__version__", "3.5.7")
 

@@ -295,7 +295,7 @@ What is missing:
 `spark.sql.ansi.enabled` is off by default in Spark 3.5; computed columns follow it, and scripts need it on (`kdsl run`
 sets it). PySpark 3.5 needs pandas for what kdsl runs, and on Python 3.12 also setuptools. Its extras (`pyspark[sql]`)
 ask for NumPy 1, while kdsl needs NumPy 2; pip warns of that. With NumPy 2.4, pandas 2.3 and PyArrow 26, what kdsl uses
-works; the pandas API on Spark (`import pyspark.pandas`) fails there (`np.NaN` was removed); kdsl does not use it."""
+works; the pandas API on Spark (`import pyspark.pandas`), which kdsl does not use, fails (`np.NaN` was removed)."""
 
 
 def spark_versions_page() -> str:

@@ -115,12 +115,15 @@ def _resolver(jvm: Any, printer: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     if not is_spark_3():
         yield jvm.org.apache.spark.util.MavenUtils, (printer,)
         return
-    # The methods belong to an object of spark-submit, which prints to one stream for all.
+    # The methods belong to an object of spark-submit, which prints to one stream for all, and Ivy to standard output.
     maven: Any = getattr(getattr(jvm.org.apache.spark.deploy, "SparkSubmitUtils$"), "MODULE$")
-    before = maven.printStream()
+    before, system = maven.printStream(), jvm.java.lang.System
+    screen = system.out
+    system.setOut(printer)
     print_to = getattr(maven, "printStream_$eq")
     print_to(printer)
     try:
         yield maven, ()
     finally:
         print_to(before)
+        system.setOut(screen)

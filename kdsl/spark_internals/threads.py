@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from kdsl.spark_internals.session import set_active_session
+from kdsl.spark_internals.session import is_spark_3, set_active_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,7 @@ def run_in_session(spark: SparkSession, function: Callable[P, T]) -> Callable[P,
         set_active_session(spark)
         return function(*args, **kwargs)
 
-    inherit: Any = inheritable_thread_target(spark)
+    target: Any = inheritable_thread_target
+    inherit = target if is_spark_3() else target(spark)
     inherited: Callable[P, T] = inherit(run)
     return inherited
