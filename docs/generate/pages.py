@@ -285,8 +285,8 @@ What is missing:
 - `transport="librdkafka"`, and with it exactly-once, writing timestamps, `leader-epoch`, a limit for each partition,
   watermark alignment and `changelog_state="partition"`: see [what jvm lacks](transports.md).
 - The data source `kdsl`: Spark itself says that it does not find it. Streams of the connector `datagen` in scripts.
-- Streams with rows before updates: those of upsert tables with `changelog="full"` (the default) or `"net"`, and of
-  change data of which the last row of each key is kept. `transformWithState` came with Spark 4.0.
+- Streams with rows before updates, which are the default of upsert tables (`changelog="full"` and `"net"`), and streams
+  of change data that keep the last row of each key. `transformWithState` came with Spark 4.0.
 - Streams over Spark Connect. Batches work over Connect if the server was started with
   `org.apache.spark:spark-sql-kafka-0-10_2.12` in `spark.jars.packages`, because a session cannot add it.
 - Declarative pipelines, real-time mode, columns of TIME, and in scripts `JSON_VALUE` and `JSON_EXISTS`, which need
