@@ -288,7 +288,10 @@ def is_installed(feature: Feature) -> bool:
 @cache
 def _read_installed_version() -> str | None:
     """The version of the installed PySpark, from the text of its module; None if there is none that can be read."""
-    package = find_spec("pyspark")
+    try:
+        package = find_spec("pyspark")
+    except ModuleNotFoundError:
+        return None
     if package is None or package.origin is None:
         return None
     loader: Any = package.loader

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from kdsl.spark_versions import pyspark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-@cache
 def is_spark_3() -> bool:
     """Whether the installed PySpark is one of Spark 3, where some internal parts are elsewhere."""
-    return find_spec("pyspark.sql.classic") is None
+    return pyspark_version().startswith("3.")
 
 
 def is_connect(spark: SparkSession) -> bool:

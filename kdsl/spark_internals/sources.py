@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 else:
+    import pyspark.sql  # noqa: F401  # without any PySpark this fails
+
     try:
         from pyspark.sql.datasource import (
             DataSource,

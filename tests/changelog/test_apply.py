@@ -305,9 +305,9 @@ class TestDelta:
         with pytest.raises(ChangelogError) as raised:
             Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(delta(tmp_path / "users"))
         assert str(raised.value).startswith(
-            f"the session has no Delta, and no published Delta works with Spark {spark.version}; use Spark 4.0 "
-            "(io.delta:delta-spark_4.0_2.13:4.4.0) or 4.1 (io.delta:delta-spark_4.1_2.13:4.4.0) or 4.2 "
-            "(io.delta:delta-spark_4.2_2.13:4.4.0), or"
+            f"the session has no Delta, and no published Delta works with Spark {spark.version}; use Spark 3.5 "
+            "(io.delta:delta-spark_2.12:3.3.3) or 4.0 (io.delta:delta-spark_4.0_2.13:4.4.0) or 4.1 "
+            "(io.delta:delta-spark_4.1_2.13:4.4.0) or 4.2 (io.delta:delta-spark_4.2_2.13:4.4.0), or"
         )
         assert not (tmp_path / "users").exists()
 
