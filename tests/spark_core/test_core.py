@@ -781,7 +781,7 @@ class TestManagedSession:
         self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         with pytest.raises(SessionError, match=r"\n    spark\.sql\.redaction\.options\.regex .*asl.*\nto the Spark"):
-            strings(kdsl_topic(), transport="jvm").read(managed, cluster)
+            strings(kdsl_topic(), transport="jvm", properties={"ssl.key.password": "k"}).read(managed, cluster)
 
     def test_an_exactly_once_stream_names_its_line(
         self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
