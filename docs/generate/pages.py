@@ -271,7 +271,8 @@ def _features_table() -> str:
     rows = ["| since | what | before |", "| --- | --- | --- |"]
     for feature in FEATURES:
         without = feature.otherwise or "refused when the query is planned, in a sentence that names the version"
-        rows.append(f"| {feature.since} | {feature.name} | {without} |")
+        instead = f": {feature.instead}" if feature.instead and not feature.otherwise else ""
+        rows.append(f"| {feature.since} | {feature.name} | {without}{instead} |")
     return "\n".join(rows)
 
 

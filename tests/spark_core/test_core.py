@@ -353,7 +353,7 @@ def changing_words_of(topic: str) -> Any:
 
 
 class TestUpsert:
-    """An upsert table is written, read as a batch, and read as a stream; before-images from state, or refused by name."""
+    """An upsert table is written, and read as a batch and as a stream; before-images from state, or refused by name."""
 
     @pytest.mark.parametrize("state", ["buckets", "partition"])
     def test_a_batch_and_a_stream(
