@@ -317,7 +317,7 @@ def spark_versions_page() -> str:
         "test-spark` runs the core of them on any version, and this table is what it has shown:",
         _core_table(),
         "A test of something that a version lacks passes there if it is refused: on 3.5 these are the tests of "
-        "exactly-once, `format(\"kdsl\")`, pipelines, rows before updates, and streams over Spark Connect.",
+        'exactly-once, `format("kdsl")`, pipelines, rows before updates, and streams over Spark Connect.',
         "## What earlier versions lack",
         _features_table(),
         "What is said here of limits, ends and lag concerns the default transport, `librdkafka`: with `jvm` a stream's "
