@@ -271,7 +271,8 @@ def _features_table() -> str:
     rows = ["| since | what | before |", "| --- | --- | --- |"]
     for feature in FEATURES:
         without = feature.otherwise or "refused when the query is planned, in a sentence that names the version"
-        rows.append(f"| {feature.since} | {feature.name} | {without} |")
+        instead = f": {feature.instead}" if feature.instead and not feature.otherwise else ""
+        rows.append(f"| {feature.since} | {feature.name} | {without}{instead} |")
     return "\n".join(rows)
 
 
@@ -315,6 +316,8 @@ def spark_versions_page() -> str:
         f"kdsl runs on Spark {SUPPORTED}. It is developed with Spark 4.2.0, on which `make test` runs all tests. `make "
         "test-spark` runs the core of them on any version, and this table is what it has shown:",
         _core_table(),
+        "A test of something that a version lacks passes there if it is refused: on 3.5 these are the tests of "
+        'exactly-once, `format("kdsl")`, pipelines, rows before updates, and streams over Spark Connect.',
         "## What earlier versions lack",
         _features_table(),
         "What is said here of limits, ends and lag concerns the default transport, `librdkafka`: with `jvm` a stream's "

@@ -350,7 +350,7 @@ class TestStream:
 
 @ELSEWHERE
 class TestExactlyOnce:
-    """What was written and is written again is there once."""
+    """What was written and is written again is there once, or exactly-once is refused by name."""
 
     def test_a_stream(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
@@ -400,7 +400,7 @@ def changing_words_of(topic: str) -> Any:
 
 
 class TestUpsert:
-    """An upsert table is written, read as a batch, and read as a stream with before-images from state."""
+    """An upsert table is written, and read as a batch and as a stream; before-images from state, or refused by name."""
 
     @pytest.mark.parametrize("state", ["buckets", "partition"])
     def test_a_batch_and_a_stream(
@@ -659,7 +659,7 @@ SparkConnectClient.config = refuse
 
 @ELSEWHERE
 class TestConnect:
-    """Spark Connect: a batch, a stream and an upsert table."""
+    """Spark Connect: a batch, a stream and an upsert table, or what the version lacks there is refused by name."""
 
     @pytest.mark.parametrize("locked", [False, True])
     def test_it_reads_writes_and_upserts(
@@ -827,7 +827,7 @@ NO_KDSL = "Failed to find the data source: kdsl"
 
 
 class TestDataSource:
-    """``format("kdsl")``: a batch and a stream."""
+    """``format("kdsl")``: a batch and a stream, or Spark has no such source."""
 
     def test_it_needs_no_registration(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
