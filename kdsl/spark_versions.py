@@ -144,7 +144,7 @@ AUTO_CDC = Feature("An AUTO CDC flow (`kdsl.pipelines.auto_cdc`)", "4.2")
 CONNECT_STATE = Feature("State over Spark Connect (streams of upsert tables with rows before updates)", "4.1")
 # Before, a listener runs on the server, and what kdsl does after each batch needs it in the client.
 CONNECT_STREAMS = Feature("A stream over Spark Connect", "4.0", instead="use a classic session")
-TIME_TYPE = Feature("Columns of the type TIME", "4.1")
+TIME_TYPE = Feature("A column of the type TIME", "4.1")
 REPARTITION_BY_ID = Feature(
     "Partitions by number (`repartitionById`)", "4.1", "the rows of each writer are read apart from the staged batch"
 )

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from kdsl.errors import listing
+from kdsl.spark_versions import TIME_TYPE, pyspark_version, require
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -65,7 +66,9 @@ def spark_type(kind: t.DataType) -> s.DataType:
 
     Lengths are dropped (Spark's CHAR and VARCHAR exist only in catalogs); TIMESTAMP is TIMESTAMP_NTZ, TIMESTAMP_LTZ is
     TIMESTAMP, both with microseconds; TIME has at most 6 digits of a second; MULTISET is a map from element to count.
-    PySpark 4.0 has no TIME, and raises AttributeError for it.
+
+    Raises:
+        SparkVersionError: PySpark is older than 4.1, and has no TIME.
     """
     from pyspark.sql import types as s
 
@@ -73,6 +76,7 @@ def spark_type(kind: t.DataType) -> s.DataType:
         case t.Decimal(precision=precision, scale=scale):
             return s.DecimalType(precision, scale)
         case t.Time(precision=precision):
+            require(TIME_TYPE, pyspark_version(), kind.spelling)
             return s.TimeType(min(precision, MAX_TIME))
         case t.Array(element=element):
             return s.ArrayType(spark_type(element), element.nullable)
@@ -164,7 +168,9 @@ def convert_sql(sql: str, before: t.DataType, after: t.DataType, *, lossy: bool 
 def spark_schema(row: t.Row) -> s.StructType:
     """The StructType of a row type, with the types of `spark_type`; comments travel as field comments.
 
-    PySpark 4.0 has no TIME, and raises AttributeError for it.
+
+    Raises:
+        SparkVersionError: PySpark is older than 4.1, and has no TIME.
     """
     from pyspark.sql import types as s
 
