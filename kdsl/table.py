@@ -411,7 +411,7 @@ class Table:
 
         A record that was read several times, for example by two actions, may have several letters. `decode` reads the
         records again, with a corrected table. Letters are read by librdkafka, also for a table with the transport
-        ``jvm``; the session changes as by a `read` with librdkafka.
+        ``jvm``, but on Spark 3.5 by that transport; the session changes as by a `read`.
 
         Args:
             spark: The session.
