@@ -245,7 +245,7 @@ class TestWrite:
         assert [tuple(row) for row in frame.collect()] == [(1, datetime(2025, 3, 30, 2, 30), b"a")]
         assert frame.schema["local"].dataType.simpleString() == "timestamp_ntz"
 
-    def test_a_string_that_is_no_timestamp_is_null(self, spark: SparkSession) -> None:
+    def test_a_string_without_a_timestamp_is_null(self, spark: SparkSession) -> None:
         df = spark.createDataFrame([("2025-03-30 02:30:00",), ("x",)], "text string")
         assert df.where(cast_or_null(df.text).isNull()).collect() == [("x",)]
 
