@@ -13,6 +13,7 @@ from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.dataframes.collect import collect_arrow
+from kdsl.spark_internals.arrow import dataframe_from_arrow
 from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class MemoryTable:
             raise ChangelogError(
                 "no changes were applied to memory() yet, so its columns are unknown; apply a changelog to it first"
             )
-        return spark.createDataFrame(pa.Table.from_pylist(self.rows(), schema=self._schema))
+        return dataframe_from_arrow(spark, pa.Table.from_pylist(self.rows(), schema=self._schema))
 
     def check(self, changes: DataFrame) -> None:
         """Check that it is not a stream of Spark Connect, whose batches are processed on the server.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kdsl.spark_internals.session import is_spark_3
+from kdsl.spark_internals.session import is_connect, is_spark_3, java_session, jvm_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -21,9 +21,64 @@ def to_arrow(df: DataFrame) -> pa.Table:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     frame: Any = df
-    schema = to_arrow_schema(df.schema)
+    if is_connect(df.sparkSession):
+        client = frame.sparkSession.client
+        table, schema = client.to_table(frame._plan.to_proto(client))  # noqa: SLF001
+        return table.cast(to_arrow_schema(df.schema if schema is None else schema))
     batches = frame._collect_as_arrow()  # noqa: SLF001
+    schema = to_arrow_schema(df.schema)
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+
+
+def dataframe_from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
+    """Create a DataFrame of an Arrow table, as ``createDataFrame`` does; Spark's errors are passed on.
+
+    Args:
+        spark: The session, classic or Connect.
+        table: The rows, with the Arrow types that Spark exchanges for its own.
+        schema: The schema of the DataFrame, with the columns of the table; None for that of the table, where a
+            timestamp without a zone is TIMESTAMP_NTZ.
+    """
+    if schema is None:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+    if not is_spark_3():
+        return spark.createDataFrame(table, schema=schema)
+    return _from_arrow_connect(spark, table, schema) if is_connect(spark) else _from_arrow(spark, table, schema)
+
+
+def _from_arrow(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """Create a DataFrame in a classic session of Spark 3, by what its ``createDataFrame`` of a pandas table calls."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.serializers import ArrowStreamSerializer
+
+    context: Any = spark.sparkContext
+    jvm = jvm_of(spark)
+    # A stream without a batch has no schema, which Spark cannot read.
+    batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    rows = context._serialize_to_jvm(  # noqa: SLF001
+        batches,
+        ArrowStreamSerializer(),
+        jvm.PythonSQLUtils.readArrowStreamFromFile,
+        jvm.ArrowIteratorServer,
+    )
+    return DataFrame(jvm.PythonSQLUtils.toDataFrame(rows, schema.json(), java_session(spark)), spark)
+
+
+def _from_arrow_connect(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """Create a DataFrame in a session of Spark Connect of Spark 3, as its ``createDataFrame`` does."""
+    from pyspark.sql.connect import dataframe, plan
+
+    session: Any = spark
+    plans: Any = plan
+    frames: Any = dataframe.DataFrame
+    relation = plans.LocalRelation(table if table.num_rows else None, schema=schema.json())
+    (limit,) = session.client.get_configs("spark.sql.session.localRelationCacheThreshold")
+    if limit is not None and int(limit) <= table.nbytes:
+        relation = plans.CachedLocalRelation(session._cache_local_relation(relation))  # noqa: SLF001
+    created: DataFrame = frames.withPlan(relation, session)
+    return created
 
 
 def apply_in_groups(

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from kdsl.spark_internals.session import is_spark_3
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -32,8 +34,8 @@ def cast_or_null(column: Column) -> Column:
     """Cast a column of strings to a timestamp; NULL for one that is none, also in ANSI mode."""
     from pyspark.sql import functions as sf
 
-    # Spark 3.5 has no Column.try_cast.
-    return column.try_cast("timestamp") if hasattr(column, "try_cast") else sf.try_to_timestamp(column)
+    # A column of Spark 3.5 has no `try_cast`, but takes any name for that of a member.
+    return sf.try_to_timestamp(column) if is_spark_3() else column.try_cast("timestamp")
 
 
 def column_methods() -> Mapping[str, Any]:

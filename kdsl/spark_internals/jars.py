@@ -49,8 +49,11 @@ def session_has_class(spark: SparkSession, name: str) -> bool:
     """Whether a classic session can load a class, from its own jars (``ADD JAR``) or those of the application."""
     if has_class(spark, name):
         return True
+    session = java_session(spark)
     try:
-        java_session(spark).artifactManager().classloader().loadClass(name)
+        # In Spark 3, all sessions of an application share the jars that they add.
+        loader = session.sharedState().jarClassLoader() if is_spark_3() else session.artifactManager().classloader()
+        loader.loadClass(name)
     except JavaError:
         return False
     return True
@@ -111,19 +114,23 @@ def resolve_package(spark: SparkSession, package: Package, folder: Path, reposit
 
 @contextmanager
 def _resolver(jvm: Any, printer: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """The object that resolves packages and prints to a stream, and the further arguments of its methods."""
+    """The object that resolves packages and prints to a stream, and the further arguments of its methods.
+
+    In Spark 3, the stream also gets what other threads of the JVM print to standard output while a package is resolved.
+    """
     if not is_spark_3():
         yield jvm.org.apache.spark.util.MavenUtils, (printer,)
         return
-    # The methods belong to an object of spark-submit, which prints to one stream for all, and Ivy to standard output.
+    # The methods belong to an object of spark-submit, which prints to one stream for all. Spark itself sends standard
+    # output there, too, while it resolves, and so what Ivy prints; before that, Ivy would tell which settings it loads.
     maven: Any = getattr(getattr(jvm.org.apache.spark.deploy, "SparkSubmitUtils$"), "MODULE$")
-    before, system = maven.printStream(), jvm.java.lang.System
-    screen = system.out
-    system.setOut(printer)
+    ivy = jvm.org.apache.ivy.util
+    stream, logger = maven.printStream(), ivy.Message.getDefaultLogger()
     print_to = getattr(maven, "printStream_$eq")
     print_to(printer)
+    ivy.Message.setDefaultLogger(ivy.DefaultMessageLogger(ivy.Message.MSG_WARN))
     try:
         yield maven, ()
     finally:
-        print_to(before)
-        system.setOut(screen)
+        ivy.Message.setDefaultLogger(logger)
+        print_to(stream)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,17 +21,21 @@ from kdsl import (
     Json,
     KafkaTable,
     PrimaryKey,
+    TimestampNtz,
     UpsertTable,
     Virtual,
     pipelines as kp,
     sql,
     virtual,
 )
-from kdsl.changelog import Changelog, ChangelogError, Target, delta, iceberg
+from kdsl.changelog import Changelog, ChangelogError, Target, delta, iceberg, memory
 from kdsl.diagnostics.lag import checkpoint_positions
 from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import ROW_KIND
 from kdsl.run.session import SessionError
+from kdsl.spark_internals.columns import cast_or_null
+from kdsl.spark_internals.jars import ResolveJarsError, resolve_package
+from kdsl.spark_internals.session import jvm_of
 from kdsl.spark_versions import (
     AUTO_CDC,
     BOUNDED_STREAMS,
@@ -43,6 +48,7 @@ from kdsl.spark_versions import (
     STATE,
     STREAM_WRITER,
     TIME_TYPE,
+    Package,
     SparkVersionError,
     pyspark_version,
     spark_version,
@@ -51,6 +57,7 @@ from kdsl.testing import LocalRegistry, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.changelog.tables import Applied, iceberg_settings
 from tests.connect import ConnectServer
+from tests.declare.dsl.test_rows import FULL, Address, Everything
 from tests.managed_session import refuse_settings, show_no_settings
 from tests.pipelines.project import Project
 from tests.transactions import settle
@@ -198,6 +205,49 @@ class TestWrite:
         strings(topic).write(spark.createDataFrame([(c,) for c in "abc"], "text string"), cluster)
 
         assert values(kdsl_kafka, topic) == Counter("abc")
+
+    def test_typed_rows_are_written_and_collected(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        class Words(KafkaTable, topic=kdsl_topic(), value=Json(), startup="earliest"):
+            word: Col[str]
+            at: Col[datetime]
+            local: Col[TimestampNtz | None]
+            counts: Col[dict[str, list[int]]]
+
+        rows = [
+            Words(word="a", at=FULL.at, local=FULL.local, counts={"x": [1, 2]}),
+            Words(word="b", at=FULL.at, local=None, counts={}),
+        ]
+        Words.write(Words.rows(rows, spark=spark), cluster)
+
+        assert sorted(Words.collect(Words.read(spark, cluster)), key=lambda row: row.word) == rows
+        assert Words.collect(Words.rows([], spark=spark)) == []
+
+    def test_typed_rows_keep_the_values_of_all_types(self, spark: SparkSession) -> None:
+        session = spark.newSession()
+        session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        rows = [FULL, FULL.evolve(whole=1, at=datetime(1, 1, 1, tzinfo=UTC), address=Address("a", "b"))]
+
+        df = Everything.rows(rows, spark=session)
+
+        assert Everything.collect(df) == rows
+        assert [row.whole for row in Everything.collect(df.where("local = TIMESTAMP_NTZ'2025-03-30 02:30:00'"))] == [
+            row.whole for row in rows
+        ]
+
+    def test_a_changelog_in_memory_is_a_dataframe(self, spark: SparkSession) -> None:
+        target = memory()
+        columns = "'+I' AS _row_kind, 1 AS id, TIMESTAMP_NTZ'2025-03-30 02:30:00' AS local, binary('a') AS raw"
+        Changelog(spark.sql(f"SELECT {columns}"), keys=["id"]).apply_to(target)
+
+        frame = target.frame(spark)
+        assert [tuple(row) for row in frame.collect()] == [(1, datetime(2025, 3, 30, 2, 30), b"a")]
+        assert frame.schema["local"].dataType.simpleString() == "timestamp_ntz"
+
+    def test_a_string_without_a_timestamp_is_null(self, spark: SparkSession) -> None:
+        df = spark.createDataFrame([("2025-03-30 02:30:00",), ("x",)], "text string")
+        assert df.where(cast_or_null(df.text).isNull()).collect() == [("x",)]
 
 
 class TestStream:
@@ -606,6 +656,8 @@ class TestFormats:
 CONNECT = """
 from kdsl import Cluster
 from kdsl.spark_versions import PYTHON_SOURCES, SparkVersionError
+from kdsl.run.dataframes.changelog_text import changelog_lines
+from tests.declare.dsl.test_rows import FULL, Everything
 from tests.spark_core.test_core import AVAILABLE_NOW, VERSION, strings, words_of
 
 servers, source, sink, words, folder = sys.argv[1:]
@@ -630,6 +682,11 @@ table = words_of(words)
 table.write(spark.createDataFrame([("good", 1), ("good", 2)], "word string, count long").coalesce(1), cluster)
 print("upserts", [tuple(row) for row in table.read(spark, cluster).collect()])
 print("last", [tuple(row) for row in table.snapshot(spark, cluster).collect()])
+print("collected", Everything.collect(Everything.rows([FULL], spark=spark)) == [FULL])
+print("empty", Everything.collect(Everything.rows([], spark=spark)))
+spark.sql("SET spark.sql.session.localRelationCacheThreshold=1").collect()
+print("cached", Everything.collect(Everything.rows([FULL, FULL], spark=spark)) == [FULL, FULL])
+print("lines", list(changelog_lines(table.read(spark, cluster))))
 try:
     changes = table.read_stream(spark, cluster).writeStream.format("memory").queryName("changes")
 except SparkVersionError as e:
@@ -689,11 +746,15 @@ class TestConnect:
             "Words: state over Spark Connect (streams of upsert tables with rows before updates) needs Spark 4.1 or "
             f"newer, and this is {VERSION}"
         )
-        assert printed.splitlines()[-5:] == [
+        assert printed.splitlines()[-9:] == [
             "batch ['a', 'b', 'c']",
             "copied" if streams else f"Strings: {no_stream}",
             f"upserts {CHANGES}",
             "last [('good', 2)]",
+            "collected True",
+            "empty []",
+            "cached True",
+            "lines ['+I[good, 1]', '-U[good, 1]', '+U[good, 2]']",
             f"changes {CHANGES}" if CONNECT_STATE.is_in(VERSION) else refused if streams else f"Words: {no_stream}",
         ]
         # By the data source, and by the stream, which such a Spark has both.
@@ -945,6 +1006,9 @@ class TestPipeline:
             kp.auto_cdc(Words, cluster)
 
 
+IAM = "software.amazon.msk.auth.iam"
+
+
 @ELSEWHERE
 class TestJvm:
     """The transport ``jvm``: a batch and a stream over Spark's own Kafka connector."""
@@ -962,3 +1026,27 @@ class TestJvm:
         kdsl_kafka.produce(source, "c")
         copy.run(spark)
         assert values(kdsl_kafka, sink) == Counter("abc")
+
+    def test_a_login_names_the_library_that_the_session_lacks(self, spark: SparkSession) -> None:
+        settings = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "AWS_MSK_IAM",
+            "sasl.jaas.config": f"{IAM}.IAMLoginModule required;",
+            "sasl.client.callback.handler.class": f"{IAM}.IAMClientCallbackHandler",
+        }
+        with pytest.raises(KdslError) as raised:
+            strings("none", transport="jvm").read(spark, Cluster("127.0.0.1:1", properties=settings))
+        assert f"the session does not have the class {IAM}.IAMClientCallbackHandler, which " in str(raised.value)
+        assert "start the session with software.amazon.msk:aws-msk-iam-auth" in str(raised.value)
+
+    def test_packages_are_resolved_without_a_word(self, spark: SparkSession, tmp_path: Path) -> None:
+        system, stream = jvm_of(spark).java.lang.System, jvm_of(spark).java.io
+        printed, screen = stream.ByteArrayOutputStream(), jvm_of(spark).java.lang.System.out
+        system.setOut(stream.PrintStream(printed))
+        try:
+            with pytest.raises(ResolveJarsError) as raised:
+                resolve_package(spark, Package("no.such:thing:1"), tmp_path, tmp_path.as_uri())
+        finally:
+            system.setOut(screen)
+        assert printed.toString() == ""
+        assert "no.such#thing;1: not found" in raised.value.output

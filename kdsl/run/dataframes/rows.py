@@ -16,6 +16,7 @@ from kdsl.errors import RowError, listing
 from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.collect import collect_arrow
 from kdsl.run.session import get_setting
+from kdsl.spark_internals.arrow import dataframe_from_arrow
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
 from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema, spark_type, time_type_problem
@@ -59,7 +60,7 @@ def create_dataframe(cls: type, rows: Iterable[Any], spark: SparkSession | None)
     else:
         _check_inserts(cls, objects)
     table = pa.Table.from_arrays(arrays, schema=arrow_schema(kind))
-    return session.createDataFrame(table, schema=spark_schema(kind))
+    return dataframe_from_arrow(session, table, spark_schema(kind))
 
 
 def _check_time(cls: type, columns: Iterable[ClassColumn], session: SparkSession) -> None:
