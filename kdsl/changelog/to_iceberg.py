@@ -65,7 +65,7 @@ _ATTEMPTS = 5
 """How often a merge is tried whose commit fails, probably because another write has changed the table meanwhile."""
 _PAUSES = Backoff(0.2, 2.0, jitter=(0.5, 1.0))
 _SESSIONS = 100
-"""The number of user sessions whose own sessions are kept between batches; each query has a session of its user."""
+"""The number of user sessions whose clones are kept between batches; each query runs its batches in another one."""
 _lock = threading.Lock()
 _free: OrderedDict[str, list[SparkSession]] = OrderedDict()
 
@@ -167,7 +167,9 @@ class IcebergTarget:
                     "repeated in %.1f s", self, conflict, pause,
                 )  # fmt: skip
                 sleep(pause)
-        spark.catalog.refreshTable(name)  # which the session may have read before
+        with active_session(jvm_of(spark), java_session(spark)):
+            _forget_table(spark, name)  # which the session may have read before, and before there was its branch
+        spark.catalog.refreshTable(_list_copies(name)[-1])
 
     def _apply(
         self, session: SparkSession, name: str, changes: DataFrame, keys: Sequence[str], batch: Batch | None
@@ -397,10 +399,18 @@ def _own_session(spark: SparkSession, table: str) -> Iterator[SparkSession]:
 
 def _forget_table(session: SparkSession, table: str) -> None:
     """Drop the session's copy of a table, which may exist or not; also that of the table of a branch."""
-    whole = _name_table(table)
-    for name in [table] if whole == table else [table, whole]:
+    for name in _list_copies(table):
         at = jvm_of(session).org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(java_session(session), name)
         at.catalog().invalidateTable(at.identifier())
+
+
+def _list_copies(table: str) -> list[str]:
+    """The names that have copies in a session: of a branch, that of its table, and then its own.
+
+    The session's own catalog refuses to refresh a branch; in others, a table may have a name like a branch.
+    """
+    whole = _name_table(table)
+    return [whole] if whole == table or _split_name(table)[0] == _SESSION_CATALOG else [whole, table]
 
 
 def _name_table(name: str) -> str:

@@ -418,6 +418,7 @@ def test_a_table_that_was_created_again_is_found(users: Applied, spark: SparkSes
 
 def test_a_branch_has_its_own_batches(users: Applied, spark: SparkSession) -> None:
     apply(users, 0, ("+I", 1, "ann", 1))
+    assert users.rows() == [(1, "ann", 1)]
     create_branch(users, "audit")
     audit = Applied(iceberg(f"{iceberg_of(users).table}.branch_audit"), spark)
 
@@ -504,6 +505,11 @@ def test_names_in_the_session_s_own_catalog(spark: SparkSession, tmp_path: Path,
         for number, name in enumerate(("users", "default.users", "spark_catalog.default.users")):
             apply(Applied(iceberg(name), session), number, ("+U", 1, "ann", number))
         assert Applied(iceberg("users"), session).rows() == [(1, "ann", 2)]
+        create_branch(Applied(iceberg("spark_catalog.default.users"), session), "audit")
+        audit = Applied(iceberg("spark_catalog.default.users.branch_audit"), session)
+        apply(audit, 3, ("+U", 1, "ann", 3))
+        assert audit.target.last_batch(session, "job") == 3
+        assert session.table(iceberg_of(audit).table).first() == (1, "ann", 3)
         session.sql(f"CREATE TABLE plain USING parquet LOCATION '{tmp_path}/plain' AS SELECT 1L AS id")
         with pytest.raises(ChangelogError, match="this is not a table of Iceberg, but a V1Table"):
             apply(Applied(iceberg("default.plain"), session), 0, ("+U", 1, "ann", 1))
