@@ -14,6 +14,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,6 +24,7 @@ from kdsl.changelog.merge import IS_DELETE, check_jvm_target, match_columns, wri
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.retry import Backoff
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.errors import JavaError, java_causes
 from kdsl.spark_internals.jars import has_class
@@ -52,14 +55,17 @@ _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _VIEW = "kdsl_changes"
 _WRITER, _BATCH, _CONTENT = "kdsl.writer", "kdsl.batch", "kdsl.content"
 _AUDIT = ("spark.wap.branch", "spark.wap.id")
+_ISOLATION = "write.merge.isolation-level"
 _CONFLICTS = (
     "org.apache.iceberg.exceptions.ValidationException",
     "org.apache.iceberg.exceptions.CommitFailedException",
 )
+_UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException"
 _ATTEMPTS = 5
-"""How often a merge is tried whose commit fails because another write has changed the table meanwhile."""
-_SESSIONS = 8
-"""The sessions of how many sessions of users are kept; each has a query or program of its own."""
+"""How often a merge is tried whose commit fails, probably because another write has changed the table meanwhile."""
+_PAUSES = Backoff(0.2, 2.0, jitter=(0.5, 1.0))
+_SESSIONS = 100
+"""The number of user sessions whose clones are kept between batches; each query runs its batches in another one."""
 _lock = threading.Lock()
 _free: OrderedDict[str, list[SparkSession]] = OrderedDict()
 
@@ -117,7 +123,8 @@ class IcebergTarget:
         A session without Iceberg's runtime gets it. Java's errors are raised unchanged.
 
         Raises:
-            ChangelogError: Iceberg cannot be added to the session, or it has no catalog of Iceberg.
+            ChangelogError: Iceberg cannot be added to the session, it has no catalog of Iceberg, or a setting of the
+                table or the session does not permit `apply`.
         """
         name = self._attach(spark)
         with _own_session(spark, name) as session:
@@ -128,10 +135,10 @@ class IcebergTarget:
         """Merge changes into the table in one snapshot; a table that does not exist is created before.
 
         Columns that the table does not have are added before, if ``schema_evolution`` is set. A batch that the table
-        already has is skipped, which is logged. A merge whose commit fails because another write has changed the table
-        meanwhile is repeated, a few times; that is logged, too. If the merge fails, Spark's exception is raised, also
-        for a change without all values whose row the table does not have. Iceberg is added to a session without it
-        (`check`).
+        already has is skipped, which is logged. A merge whose commit Iceberg refuses, as it does if another write has
+        changed the table meanwhile, is repeated a few times, after a pause; that is logged, too. If the merge fails,
+        Spark's exception is raised, also for a change without all values whose row the table does not have. Iceberg is
+        added to a session without it (`check`).
 
         Args:
             changes: The changes, at most one for each key.
@@ -140,21 +147,29 @@ class IcebergTarget:
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or lacks a column of the
-                changelog or a field of its structs, which is not added; or Iceberg cannot be added to the session, or
-                that has no catalog of Iceberg.
+                changelog or a field of its structs, which is not added; its merges are not serializable, or the session
+                stages its writes; or Iceberg cannot be added to the session, or that has no catalog of Iceberg.
         """
         spark = changes.sparkSession
         name = self._attach(spark)
-        for attempt in range(1, _ATTEMPTS + 1):
-            with _own_session(spark, name) as session:
-                try:
+        for pause in (*islice(_PAUSES.pauses(), _ATTEMPTS - 1), None):
+            try:
+                with _own_session(spark, name) as session:
                     self._apply(session, name, changes, keys, batch)
-                    break
-                except JavaError as e:
-                    if attempt == _ATTEMPTS or not any(cause in _CONFLICTS for cause in java_causes(e)):
-                        raise
-                    _log.info("another write has changed %r during the merge, which is repeated", self)
-        spark.catalog.refreshTable(name)  # which the session may have read before
+                break
+            except JavaError as e:
+                causes = list(java_causes(e))
+                conflict = next((cause for cause in causes if cause in _CONFLICTS), None)
+                if pause is None or conflict is None or _UNKNOWN in causes:
+                    raise
+                _log.info(
+                    "the merge into %r failed with %s, maybe because another write has changed the table; it is "
+                    "repeated in %.1f s", self, conflict, pause,
+                )  # fmt: skip
+                sleep(pause)
+        with active_session(jvm_of(spark), java_session(spark)):
+            _forget_table(spark, name)  # which the session may have read before, and before there was its branch
+        spark.catalog.refreshTable(_list_copies(name)[-1])
 
     def _apply(
         self, session: SparkSession, name: str, changes: DataFrame, keys: Sequence[str], batch: Batch | None
@@ -184,7 +199,12 @@ class IcebergTarget:
         with _snapshot_properties(session, _write_identity(batch)):
             # It starts from the snapshot that was searched; its commit fails if there is a later one with other rows.
             session.sql(_write_merge(name, changes, keys, existing))
-            if batch is not None and _find_last(self._load(session, name), batch.writer) != batch:  # without effect
+            if batch is None:
+                return
+            last = _find_last(self._load(session, name), batch.writer)
+            # A merge without effect adds no snapshot. After a later batch, which another driver has applied since, the
+            # number must not be stored: that driver's next batch would be compared with it.
+            if last is None or last.number < batch.number:
                 session.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
 
     def _has(self, batch: Batch | None, table: _Table | None) -> bool:
@@ -238,7 +258,8 @@ class IcebergTarget:
         """Load the table, or its branch if the name has one; None if it does not exist. Java's errors are passed on.
 
         Raises:
-            ChangelogError: It is not a table of Iceberg, or writes of the session are staged.
+            ChangelogError: It is not a table of Iceberg, its merges are not isolated from each other, or writes of the
+                session are staged.
         """
         if not session.catalog.tableExists(name):
             return None
@@ -250,6 +271,12 @@ class IcebergTarget:
             )
         table = loaded.table()
         table.refresh()
+        isolation = table.properties().get(_ISOLATION)
+        if isolation is not None and isolation.lower() != "serializable":  # two drivers could both insert a key
+            raise ChangelogError(
+                f"{self._call}: the table has {_ISOLATION} = {isolation!r}, with which Iceberg does not check whether "
+                f"another merge has inserted the same keys meanwhile; set {_ISOLATION} = 'serializable'"
+            )
         staged = [key for key in _AUDIT if session.conf.get(key, None) is not None]
         if staged and table.properties().get("write.wap.enabled") == "true":
             raise ChangelogError(
@@ -296,7 +323,7 @@ class IcebergTarget:
         new = [f for f in fields if f.name.lower() not in known]
         if new:
             columns = _write_columns(session, changes.select(*(quote_name(f.name) for f in new)).schema)
-            whole = name if table is None or table.branch is None else name.rpartition(".")[0]
+            whole = name if table is None or table.branch is None else _name_table(name)
             session.sql(f"ALTER TABLE {whole} ADD COLUMNS ({columns})")
         return list(schema.names), bool(new)
 
@@ -337,9 +364,10 @@ def _own_session(spark: SparkSession, table: str) -> Iterator[SparkSession]:
     """A session with the settings of a classic session that nobody else uses meanwhile.
 
     Its settings, its view and its copy of a table are its own: no other write gets a batch's identity. It is used again
-    for later batches, because the clients of its catalogs (their connections, too) live as long as the process. They
-    forget nothing that they have loaded until the end: a merge then starts from the snapshot that was searched for the
-    batch, however long that was ago, and its commit finds what other drivers have written since.
+    for later batches, because the clients of its catalogs (their connections, too) live as long as the process. Its
+    catalogs cache the table until the end of the body, whatever the user's settings for caches are: a merge then starts
+    from the snapshot that was searched for the batch, however long ago, and its commit fails if other drivers have
+    written since.
 
     Args:
         spark: The session.
@@ -347,11 +375,10 @@ def _own_session(spark: SparkSession, table: str) -> Iterator[SparkSession]:
     """
     key = session_id(spark)
     with _lock:
-        sessions = _free.pop(key, [])
-        own = sessions.pop() if sessions else None
-        _free[key] = sessions
-        while len(_free) > _SESSIONS:
-            _free.popitem(last=False)
+        idle = _free.pop(key, [])
+        own = idle.pop() if idle else None
+        if idle:
+            _free[key] = idle
     own = clone_session(spark) if own is None else own
     catalog = f"spark.sql.catalog.{_split_name(table)[0]}"
     cache = {f"{catalog}.cache-enabled": "true", f"{catalog}.cache.expiration-interval-ms": "-1"}
@@ -365,12 +392,34 @@ def _own_session(spark: SparkSession, table: str) -> Iterator[SparkSession]:
         own.catalog.dropTempView(_VIEW)  # which holds the rows of the batch
         with _lock:
             _free.setdefault(key, []).append(own)
+            _free.move_to_end(key)
+            while len(_free) > _SESSIONS:
+                _free.popitem(last=False)
 
 
 def _forget_table(session: SparkSession, table: str) -> None:
-    """Drop the session's copy of a table, which may exist or not."""
-    at = jvm_of(session).org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(java_session(session), table)
-    at.catalog().invalidateTable(at.identifier())
+    """Drop the session's copy of a table, which may exist or not; also that of the table of a branch."""
+    for name in _list_copies(table):
+        at = jvm_of(session).org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(java_session(session), name)
+        at.catalog().invalidateTable(at.identifier())
+
+
+def _list_copies(table: str) -> list[str]:
+    """The names that have copies in a session: of a branch, that of its table, and then its own.
+
+    The session's own catalog refuses to refresh a branch; in others, a table may have a name like a branch.
+    """
+    whole = _name_table(table)
+    return [whole] if whole == table or _split_name(table)[0] == _SESSION_CATALOG else [whole, table]
+
+
+def _name_table(name: str) -> str:
+    """The name without a branch, if it may be that of one: ``lake.shop.users`` for ``lake.shop.users.branch_audit``."""
+    parts = _split_name(name)
+    databases = 1 if parts[0] == _SESSION_CATALOG else 0  # where a table must be in one
+    if not parts[-1].startswith("branch_") or len(parts) < databases + 3:
+        return name
+    return ".".join(map(quote_name, parts[:-1]))
 
 
 def _split_name(table: str) -> list[str]:

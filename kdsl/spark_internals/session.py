@@ -60,11 +60,13 @@ def copy_settings(source: SparkSession, target: SparkSession, more: Mapping[str,
         more: The settings that it gets besides, or instead.
     """
     wanted, known = {**_list_settings(source), **more}, _list_settings(target)
+    # `SparkSession.builder` gives a session any setting, also those of the application, which `conf` refuses.
+    settings = java_session(target).sessionState().conf()
     for name in known.keys() - wanted.keys():
-        target.conf.unset(name)
+        settings.unsetConf(name)
     for name, value in wanted.items():
         if known.get(name) != value:
-            target.conf.set(name, value)
+            settings.setConfString(name, value)
 
 
 def _list_settings(spark: SparkSession) -> dict[str, str]:

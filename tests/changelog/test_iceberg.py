@@ -17,7 +17,15 @@ import pytest
 
 from kdsl.changelog import Batch, Changelog, ChangelogError, iceberg, jdbc, to_iceberg
 from kdsl.formats import ROW_KIND
-from kdsl.spark_internals.session import active_session, clone_session, java_session, jvm_of
+from kdsl.spark_internals.errors import JavaError
+from kdsl.spark_internals.session import (
+    active_session,
+    clone_session,
+    gateway_of,
+    java_session,
+    jvm_of,
+    session_id,
+)
 from kdsl.spark_versions import SparkVersion
 from kdsl.types.spark import TIME_TYPE_SETTING
 from tests.changelog.tables import Applied, create_target, needs_iceberg, truth
@@ -40,9 +48,16 @@ def iceberg_of(applied: Applied) -> to_iceberg.IcebergTarget:
 
 def summaries(applied: Applied) -> list[dict[str, str]]:
     """The summaries of the table's snapshots, oldest first."""
-    assert isinstance(applied.target, to_iceberg.IcebergTarget)
-    snapshots = applied.spark.table(f"{applied.target.table}.snapshots").orderBy("committed_at")
+    snapshots = applied.spark.table(f"{iceberg_of(applied).table}.snapshots").orderBy("committed_at")
     return [row.summary for row in snapshots.collect()]
+
+
+def create_branch(applied: Applied, name: str) -> None:
+    session = clone_session(applied.spark)
+    load = jvm_of(session).org.apache.iceberg.spark.Spark3Util.loadIcebergTable
+    table = load(java_session(session), iceberg_of(applied).table)
+    table.refresh()
+    table.manageSnapshots().createBranch(name).commit()
 
 
 def apply(applied: Applied, number: int, *rows: tuple[Any, ...]) -> None:
@@ -66,8 +81,7 @@ def test_each_batch_is_one_snapshot_with_its_identity(users: Applied) -> None:
 
 def test_no_other_write_of_the_session_gets_the_identity(users: Applied) -> None:
     apply(users, 0, ("+I", 1, "ann", 1))
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    users.spark.sql(f"INSERT INTO {users.target.table} VALUES (7, 'own', 1)")
+    users.spark.sql(f"INSERT INTO {iceberg_of(users).table} VALUES (7, 'own', 1)")
 
     assert [s.get("kdsl.batch") for s in summaries(users)] == ["0", None]
     assert users.target.last_batch(users.spark, "job") == 0
@@ -77,13 +91,12 @@ def test_no_other_write_of_the_session_gets_the_identity(users: Applied) -> None
 
 def test_a_table_that_was_rolled_back_does_not_have_the_batch(users: Applied) -> None:
     apply(users, 0, ("+I", 1, "ann", 1))
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    first = users.spark.table(f"{users.target.table}.snapshots").first()
+    first = users.spark.table(f"{iceberg_of(users).table}.snapshots").first()
     assert first is not None
     apply(users, 1, ("+I", 2, "bob", 1))
     session = clone_session(users.spark)
     table = jvm_of(session).org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        java_session(session), users.target.table
+        java_session(session), iceberg_of(users).table
     )
     table.manageSnapshots().rollbackTo(first.snapshot_id).commit()
 
@@ -99,17 +112,15 @@ def test_new_columns_are_added_and_missing_ones_keep_their_values(users: Applied
     Changelog(more.coalesce(1), keys=["id"]).apply_to(users.target)
 
     assert users.rows() == [(1, "ann", 1), (2, "bob", 1), (3, None, None)]
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    cities = spark.table(users.target.table).select("id", "the city", "p.a").collect()
+    cities = spark.table(iceberg_of(users).table).select("id", "the city", "p.a").collect()
     assert sorted(map(tuple, cities)) == [(1, "Bern", 1), (2, None, None), (3, "Ulm", None)]
 
 
 def test_columns_that_are_not_added_are_an_error(users: Applied, spark: SparkSession) -> None:
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
     apply(users, 0, ("+I", 1, "ann", 1))
     more = changes(spark, ("+U", 1, "eve", 2)).selectExpr("*", "1 AS extra")
     with pytest.raises(ChangelogError, match="the changelog has 'extra', but the table only has the columns 'id',"):
-        Changelog(more, keys=["id"]).apply_to(iceberg(users.target.table, schema_evolution=False))
+        Changelog(more, keys=["id"]).apply_to(iceberg(iceberg_of(users).table, schema_evolution=False))
 
     nested = changes(spark, ("+U", 1, "eve", 2)).selectExpr("*", "array(named_struct('a', 1)) AS places")
     Changelog(nested, keys=["id"]).apply_to(users.target)
@@ -120,16 +131,16 @@ def test_columns_that_are_not_added_are_an_error(users: Applied, spark: SparkSes
 
 
 def test_a_table_that_exists_keeps_its_columns(users: Applied, spark: SparkSession) -> None:
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    users.target._attach(spark)
+    iceberg_of(users)._attach(spark)
     spark.sql(
-        f"CREATE TABLE {users.target.table} (ID bigint NOT NULL, visits int, note string, name string) USING iceberg "
-        "PARTITIONED BY (bucket(4, ID)) TBLPROPERTIES ('write.merge.mode' = 'merge-on-read', 'format-version' = '2')"
+        f"CREATE TABLE {iceberg_of(users).table} (ID bigint NOT NULL, visits int, note string, name string) "
+        "USING iceberg PARTITIONED BY (bucket(4, ID)) "
+        "TBLPROPERTIES ('write.merge.mode' = 'merge-on-read', 'format-version' = '2')"
     )
-    spark.sql(f"INSERT INTO {users.target.table} VALUES (1, 0, 'kept', 'ann')")
+    spark.sql(f"INSERT INTO {iceberg_of(users).table} VALUES (1, 0, 'kept', 'ann')")
     apply(users, 0, ("+U", 1, "eve", 2), ("+I", 2, "bob", 1))
 
-    rows = spark.table(users.target.table).collect()
+    rows = spark.table(iceberg_of(users).table).collect()
     assert sorted(map(tuple, rows)) == [(1, 2, "kept", "eve"), (2, 1, None, "bob")]
 
 
@@ -184,8 +195,7 @@ def test_a_driver_that_was_presumed_dead_applies_no_older_batch(
     users: Applied, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cached: str, first: int
 ) -> None:
     """It was stopped before its merge, also one of the first batch, and however long Iceberg caches tables."""
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    spark.conf.set(f"spark.sql.catalog.{users.target.table.split('.')[0]}.cache-enabled", cached)
+    spark.conf.set(f"spark.sql.catalog.{iceberg_of(users).table.split('.')[0]}.cache-enabled", cached)
     for number in range(first):
         apply(users, number, ("+I", 1, "ann", number))
 
@@ -206,14 +216,123 @@ def test_a_merge_is_repeated_if_another_write_has_changed_the_table(
     users: Applied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply(users, 0, ("+I", 1, "ann", 1))
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    table = users.target.table
+    table = iceberg_of(users).table
     meanwhile(monkeypatch, lambda: users.spark.sql(f"INSERT INTO {table} VALUES (7, 'own', 1)").show())
 
     apply(users, 1, ("+U", 1, "eve", 2))
 
     assert users.rows() == [(1, "eve", 2), (7, "own", 1)]
     assert [s.get("kdsl.batch") for s in summaries(users)] == ["0", None, "1"]
+
+
+@pytest.mark.parametrize(("is_unknown", "attempts"), [(False, 5), (True, 1)])
+def test_a_merge_is_repeated_unless_it_may_have_succeeded(
+    users: Applied, monkeypatch: pytest.MonkeyPatch, is_unknown: bool, attempts: int
+) -> None:
+    apply(users, 0, ("+I", 1, "ann", 1))
+    jvm = jvm_of(users.spark)
+    errors = jvm.org.apache.iceberg.exceptions
+    error = errors.CommitFailedException("moved", gateway_of(users.spark).new_array(jvm.java.lang.Object, 0))
+    error = errors.CommitStateUnknownException(error) if is_unknown else error
+    tried: list[str] = []
+    pauses: list[float] = []
+
+    def fail(table: str, *_: Any) -> str:
+        tried.append(table)
+        raise JavaError("MERGE", error)
+
+    monkeypatch.setattr(to_iceberg, "_write_merge", fail)
+    monkeypatch.setattr(to_iceberg, "sleep", pauses.append)
+    with pytest.raises(JavaError):
+        apply(users, 1, ("+U", 1, "eve", 2))
+
+    assert len(tried) == attempts
+    assert len(pauses) == attempts - 1
+    assert pauses == sorted(pauses)
+    assert all(pause > 0 for pause in pauses)
+
+
+def test_a_batch_without_effect_is_not_stored_after_a_later_one(
+    users: Applied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver was presumed dead after the merge, and another driver has gone on."""
+    apply(users, 0, ("+I", 1, "ann", 1))
+    load = to_iceberg.IcebergTarget._load
+    loaded: list[str] = []
+
+    def load_late(target: to_iceberg.IcebergTarget, session: SparkSession, name: str) -> Any:
+        loaded.append(name)
+        if len(loaded) == 2:  # after the merge
+            monkeypatch.setattr(to_iceberg.IcebergTarget, "_load", load)
+            apply(users, 1, ("-D", 99, None, None))
+            apply(users, 2, ("+U", 1, "eve", 2))
+        return load(target, session, name)
+
+    monkeypatch.setattr(to_iceberg.IcebergTarget, "_load", load_late)
+    apply(users, 1, ("-D", 99, None, None))
+
+    assert len(loaded) == 2
+    assert [s["kdsl.batch"] for s in summaries(users)] == ["0", "1", "2"]
+    assert users.rows() == [(1, "eve", 2)]
+
+
+@pytest.mark.parametrize("level", ["snapshot", "SNAPSHOT"])
+def test_merges_that_are_not_serializable_are_refused(users: Applied, spark: SparkSession, level: str) -> None:
+    apply(users, 0, ("+I", 1, "ann", 1))
+    alter = f"ALTER TABLE {iceberg_of(users).table} SET TBLPROPERTIES ('write.merge.isolation-level' = '%s')"
+    spark.sql(alter % level)
+    with pytest.raises(
+        ChangelogError, match=r"same keys meanwhile; set write\.merge\.isolation-level = 'serializable'"
+    ):
+        apply(users, 1, ("+I", 2, "bob", 1))
+    spark.sql(alter % level.replace("snapshot", "serializable").replace("SNAPSHOT", "SERIALIZABLE"))
+    apply(users, 1, ("+I", 2, "bob", 1))
+    assert users.rows() == [(1, "ann", 1), (2, "bob", 1)]
+
+
+def test_settings_that_only_a_builder_can_give_a_running_session(users: Applied) -> None:
+    """They are in its settings, although its `conf` refuses to set and unset them."""
+    from pyspark.sql import SparkSession
+
+    apply(users, 0, ("+I", 1, "ann", 0))
+    core, other = "spark.executor.memory", "spark.sql.catalog.kdsl_unused.uri"
+    try:
+        for number, value in enumerate(("2g", "3g"), 1):
+            assert SparkSession.builder.config(core, value).config(other, value).getOrCreate() is users.spark
+            assert users.spark.conf.get(core) == value
+            apply(users, number, ("+U", 1, "ann", number))
+            with to_iceberg._own_session(users.spark, iceberg_of(users).table) as own:
+                assert [own.conf.get(name) for name in (core, other)] == [value, value]
+    finally:
+        for name in (core, other):
+            java_session(users.spark).sessionState().conf().unsetConf(name)
+    apply(users, 3, ("+U", 1, "ann", 3))
+    with to_iceberg._own_session(users.spark, iceberg_of(users).table) as own:
+        assert own.conf.get(other, None) is None
+    assert users.rows() == [(1, "ann", 3)]
+
+
+def test_sessions_of_many_queries_are_kept(users: Applied, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sessions in use do not count; beyond the bound, those that were not used longest are dropped."""
+    sessions = [clone_session(users.spark) for _ in range(12)]
+    cloned: list[SparkSession] = []
+
+    def clone(spark: SparkSession) -> SparkSession:
+        cloned.append(spark)
+        return clone_session(spark)
+
+    monkeypatch.setattr(to_iceberg, "clone_session", clone)
+    monkeypatch.setattr(to_iceberg, "_free", type(to_iceberg._free)())
+    for session in sessions * 2:
+        assert users.target.last_batch(session, "job") is None
+    assert cloned == sessions
+
+    monkeypatch.setattr(to_iceberg, "_SESSIONS", 2)
+    with to_iceberg._own_session(sessions[0], iceberg_of(users).table):
+        for session in sessions[1:4]:
+            users.target.last_batch(session, "job")
+    assert list(to_iceberg._free) == [session_id(sessions[n]) for n in (3, 0)]
+    assert cloned == [*sessions, *sessions[2:4]]
 
 
 def test_batches_use_one_session_and_writes_at_the_same_time_do_not(
@@ -228,8 +347,7 @@ def test_batches_use_one_session_and_writes_at_the_same_time_do_not(
 
     monkeypatch.setattr(to_iceberg, "clone_session", clone)
     monkeypatch.setattr(to_iceberg, "_free", type(to_iceberg._free)())
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    other = Applied(iceberg(f"{users.target.table}2"), users.spark)
+    other = Applied(iceberg(f"{iceberg_of(users).table}2"), users.spark)
 
     apply(users, 0, ("+I", 1, "ann", 1))
     users.spark.conf.set("spark.sql.iceberg.snapshot-property.of", "later")
@@ -277,24 +395,32 @@ def test_batches_leave_no_connections_open(spark: SparkSession, tmp_path: Path, 
     assert users.rows() == [(1, "ann", 3)]
 
 
-def test_a_table_that_was_created_again_is_found(users: Applied, spark: SparkSession) -> None:
+@pytest.mark.parametrize("branch", ["", ".branch_audit", ".`branch_a.b`"])
+def test_a_table_that_was_created_again_is_found(users: Applied, spark: SparkSession, branch: str) -> None:
     apply(users, 0, ("+I", 1, "ann", 1))
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    spark.sql(f"DROP TABLE {users.target.table}")
-    assert users.target.last_batch(spark, "job") is None
+    applied = Applied(iceberg(f"{iceberg_of(users).table}{branch}"), spark)
+    if branch:
+        create_branch(users, branch.removeprefix(".").strip("`").removeprefix("branch_"))
+    apply(applied, 1, ("+I", 3, "cy", 1))
+    spark.sql(f"DROP TABLE {iceberg_of(users).table}")
+    assert applied.target.last_batch(spark, "job") is None
 
-    apply(users, 0, ("+I", 2, "bob", 1))
-
+    if branch:
+        apply(users, 0, ("+I", 2, "bob", 1))
+        create_branch(users, branch.removeprefix(".").strip("`").removeprefix("branch_"))
+        more = changes(spark, ("+U", 2, "bob", 2)).selectExpr("*", "'Ulm' AS city")
+        Changelog(more, keys=["id"]).apply_to(applied.target, batch=Batch("job", 1, "content 1"))
+        assert applied.rows() == [(2, "bob", 2)]
+    else:
+        apply(users, 0, ("+I", 2, "bob", 1))
     assert users.rows() == [(2, "bob", 1)]
 
 
 def test_a_branch_has_its_own_batches(users: Applied, spark: SparkSession) -> None:
     apply(users, 0, ("+I", 1, "ann", 1))
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    session = clone_session(spark)
-    load = jvm_of(session).org.apache.iceberg.spark.Spark3Util.loadIcebergTable
-    load(java_session(session), users.target.table).manageSnapshots().createBranch("audit").commit()
-    audit = Applied(iceberg(f"{users.target.table}.branch_audit"), spark)
+    assert users.rows() == [(1, "ann", 1)]
+    create_branch(users, "audit")
+    audit = Applied(iceberg(f"{iceberg_of(users).table}.branch_audit"), spark)
 
     apply(audit, 1, ("+I", 2, "bob", 1))
     apply(audit, 1, ("+I", 2, "bob", 1))
@@ -309,8 +435,7 @@ def test_a_branch_has_its_own_batches(users: Applied, spark: SparkSession) -> No
 
 def test_staged_writes_are_refused(users: Applied, spark: SparkSession) -> None:
     apply(users, 0, ("+I", 1, "ann", 1))
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    spark.sql(f"ALTER TABLE {users.target.table} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    spark.sql(f"ALTER TABLE {iceberg_of(users).table} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
     spark.conf.set("spark.wap.branch", "audit")
     try:
         with pytest.raises(ChangelogError, match=r"stages its writes to this table \('spark\.wap\.branch'\), and a"):
@@ -327,9 +452,8 @@ def test_staged_writes_are_refused(users: Applied, spark: SparkSession) -> None:
 )
 def test_every_version_of_the_format_is_merged(users: Applied, spark: SparkSession, version: int, mode: str) -> None:
     iceberg_of(users)._attach(spark)
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
     spark.sql(
-        f"CREATE TABLE {users.target.table} (id bigint NOT NULL, name string, visits int) USING iceberg "
+        f"CREATE TABLE {iceberg_of(users).table} (id bigint NOT NULL, name string, visits int) USING iceberg "
         f"PARTITIONED BY (truncate(1, name)) TBLPROPERTIES ('write.merge.mode' = '{mode}', 'format-version' = "
         f"'{version}')"
     )
@@ -353,8 +477,7 @@ def test_values_of_all_types_and_names_with_dots_and_quotes(users: Applied, spar
         rows = spark.sql(f"SELECT '{kind}' AS {ROW_KIND}, 1L AS `ID.x`, {values}").coalesce(1)
         Changelog(rows, keys=["ID.x"]).apply_to(users.target)
 
-    assert isinstance(users.target, to_iceberg.IcebergTarget)
-    (row,) = spark.table(users.target.table).collect()
+    (row,) = spark.table(iceberg_of(users).table).collect()
     assert row.asDict(recursive=True) == {
         "ID.x": 1,
         "a.b": Decimal("1.25"),
@@ -382,6 +505,11 @@ def test_names_in_the_session_s_own_catalog(spark: SparkSession, tmp_path: Path,
         for number, name in enumerate(("users", "default.users", "spark_catalog.default.users")):
             apply(Applied(iceberg(name), session), number, ("+U", 1, "ann", number))
         assert Applied(iceberg("users"), session).rows() == [(1, "ann", 2)]
+        create_branch(Applied(iceberg("spark_catalog.default.users"), session), "audit")
+        audit = Applied(iceberg("spark_catalog.default.users.branch_audit"), session)
+        apply(audit, 3, ("+U", 1, "ann", 3))
+        assert audit.target.last_batch(session, "job") == 3
+        assert session.table(iceberg_of(audit).table).first() == (1, "ann", 3)
         session.sql(f"CREATE TABLE plain USING parquet LOCATION '{tmp_path}/plain' AS SELECT 1L AS id")
         with pytest.raises(ChangelogError, match="this is not a table of Iceberg, but a V1Table"):
             apply(Applied(iceberg("default.plain"), session), 0, ("+U", 1, "ann", 1))
