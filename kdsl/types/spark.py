@@ -168,7 +168,6 @@ def convert_sql(sql: str, before: t.DataType, after: t.DataType, *, lossy: bool 
 def spark_schema(row: t.Row) -> s.StructType:
     """The StructType of a row type, with the types of `spark_type`; comments travel as field comments.
 
-
     Raises:
         SparkVersionError: PySpark is older than 4.1, and has no TIME.
     """
