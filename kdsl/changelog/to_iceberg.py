@@ -33,6 +33,7 @@ from kdsl.spark_internals.session import (
     clone_session,
     copy_settings,
     copy_to_session,
+    has_pinned_threads,
     is_spark_3,
     java_schema,
     java_session,
@@ -223,8 +224,11 @@ class IcebergTarget:
             The table's name in every session that is cloned from this one.
 
         Raises:
-            ChangelogError: No runtime is published for this Spark, it cannot be fetched, or there is no catalog.
+            ChangelogError: No runtime is published for this Spark, it cannot be fetched, or there is no catalog; or
+                the session's threads are not pinned.
         """
+        if not has_pinned_threads(spark):  # a batch's identity and session belong to the JVM's thread
+            raise ChangelogError(f"{self._call}: PYSPARK_PIN_THREAD is false; unset it before the session starts")
         if not has_class(spark, _API):
             tested = spark_version(spark.version)
             package = None if tested is None else tested.iceberg

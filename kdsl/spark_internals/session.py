@@ -36,6 +36,13 @@ def gateway_of(spark: SparkSession) -> Any:
     return spark.sparkContext._gateway  # noqa: SLF001
 
 
+def has_pinned_threads(spark: SparkSession) -> bool:
+    """Whether each Python thread of a classic session has a JVM thread of its own (``PYSPARK_PIN_THREAD``)."""
+    from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+
+    return isinstance(gateway_of(spark), ClientServer)
+
+
 def java_session(spark: SparkSession) -> Any:
     """Java's object of a classic session; None for Spark Connect."""
     return getattr(spark, "_jsparkSession", None)

@@ -17,6 +17,7 @@ import pytest
 
 from kdsl.changelog import Batch, Changelog, ChangelogError, iceberg, jdbc, to_iceberg
 from kdsl.formats import ROW_KIND
+from kdsl.spark_internals import session as session_internals
 from kdsl.spark_internals.errors import JavaError
 from kdsl.spark_internals.session import (
     active_session,
@@ -150,6 +151,13 @@ def test_a_path_and_a_missing_catalog_are_errors(users: Applied, spark: SparkSes
     target = iceberg("no_such.shop.users")
     with pytest.raises(ChangelogError, match=r"no Iceberg catalog 'no_such'; set spark\.sql\.catalog\.no_such=org\."):
         Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"]).apply_to(target)
+
+
+def test_threads_that_are_not_pinned_are_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_internals, "gateway_of", lambda _: object())  # as with PYSPARK_PIN_THREAD=false
+
+    with pytest.raises(ChangelogError, match="PYSPARK_PIN_THREAD is false; unset it"):
+        Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"]).apply_to(iceberg("lake.shop.users"))
 
 
 def test_a_spark_without_a_published_iceberg_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
