@@ -34,13 +34,12 @@ from kdsl.spark_internals.session import (
     copy_settings,
     copy_to_session,
     has_pinned_threads,
-    is_spark_3,
     java_schema,
     java_session,
     jvm_of,
     session_id,
 )
-from kdsl.spark_versions import list_working, spark_version
+from kdsl.spark_versions import ICEBERG, list_working, require, spark_version
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
@@ -226,8 +225,10 @@ class IcebergTarget:
         Raises:
             ChangelogError: No runtime is published for this Spark, it cannot be fetched, or there is no catalog; or
                 the session's threads are not pinned.
+            SparkVersionError: Spark is older than 4.0.
         """
-        if not has_pinned_threads(spark):  # a batch's identity and session belong to the JVM's thread
+        require(ICEBERG, spark.version, self._call)
+        if not has_pinned_threads(spark):  # the active session of a batch belongs to the JVM's thread
             raise ChangelogError(f"{self._call}: PYSPARK_PIN_THREAD is false; unset it before the session starts")
         if not has_class(spark, _API):
             tested = spark_version(spark.version)
@@ -438,31 +439,14 @@ def _is_iceberg(spark: SparkSession, catalog: str) -> bool:
 
 @contextmanager
 def _snapshot_properties(session: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
-    """Give the snapshots that a session's SQL adds in the body these properties.
-
-    The Iceberg for Spark 3.5 ignores them in settings, and takes them from the JVM's current thread, where only its
-    Java API can set them for a piece of Java code.
-    """
-    if not is_spark_3():
-        for name, value in properties.items():
-            session.conf.set(f"{_PROPERTY}{name}", value)
-        try:
-            yield
-        finally:
-            for name in properties:
-                session.conf.unset(f"{_PROPERTY}{name}")
-        return
-    jvm = jvm_of(session)
-    field = jvm.org.apache.iceberg.spark.CommitMetadata._java_lang_class.getDeclaredField("COMMIT_PROPERTIES")  # noqa: SLF001
-    field.setAccessible(True)
-    of_thread = field.get(None)
-    before, map_ = of_thread.get(), jvm.java.util.HashMap()
-    map_.putAll(dict(properties))
-    of_thread.set(map_)
+    """Give the snapshots that a session's SQL adds in the body these properties."""
+    for name, value in properties.items():
+        session.conf.set(f"{_PROPERTY}{name}", value)
     try:
         yield
     finally:
-        of_thread.set(before)
+        for name in properties:
+            session.conf.unset(f"{_PROPERTY}{name}")
 
 
 def _write_identity(batch: Batch | None) -> Mapping[str, str]:

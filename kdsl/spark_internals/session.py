@@ -66,7 +66,7 @@ def copy_settings(source: SparkSession, target: SparkSession, more: Mapping[str,
         target: The session that gets them.
         more: The settings that it gets besides, or instead.
     """
-    wanted, known = {**_list_settings(source), **more}, _list_settings(target)
+    wanted, known = {**source.conf.getAll, **more}, target.conf.getAll
     # `SparkSession.builder` gives a session any setting, also those of the application, which `conf` refuses.
     settings = java_session(target).sessionState().conf()
     for name in known.keys() - wanted.keys():
@@ -74,13 +74,6 @@ def copy_settings(source: SparkSession, target: SparkSession, more: Mapping[str,
     for name, value in wanted.items():
         if known.get(name) != value:
             settings.setConfString(name, value)
-
-
-def _list_settings(spark: SparkSession) -> dict[str, str]:
-    """The settings of a classic session with their values, without defaults."""
-    if is_spark_3():  # whose PySpark has no `getAll`
-        return dict(java_session(spark).sessionState().conf().settings())
-    return spark.conf.getAll
 
 
 def java_dataframe(df: DataFrame) -> Any:

@@ -169,8 +169,7 @@ def test_a_spark_without_a_published_iceberg_is_refused(spark: SparkSession, mon
 
     assert str(raised.value) == (
         "iceberg('lake.shop.users'): the session has no Iceberg, and no Iceberg is published for Spark "
-        f"{spark.version}; use Spark 3.5 (org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0) or 4.0 "
-        "(org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0) or 4.1 "
+        f"{spark.version}; use Spark 4.0 (org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0) or 4.1 "
         "(org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0), or a session that has an Iceberg built for this "
         "Spark"
     )
