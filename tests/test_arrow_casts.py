@@ -36,12 +36,16 @@ CASTS = {
     "kdsl.run.records.encode._parse_instant": "a scalar",
     "kdsl.run.records.metadata.convert_metadata": "integers to floats and strings, for which a safe cast would fail",
     "kdsl.run.upsert.chunks._latest_times": "a column of timestamps",
+    "kdsl.spark_internals.arrow.to_arrow": "rows of Spark 3.5, to the types that they have already",
     "kdsl_formats._connect.by_schema.widen_array": "values without members: schemas give nested values as strings",
     "kdsl_formats._text.reading": "texts to numbers, dates and times",
     "kdsl_formats._text.writing": "numbers, dates and times to texts",
     "kdsl_formats.json.columns": "texts to floating numbers",
 }
-COLLECTS = {"kdsl.run.dataframes.collect.collect_arrow": "the helper, for a DataFrame without such members"}
+COLLECTS = {
+    "kdsl.run.dataframes.collect.collect_arrow": "the helper, for a DataFrame without such members",
+    "kdsl.spark_internals.arrow.to_arrow": "what the helper calls, on each Spark",
+}
 
 
 def calls(tree: ast.Module, *names: str) -> Iterator[tuple[str, ast.Call]]:
