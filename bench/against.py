@@ -87,18 +87,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     args = parser.parse_args()
 
-    from bench.__main__ import PARTITIONS
-    from bench.machine import fill
+    from bench.__main__ import CASES, PARTITIONS, TOPICS, fill_topics
     from bench.paired import compare
     from kdsl.testing import LocalKafka
 
-    names = args.cases or ["raw-read", "json-read", "dirty-json-read", "raw-write", "json-write"]
-    with LocalKafka(topics=dict.fromkeys(("orders", "dirty-orders", "out"), PARTITIONS)) as kafka:
-        fill(kafka.bootstrap_servers, "orders", args.records)
-        fill(kafka.bootstrap_servers, "dirty-orders", args.records, dirty=0.01)
+    with LocalKafka(topics=dict.fromkeys(TOPICS, PARTITIONS)) as kafka:
+        fill_topics(kafka.bootstrap_servers, args.records)
         ours = Checkout(ROOT, kafka.bootstrap_servers)
         theirs = Checkout(args.other.resolve(), kafka.bootstrap_servers)
-        for name in names:
+        for name in args.cases or CASES:
             pair = compare(
                 name,
                 lambda name=name: ours.run(name),  # type: ignore[misc]

@@ -166,7 +166,7 @@ def auto_cdc(
 
     Raises:
         ResolveError: The table has no changes or no primary key, it cannot be read, its cluster is unknown or invalid,
-            the columns lack a key column, or there is no column ``sequence_by``.
+            ``columns`` leaves out a key column, or ``sequence_by`` names no column.
         SparkVersionError: PySpark has no AUTO CDC flows.
         KdslError: No pipeline loads this code, or PySpark lacks its packages for pipelines; or as for
             `Table.read_stream`.

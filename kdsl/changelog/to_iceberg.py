@@ -223,8 +223,8 @@ class IcebergTarget:
             The table's name in every session that is cloned from this one.
 
         Raises:
-            ChangelogError: No runtime is published for this Spark, it cannot be fetched, or there is no catalog; or
-                the session's threads are not pinned.
+            ChangelogError: No runtime is published for this Spark, or it cannot be fetched; or the session has no
+                catalog of Iceberg, or threads that are not pinned.
             SparkVersionError: Spark is older than 4.0.
         """
         require(ICEBERG, spark.version, self._call)

@@ -319,7 +319,7 @@ def test_settings_that_only_a_builder_can_give_a_running_session(users: Applied)
     assert users.rows() == [(1, "ann", 3)]
 
 
-def test_sessions_of_many_queries_are_kept(users: Applied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_of_many_queries_keeps_its_session(users: Applied, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sessions in use do not count; beyond the bound, those that were not used longest are dropped."""
     sessions = [clone_session(users.spark) for _ in range(12)]
     cloned: list[SparkSession] = []
