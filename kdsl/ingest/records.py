@@ -23,6 +23,7 @@ from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import InitialTable
+from kdsl.own_columns import ORDER, PLACE
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
@@ -35,15 +36,11 @@ from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
 from kdsl_formats.suggest import explain_bad_batch
 
-ORDER = ("__kdsl_time", "__kdsl_partition", "__kdsl_offset")
-"""Columns by which the changes of a key are ordered if they are in several partitions; no sink table has them."""
 _TIMES = {
     "debezium-json": ("value.source.timestamp", "source.ts_ms"),
     "canal-json": ("value.event-timestamp", "es"),
 }
 """The metadata with the time of a change in the source, and the member that it is read from, by format."""
-PLACE = ("__kdsl_record_topic", "__kdsl_record_partition", "__kdsl_record_offset")
-"""Columns with the place of the record that a row comes from, where a plan asks for them."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
 Value = TypeVar("Value")
@@ -473,7 +470,9 @@ def plan_table(
         ]
     declared = define_table(feed, table, upstream)
     options = attrs.evolve(declared.options, topic=("records",), topic_pattern=None)  # type: ignore[misc]
-    definition = attrs.evolve(declared, columns=(*declared.columns, *metadata), options=options, primary_key=())
+    definition = attrs.evolve(
+        declared, columns=(*declared.columns, *metadata), options=options, primary_key=(), in_ingestion=True
+    )
     return attrs.evolve(read_plan(resolve(definition, "read")), keyed=keyed)
 
 
