@@ -51,17 +51,12 @@ TASK_REPORT: Final = "\ufdd0kdsl_report"
 """The report of a task on its rows, for sessions without accumulators."""
 STAGED_WRITER: Final = "\ufdd0kdsl_writer"
 STAGED_ORDER: Final = "\ufdd0kdsl_staged_order"
-RECORD_PART: Final = "\ufdd0kdsl_part_"
-"""The start of the names of columns with parts of a record, such as its topic, among the columns of its row."""
 
 # Queries in SQL
 WINDOW: Final = "\ufdd0kdsl_window"
 STEP: Final = "\ufdd0kdsl_step"
 ALL: Final = "\ufdd0kdsl_all"
 UNNESTED_ROW: Final = "\ufdd0kdsl_unnested"
-
-SHOWN_MARK: Final = "U+FDD0"
-"""How messages write `MARK`, which most fonts do not show."""
 
 
 def is_reserved(name: str) -> bool:
@@ -71,5 +66,4 @@ def is_reserved(name: str) -> bool:
 
 def explain_reserved(name: str) -> str:
     """Write why a column cannot have a name that is reserved."""
-    shown = name.replace(MARK, f"\\u{ord(MARK):x}")
-    return f"the name '{shown}' contains {SHOWN_MARK}, which kdsl reserves for columns of its own"
+    return f"the name {name!r} contains U+{ord(MARK):X}, which kdsl reserves for columns of its own"
