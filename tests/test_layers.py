@@ -19,6 +19,7 @@ LAYERS = (
         "kdsl.extras",
         "kdsl.folders",
         "kdsl.own_columns",
+        "kdsl.java_patterns",
         "kdsl.callbacks",
         "kdsl.retry",
         "kdsl.spark_internals",
