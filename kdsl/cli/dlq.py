@@ -160,9 +160,7 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing, and count what would be sent.")] = False,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help="Send also records whose key has a later record, or may have, or is NULL."
-        ),
+        typer.Option("--force", help="Send also records whose key has a later record, or may have, or is NULL."),
     ] = False,
     resend_unknown: Annotated[
         bool,

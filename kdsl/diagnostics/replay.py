@@ -122,8 +122,8 @@ def replay(
         selection: Which letters; by default all.
         change: Maps each record: it may change key, value, headers and timestamp. None sends them unchanged.
         max_attempts: Records that were rejected as often are left.
-        force: Also send records by key that are older than others with their key, that have none, or of which that
-            is not known. Records are by key if rows that are read from their topic may replace each other, or if the
+        force: Also send records by key that are older than others with their key or may be, and those without one.
+            Records are by key if rows that are read from their topic may replace each other, or if the
             target is compacted. They are searched for in the original topic and the target.
         resend_unknown: Also send records that an interrupted replay may have sent, if the target cannot show it any
             more: they may then be there twice.
@@ -218,7 +218,7 @@ class _Record:
 
 @attrs.define
 class _Letters:
-    """The letters of one record, of which several tables may have written some.
+    """The letters of one record; several tables may have written some.
 
     Attributes:
         best: The last complete one; the last one if all are cut.

@@ -53,7 +53,7 @@ def letter(place: Place, **more: str) -> Record:
     return Record(place.value, place.key, headers=[(name, text.encode()) for name, text in own.items()])
 
 
-def replayed(kafka: RunningKafka, topic: str) -> list[str]:
+def read_replayed(kafka: RunningKafka, topic: str) -> list[str]:
     """The values of the records that replays have sent to a topic, in their order by partition."""
     return [text for text, id_ in read(kafka, topic) if id_]
 

@@ -17,7 +17,7 @@ from kdsl.diagnostics.replay import Replay, replay
 from kdsl.errors import DeadLetterError
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.diagnostics.replays import Place, letter, read, replayed, write
+from tests.diagnostics.replays import Place, letter, read, read_replayed, write
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ class TestOnce:
         assert by_reason == Replay(sent=1, unselected=2)
         assert by_table == Replay(sent=1, done=1, unselected=1)
         assert everything == Replay(sent=1, done=2)
-        assert replayed(kdsl_kafka, topic) == ["a", "b", "c"]
+        assert read_replayed(kdsl_kafka, topic) == ["a", "b", "c"]
 
     def test_another_target_gets_all_records(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -59,7 +59,7 @@ class TestOnce:
         kdsl_kafka.delete_topic(target)
         kdsl_kafka.create_topic(target)
         assert replay(cluster, dead, target).sent == 1
-        assert [replayed(kdsl_kafka, one) for one in (topic, target)] == [["a"], ["a"]]
+        assert [read_replayed(kdsl_kafka, one) for one in (topic, target)] == [["a"], ["a"]]
 
     def test_more_attempts_and_force_send_only_what_was_left(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -72,7 +72,7 @@ class TestOnce:
         assert replay(cluster, dead, "original") == Replay(sent=1, outdated=1, exhausted=1)
         assert replay(cluster, dead, "original", max_attempts=4) == Replay(sent=1, done=1, outdated=1)
         assert replay(cluster, dead, "original", max_attempts=4, force=True) == Replay(sent=1, done=2)
-        assert replayed(kdsl_kafka, topic) == ["b", "c", "a"]
+        assert read_replayed(kdsl_kafka, topic) == ["b", "c", "a"]
 
     def test_a_complete_letter_replaces_a_cut_one_and_letters_of_two_tables_are_one_record(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -85,7 +85,7 @@ class TestOnce:
 
         assert replay(cluster, dead, "original", selection=Selection("U")) == Replay(sent=1, repeated=1, unselected=2)
         assert replay(cluster, dead, "original") == Replay(sent=1, done=1, truncated=1, repeated=3)
-        assert replayed(kdsl_kafka, topic) == ["bbb", "aaa"]
+        assert read_replayed(kdsl_kafka, topic) == ["bbb", "aaa"]
 
     def test_what_replays_note_is_not_a_letter(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -107,7 +107,7 @@ class TestOnce:
         kdsl_kafka.produce(dead, letter(attrs.evolve(one, timestamp=2_000, value=b"second")))
 
         assert replay(cluster, dead, "original") == Replay(sent=1, done=1)
-        assert replayed(kdsl_kafka, topic) == ["first", "second"]
+        assert read_replayed(kdsl_kafka, topic) == ["first", "second"]
 
 
 class TestInterruptions:
@@ -139,7 +139,7 @@ class TestInterruptions:
 
         assert result == dry == Replay(sent=result.sent, done=6 - result.sent)
         assert result.sent == (4 if note == "sending" else 2)
-        assert sorted(replayed(kdsl_kafka, other(topic))) == [f"{i}" for i in range(6)]
+        assert sorted(read_replayed(kdsl_kafka, other(topic))) == [f"{i}" for i in range(6)]
         assert replay(cluster, dead, other(topic)) == Replay(done=6)
 
     def test_an_outcome_that_the_target_cannot_show_is_unknown(
@@ -163,7 +163,7 @@ class TestInterruptions:
         assert "1  left: an interrupted replay may have sent them" in left.stdout
         assert kdsl_kafka.read(topic) == []
         sent = CliRunner().invoke(app, [*command, "--resend-unknown"])
-        assert (sent.exit_code, replayed(kdsl_kafka, topic)) == (0, ["a"])
+        assert (sent.exit_code, read_replayed(kdsl_kafka, topic)) == (0, ["a"])
 
     def test_a_failed_record_is_not_reported_as_sent(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -178,7 +178,7 @@ class TestInterruptions:
         result = replay(cluster, dead, "original", change=lambda one: attrs.evolve(one, value=one.value[:9]))
 
         assert result == Replay(sent=2 - result.done, done=result.done)
-        assert sorted(replayed(kdsl_kafka, topic)) == ["a", "b" * 9]
+        assert sorted(read_replayed(kdsl_kafka, topic)) == ["a", "b" * 9]
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, note: str, point: str, call: int) -> None:
@@ -209,7 +209,7 @@ class TestNewerRecords:
         kdsl_kafka.produce(dead, *(letter(place, keyed="true") for place in places))
 
         assert replay(cluster, dead, other(topic)) == Replay(sent=1, outdated=2)
-        assert replayed(kdsl_kafka, other(topic)) == ["newest"]
+        assert read_replayed(kdsl_kafka, other(topic)) == ["newest"]
 
     def test_a_newer_record_in_the_target_is_found(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -236,7 +236,7 @@ class TestNewerRecords:
 
         # Both records of the key 2 are sent, the later one last.
         assert result == Replay(sent=2, outdated=1)
-        assert replayed(kdsl_kafka, topic) == ["bad 2", "bad 2 again"]
+        assert read_replayed(kdsl_kafka, topic) == ["bad 2", "bad 2 again"]
 
     def test_a_record_that_was_sent_counts_with_its_old_place(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, other: Callable[[str], str]
@@ -269,9 +269,9 @@ class TestNewerRecords:
         left = CliRunner().invoke(app, command)
         assert left.exit_code == 3
         assert "1  left: later records with their key may have been compacted or deleted" in left.stdout
-        assert replayed(kdsl_kafka, other(topic)) == ["late"]
+        assert read_replayed(kdsl_kafka, other(topic)) == ["late"]
         assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
-        assert replayed(kdsl_kafka, other(topic)) == ["late", "early"]
+        assert read_replayed(kdsl_kafka, other(topic)) == ["late", "early"]
 
     def test_a_topic_that_was_created_again_is_another_topic(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -286,9 +286,9 @@ class TestNewerRecords:
         kdsl_kafka.produce(dead, letter(old[1], keyed="true"), letter(new, keyed="true"))
 
         assert replay(cluster, dead, "original") == Replay(sent=1, recreated=2)
-        assert replayed(kdsl_kafka, topic) == ["second life"]
+        assert read_replayed(kdsl_kafka, topic) == ["second life"]
         assert replay(cluster, dead, topic) == Replay(sent=1, done=1, outdated=1)
-        assert replayed(kdsl_kafka, topic) == ["second life", "first life b"]
+        assert read_replayed(kdsl_kafka, topic) == ["second life", "first life b"]
 
     def test_into_a_compacted_topic_all_records_are_by_key(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster

@@ -13,7 +13,7 @@ from kdsl.diagnostics.replay import Replay, replay
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.diagnostics.replay_model import run_steps
-from tests.diagnostics.replays import letter, replayed, write
+from tests.diagnostics.replays import letter, read_replayed, write
 
 SEQUENCES = int(os.environ.get("KDSL_TEST_REPLAYS", "200"))
 SEED = int(os.environ.get("KDSL_TEST_SEED") or random.SystemRandom().randrange(1_000_000))
@@ -49,7 +49,7 @@ def test_a_row_whose_tombstone_was_compacted_does_not_return(kdsl_kafka: Running
 
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
     assert replay(cluster, dead, "original") == Replay(unverified=1)
-    assert replayed(kdsl_kafka, topic) == []
+    assert read_replayed(kdsl_kafka, topic) == []
     late = write(kdsl_kafka, topic, "bad", "newest", at=4)
     kdsl_kafka.produce(dead, letter(late))
     assert replay(cluster, dead, "original") == Replay(sent=1, unverified=1)

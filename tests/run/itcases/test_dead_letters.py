@@ -642,7 +642,7 @@ class TestReplay:
         assert not result.is_complete
         rows = {(row.id, row.name) for row in table.snapshot(spark, cluster).collect()}
         assert rows == {(1, "new"), (2, "corrected")}
-        assert replay(cluster, letters, "original", change=correct, force=True) == Replay(sent=2, done=1)
+        assert replay(cluster, letters, "original", change=correct, force=True) == Replay(2, 1, repeated=3)
 
     def test_incomplete_and_unselected_letters_are_left_and_a_failing_function_commits_nothing(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
