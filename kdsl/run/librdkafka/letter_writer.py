@@ -26,7 +26,7 @@ from kdsl.run.dead_letters.headers import NEEDS, TRUNCATED, Origin, build_header
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.dead_letters.reasons import ReasonWriter
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
-from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard
+from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.producer import Producer, ProducerError, borrow_producer, explain_failure
 from kdsl.run.librdkafka.topic_check import TopicIds
@@ -389,7 +389,7 @@ class RecordReader:
     def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Read the same records from Kafka again, and return them in their order with the fields `NEEDS`.
 
-        The consumer is borrowed from the pool; after an error of the fetch it is closed.
+        The consumer is borrowed from the pool, and returned to it; after an error of the fetch it is closed.
 
         Args:
             records: At least one record, with topic, partition and offset.
@@ -409,7 +409,7 @@ class RecordReader:
         except BaseException:
             discard(consumer)
             raise
-        consumer.pause()
+        return_consumer(consumer)
         places = pa.chunked_array([_place_keys(batch) for batch in wanted_batches], pa.string())  # may be empty
         order = pc.index_in(wanted, places)
         if order.null_count:
