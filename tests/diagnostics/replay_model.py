@@ -16,6 +16,7 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.diagnostics import replay as replays
 from kdsl.diagnostics.dead_letters import Selection
+from kdsl.diagnostics.replay_ledger import Ledger, send
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.diagnostics.replays import Place, fix, letter, read, write
@@ -150,8 +151,8 @@ class Steps:
         with monkeypatch.context() as patch:
             patch.setattr(replays, "BATCH", self.random.choice((1, 3, 500)))
             if interrupt:
-                patch.setattr(replays, "send", self.dying_send())
-                patch.setattr(replays.Ledger, "note", self.dying(replays.Ledger.note))
+                patch.setattr(replays, "send", self.dying(send))
+                patch.setattr(Ledger, "note", self.dying(Ledger.note))
             try:
                 done = replays.replay(
                     self.cluster, self.dead, choice.to, selection=selection, change=fix,
@@ -199,9 +200,6 @@ class Steps:
         assert all(text.startswith("fixed ") for text, _ in new)
         self.seen |= {(topic, id_) for _, id_ in new}
         return [self.written[int(text.removeprefix("fixed "))] for text, _ in new]
-
-    def dying_send(self) -> Callable[..., None]:
-        return self.dying(replays.send)
 
     def dying(self, function: Callable[..., None]) -> Callable[..., None]:
         """A function that may die before or after it does its work."""

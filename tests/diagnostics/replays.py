@@ -62,7 +62,7 @@ def read(kafka: RunningKafka, topic: str) -> list[tuple[str, str]]:
     """The values of a topic's records, each with the id that a replay has given it; empty without one."""
 
     def id_of(message: Any) -> str:
-        return dict(message.headers() or ()).get(names.ID, b"").decode()
+        return str(dict(message.headers() or ()).get(names.ID, b"").decode())
 
     return [((message.value() or b"").decode(), id_of(message)) for message in kafka.read(topic)]
 

@@ -14,7 +14,9 @@ from kdsl.cluster import Cluster
 from kdsl.diagnostics import replay as replays
 from kdsl.diagnostics.dead_letters import Selection, count_letters, read_letters
 from kdsl.diagnostics.replay import Replay, replay
-from kdsl.errors import DeadLetterError
+from kdsl.diagnostics.replay_ledger import Ledger
+from kdsl.errors import DeadLetterError, LeaseHeldError
+from kdsl.run.dead_letters.headers import Origin
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.diagnostics.replays import Place, letter, read, read_replayed, write
@@ -175,7 +177,7 @@ class TestInterruptions:
         for _ in range(2):
             with pytest.raises(DeadLetterError, match="cannot be sent"):
                 replay(cluster, dead, "original")
-        result = replay(cluster, dead, "original", change=lambda one: attrs.evolve(one, value=one.value[:9]))
+        result = replay(cluster, dead, "original", change=lambda one: attrs.evolve(one, value=(one.value or b"")[:9]))
 
         assert result == Replay(sent=2 - result.done, done=result.done)
         assert sorted(read_replayed(kdsl_kafka, topic)) == ["a", "b" * 9]
@@ -183,7 +185,7 @@ class TestInterruptions:
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, note: str, point: str, call: int) -> None:
     """Let a replay die before or after it writes a kind of note for the ``call``-th time."""
-    write_note, calls = replays.Ledger.note, []
+    write_note, calls = Ledger.note, []
 
     def write_or_die(self: Any, state: str, *arguments: Any) -> None:
         calls.append(state)
@@ -194,7 +196,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, note: str, point: str, call: i
         if dies:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(replays.Ledger, "note", write_or_die)
+    monkeypatch.setattr(Ledger, "note", write_or_die)
 
 
 class TestNewerRecords:
@@ -335,9 +337,9 @@ class TestNewerRecords:
         monkeypatch.setattr(replays, "_Topics", Topics)
         letters, target = Cluster("letters:1"), Cluster("target:1")
         run = replays._Run(letters, "dead", "fixed", target, Selection(), 3, False, False, False)
-        record = replays._Record(0, replays.Origin("orders", 0, 1), "fixed", b"k")
+        record = replays._Record(0, Origin("orders", 0, 1), "fixed", b"k")
 
-        searches = run._search([record])
+        searches: dict[Any, Any] = dict(run._search([record]))
 
         assert searches["orders", "orders"] == (None if expected is None else f"{expected} orders")
         assert searches["orders", "fixed"] == "target fixed"
@@ -369,7 +371,7 @@ def test_one_replay_of_a_topic_of_letters_runs_at_a_time(
 
     with (
         replays._hold_lease(cluster, dead, dry_run=False),
-        pytest.raises(replays.LeaseHeldError, match=r"another replay of the letters in .* is running"),
+        pytest.raises(LeaseHeldError, match=r"another replay of the letters in .* is running"),
     ):
         replay(cluster, dead, "original")
     assert replay(cluster, dead, "original") == Replay(sent=1)
