@@ -40,7 +40,7 @@ from kdsl.run.librdkafka.options import (
 )
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
-from kdsl.run.librdkafka.topic_check import TopicCheck
+from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
 from kdsl.run.metrics.on_rows import RowReporter, add_report_field
@@ -279,6 +279,7 @@ def _dead_letters(
         "; ".join(map(str, task.ranges)),
         read_again,
         None if accumulator is None else int(accumulator),
+        TopicIds(None, task.ids),
     )
     with letters, decoder.rejecting(letters):
         yield
