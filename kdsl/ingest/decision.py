@@ -234,8 +234,9 @@ def _evolve_sinks(
             fix = "restore it, or start with a new checkpoint, which reads the topics from the start"
             refusals.append(Refusal(target, None, reason, fix, code="missing-table"))
             continue
-        if live is not None and known is None and not plan.policy.rules.stores_keys:
-            live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
+        if live is not None and not plan.policy.rules.stores_keys:
+            key = wanted.primary_key if known is None else known.primary_key
+            live = _with_key(live, key, fold=plan.policy.rules.folds_case)
         works = [work for work in tables if target in work.plan.targets]
         names = {f.name.lower() for f in wanted.columns}
         earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}

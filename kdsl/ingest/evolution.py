@@ -14,11 +14,14 @@ from typing import Literal
 
 import attrs
 
+from kdsl.errors import listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
 from kdsl.ingest.ids import format_id
+from kdsl.resolve.columns import case_clashes
 from kdsl.types import model as t
+from kdsl.types.sql import quote_name
 from kdsl.types.widening import PrimaryKeyError, TableSchema, holds, join, join_columns, join_schemas
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
@@ -454,6 +457,7 @@ class _SinkTable:
                 "leave columns out with a projection",
                 _SELECT,
             )
+        self.check_members(schema)
         if self.refusals:
             before = TableSchema(()) if self.live is None else self.live
             return SinkEvolution(before, refusals=tuple(self.refusals))
@@ -486,8 +490,21 @@ class _SinkTable:
             if len(names) > 1:
                 columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
                 reason = f"{rules.title} does not tell the columns {columns} apart"
-                fix = "rename one with a projection"
+                fix = f"list the columns in a projection, without *, and rename one: {quote_name(names[1])} AS "
+                fix += quote_name(f"{names[1]}_2")
                 self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT, code="name-case"))
+
+    def check_members(self, schema: TableSchema) -> None:
+        """Refuse columns with a row, at any depth, whose members the sink cannot tell apart."""
+        if not self.policy.rules.folds_case:
+            return
+        for field in schema.columns:
+            rows = [kind for kind in t.walk_types(field.type) if isinstance(kind, t.Row)]
+            for clash in (clash for row in rows for clash in case_clashes(row.names)):
+                reason = f"{self.policy.rules.title} does not tell its members {listing(clash)} apart"
+                fix = "list the columns in a projection, without *, and instead of this one the members that you need"
+                example = f"{quote_name(field.name)}.{quote_name(clash[0])} AS {quote_name(clash[0])}"
+                self.refuse("name-case", field.name, reason, f"{fix}: {example}", _SELECT)
 
     def describe_place(self, column: str) -> str:
         """The record that shows a column, or since which it is known, in brackets; empty if neither is known."""

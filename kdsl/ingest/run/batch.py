@@ -439,13 +439,17 @@ def _join_places(one: Places, other: Places) -> Places:
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Turn on Spark's type TIME, if that is allowed, and set the pipeline's time zone, if any, in a query's session.
+    """Let a query's session tell names apart that differ only in letter case, have TIME, and the pipeline's time zone.
 
-    That is not the session of the caller.
+    That is not the session of the caller. It goes without TIME if that is not allowed, and without a time zone if the
+    pipeline has none.
 
     Raises:
-        SessionError: The session does not allow the time zone to be set.
+        SessionError: The session does not allow the distinction of letter case, or the time zone, to be set.
     """
+    require_setting(
+        spark, "spark.sql.caseSensitive", "true", "an ingestion, whose messages may have both 'id' and 'ID',"
+    )
     try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
     if pipeline.time_zone is not None:
         require_setting(spark, "spark.sql.session.timeZone", pipeline.time_zone, "the time zone of the ingestion")
