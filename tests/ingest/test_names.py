@@ -16,6 +16,7 @@ from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaTopics, Memory,
 from kdsl.ingest.run.sinks import MemoryWriter, SinkWriter
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl_formats.cdc_json import DebeziumJson
+from kdsl_formats.json import Json
 from tests.ingest.setup import Setup, change
 from tests.postgres import PASSWORD, Postgres
 
@@ -27,6 +28,10 @@ ODD = {"_row_kind": "-D", "_unavailable": ["n"], "__kdsl_passes": False, "__kdsl
 
 TWINS = {"ID": 10, "N": "z"}
 NESTED = {"row": {"a": 1, "A": 2}, "Row": [{"b": 1, "B": {"c": 3, "C": "4"}}]}
+FIXED = (
+    "_unavailable ARRAY<STRING>, `row` ROW<a BIGINT, A BIGINT>, `Row` ARRAY<ROW<b BIGINT, B ROW<c BIGINT, C STRING>>>"
+)
+"""The types of what has no type of its own in JSON."""
 
 
 def run_changes(
@@ -42,7 +47,9 @@ def run_changes(
     last = {**first, "n": "c"}
     setup.produce(change("c", None, first), change("c", None, second))
     setup.produce(change("u", first, last), change("d", second, None))
-    feed = setup.feed(value=DebeziumJson(unavailable="keep" if sink.rules.keeps_values else "error"))
+    feed = setup.feed(
+        value=DebeziumJson(infer_fixed_types=FIXED, unavailable="keep" if sink.rules.keeps_values else "error")
+    )
     rule = Transform("shop.orders", filter=condition, primary_keys=("id",))
     setup.run(setup.ingestion(sink, feed, transform=[rule], route=route), writer)
     return {name: value for name, value in last.items() if value is not None}
@@ -65,9 +72,10 @@ def test_all_names_are_columns_in_memory(setup: Setup, condition: str | None) ->
 def test_all_names_are_columns_of_appended_rows(setup: Setup, capsys: pytest.CaptureFixture[str]) -> None:
     writer, row = MemoryWriter(), {"id": 1, **ODD, **TWINS, **NESTED}
     setup.produce(row, row)
-    setup.run(setup.ingestion(Memory()), writer)
+    feed = setup.feed(value=Json(infer_fixed_types=FIXED))
+    setup.run(setup.ingestion(Memory(), feed), writer)
     shutil.rmtree(setup.checkpoint)
-    setup.run(setup.ingestion(Print()))
+    setup.run(setup.ingestion(Print(), feed))
 
     assert list(map(select_present, writer.appended[setup.topic,])) == [select_present(row)] * 2
     assert capsys.readouterr().out.count(f"{setup.topic} +I[1, -D, ['n'], False, x, -1, ") == 2
@@ -127,14 +135,15 @@ class TestCaseInDelta:
 
     def test_of_members(self, setup: Setup) -> None:
         setup.produce({"id": 1, "a": [{"b": 1}], "r": {"x": 1, "X": 2}})
-        reason = self.fail(setup, setup.ingestion(DeltaTables(setup.lake)))
+        feed = setup.feed(value=Json(infer_fixed_types="r ROW<x INT, X INT>"))
+        reason = self.fail(setup, setup.ingestion(DeltaTables(setup.lake), feed))
 
         assert "column 'r': " in reason
         assert "does not tell its members 'x' and 'X' apart" in reason
         assert "instead of this one the members that you need: `r`.`x` AS `x`" in reason
 
         rule = Transform(r"\.*", projection="id, a, `r`.`x` AS `x`, r.X AS x_2")
-        setup.run(setup.ingestion(DeltaTables(setup.lake), transform=[rule]))
+        setup.run(setup.ingestion(DeltaTables(setup.lake), feed, transform=[rule]))
         assert [(row["id"], row["x"], row["x_2"]) for row in setup.table(setup.topic)] == [(1, 1, 2)]
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+CASE_SENSITIVE = "spark.sql.caseSensitive"
 LOST = "lost-values"
 """The reason, in the counts of a state, of values that a sink table has no column for, or no type that holds them."""
 LARGE = 200_000
