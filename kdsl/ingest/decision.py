@@ -306,7 +306,8 @@ def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
     """
     sink, table = plan.sink, work.plan.table
     for target in work.plan.targets:
-        if (wrong := sink.wrong_table(target)) is not None:
+        wrong = "a name of the table is empty" if not all(target) else sink.wrong_table(target)
+        if wrong is not None:
             fix, sql_fix = "name another sink table in a route", "give the table another name"
             yield Refusal(target, None, wrong, fix, sql_fix=sql_fix, code="table-name")
     if not isinstance(sink, KafkaTopics):

@@ -29,7 +29,8 @@ from kdsl.formats import TableId
 from kdsl.ingest.definition import Transform
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.selectors import TablePattern
-from kdsl.own_columns import KIND, explain_reserved, is_reserved
+from kdsl.own_columns import KIND, explain_reserved
+from kdsl.resolve.columns import find_reserved_names
 from kdsl.types import model as t
 from kdsl.types.sql import literal, quote_name
 from kdsl.types.widening import TableSchema
@@ -249,7 +250,7 @@ class _Work:
     def run(self, *, allow_trimming: bool) -> TransformedTable:
         """Apply the transform. Problems are collected, and the result is then not to be used."""
         upstream = {f.name: _column(f) for f in self.schema.columns}
-        for name in filter(is_reserved, upstream):
+        for name in (name for f in self.schema.columns for name in find_reserved_names(f.name, f.type)):
             self.add("", explain_reserved(name), "rename the column in the source")
         others = {c.name: _column(t.Field(c.name, c.type)) for c in self.metadata}
         names = {**_pseudo_columns(self.table), **others, **upstream}

@@ -24,10 +24,11 @@ from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import InitialTable
-from kdsl.own_columns import MARK, ORDER, PLACE, explain_reserved, is_reserved
+from kdsl.own_columns import MARK, ORDER, PLACE, explain_reserved
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
+from kdsl.resolve.columns import find_reserved_names
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
@@ -405,7 +406,8 @@ def _field_names(key: bytes) -> tuple[str, ...]:
 
 def _has_reserved(observed: Observed) -> str | None:
     """The first column among those that messages show whose name is reserved for kdsl; None if there is none."""
-    return next((f.name for delta in observed.deltas for f in delta.schema.columns if is_reserved(f.name)), None)
+    fields = (f for delta in observed.deltas for f in delta.schema.columns)
+    return next((name for f in fields for name in find_reserved_names(f.name, f.type)), None)
 
 
 def _may_have_reserved(messages: pa.BinaryArray) -> bool:
