@@ -39,8 +39,10 @@ from kdsl.spark_internals.session import (
 )
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types import model as t
-from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name
+from kdsl.types.convert import convert_sql
+from kdsl.types.spark import from_spark, spark_schema, spark_type_name
 from kdsl.types.sql import literal, quote_name
+from kdsl.types.widening import MAX_INTEGER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -293,6 +295,17 @@ class DeltaTarget:
         with session.active():
             detail = session.detail(self)
         return 0 if _changes_in_place(detail, new) else int(detail["sizeInBytes"])
+
+    def count_large_integers(self, spark: SparkSession, column: str) -> int:
+        """Count the integers of a column, which exists, that DOUBLE may not hold: those beyond 2^53.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
+        session = _Delta(spark)
+        with session.active():
+            large = f"{quote_name(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
+            return int(session.open(self).toDF().where(large).count())
 
     def change_types(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
         """Give columns wider types: in place if the table has type widening and Delta supports it, else by rewriting.

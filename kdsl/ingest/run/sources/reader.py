@@ -10,7 +10,8 @@ import attrs
 from kdsl.formats import ROW_KIND, TableId
 from kdsl.ingest.evolution import Refusal
 from kdsl.ingest.records import ORDER
-from kdsl.types.spark import convert_sql, spark_type_name
+from kdsl.types.convert import convert_sql
+from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema
 
