@@ -134,7 +134,7 @@ def widen(before: t.DataType, shown: t.DataType) -> t.DataType | None:
         after = t.Timestamp(after.precision, nullable=before.nullable)
     if isinstance(after, _TEXTS) and isinstance(before, _NUMBERS) and isinstance(shown, _NUMBERS):
         return None
-    return after if after != before and can_change(before, after) else None
+    return after if stores(after, shown) and can_change(before, after) else None
 
 
 def needs_small_integers(before: t.DataType, after: t.DataType) -> bool:

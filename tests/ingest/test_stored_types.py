@@ -26,7 +26,7 @@ def into(sink: Sink, setup: Setup, table: str, **options: Any) -> Ingestion:
     return setup.ingestion(sink, feed, transform=[KEYED], route=[Route(r"\.*", table)], **options)
 
 
-def refused(setup: Setup, ingestion: Ingestion, *reasons: str) -> None:
+def expect_refusal(setup: Setup, ingestion: Ingestion, *reasons: str) -> None:
     """Run, and expect that the batch is refused before it is noted."""
     before = setup.state()
     with pytest.raises(StreamingQueryException) as e:
@@ -47,7 +47,7 @@ class TestDelta:
         setup.run(into(delta, setup, "lake.t"))
         setup.produce({"id": 0.5, "n": "wrong"}, {"id": b, "n": "new b"})
 
-        refused(setup, into(delta, setup, "lake.t"), "column 'id'", "from BIGINT to DOUBLE", "offset 2",
+        expect_refusal(setup, into(delta, setup, "lake.t"), "column 'id'", "from BIGINT to DOUBLE", "offset 2",
                 "infer-schema.fixed-types: `id` BIGINT", "ingestion.ignore-errors: true")  # fmt: skip
         feed = {"value": Json(infer_fixed_types="`id` BIGINT"), "ignore_errors": True}
         setup.run(into(delta, setup, "lake.t", feed=feed))
@@ -55,7 +55,7 @@ class TestDelta:
         assert {row["id"]: row["n"] for row in setup.table("lake", "t")} == {a: "a", b: "new b"}
         assert setup.state().counts == {"dirty": 1}
 
-    def test_values_and_texts_of_earlier_rows_stay(self, setup: Setup, delta: DeltaTables) -> None:
+    def test_earlier_rows_keep_their_values_and_how_they_are_spelled(self, setup: Setup, delta: DeltaTables) -> None:
         """In a session of Berlin and a JVM of New York."""
         berlin = Pipeline(time_zone="Europe/Berlin")
         first = {**PLAIN, "ts": MOMENT, "x": 7, "text": 8}
@@ -79,7 +79,9 @@ class TestDelta:
         setup.run(into(delta, setup, "lake.t"))
         setup.produce({"id": 2, "n": 0.5})
 
-        refused(setup, into(delta, setup, "lake.t"), "column 'n'", "1 row has an integer beyond 2^53", "`n` STRING")
+        expect_refusal(
+            setup, into(delta, setup, "lake.t"), "column 'n'", "1 row has an integer beyond 2^53", "`n` STRING"
+        )
         setup.run(into(delta, setup, "lake.t", feed={"value": Json(infer_fixed_types="`n` STRING")}))
 
         assert {row["id"]: row["n"] for row in setup.table("lake", "t")} == {1: str(2**53 + 1), 2: "0.5"}
@@ -92,7 +94,7 @@ class TestDelta:
         setup.produce({"id": 2, "d": "n/a", "at": "soon"}, {"id": 3, "d": 1.50, "at": "2024-10-27T02:30:00Z"})
 
         reasons = ("column 'd': 1 value does not fit DOUBLE", "column 'at': 1 value does not fit TIMESTAMP(6)")
-        refused(setup, into(delta, setup, "lake.t"), *reasons, "exclude.schema.changes: alter.column.type")
+        expect_refusal(setup, into(delta, setup, "lake.t"), *reasons, "exclude.schema.changes: alter.column.type")
         setup.run(into(DeltaTables(setup.lake, exclude_changes=("alter.column.type",)), setup, "lake.t"))
 
         rows = {row["id"]: row for row in setup.table("lake", "t")}
@@ -123,7 +125,7 @@ class TestPostgres:
     def sink(self, postgres: Postgres, **options: Any) -> JdbcTables:
         return JdbcTables(postgres.url, username="kdsl", password=PASSWORD, **options)
 
-    def test_values_and_texts_of_earlier_rows_stay(self, setup: Setup, postgres: Postgres) -> None:
+    def test_earlier_rows_keep_their_values_and_how_they_are_spelled(self, setup: Setup, postgres: Postgres) -> None:
         """In a session of Berlin and a JVM of New York."""
         table, berlin = f"s{setup.topic[-8:]}", Pipeline(time_zone="Europe/Berlin")
         ingestion = into(self.sink(postgres), setup, f"public.{table}", pipeline=berlin)
@@ -149,7 +151,7 @@ class TestPostgres:
         setup.run(into(self.sink(postgres), setup, f"public.{table}"))
         setup.produce({"id": 2, "amount": 1.005, "whole": 0.5, "code": "longer"})
 
-        refused(setup, into(self.sink(postgres), setup, f"public.{table}"),
+        expect_refusal(setup, into(self.sink(postgres), setup, f"public.{table}"),
                 *(f"column {name!r}: 1 value does not fit" for name in ("amount", "whole", "code")))  # fmt: skip
         setup.run(into(self.sink(postgres, exclude_changes=("alter.column.type",)), setup, f"public.{table}"))
 

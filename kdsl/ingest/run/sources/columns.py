@@ -45,7 +45,7 @@ class ReadColumn:
 
 
 def cast_sql(value: str, kind: t.DataType, problem: str) -> str:
-    """The Spark SQL of a text as a value of a type; a text that the type does not hold fails the job with a message.
+    """The Spark SQL of a string as a value of a type; one that the type does not hold fails the job with a message.
 
     Strings, bytes and booleans are not checked.
     """
