@@ -149,7 +149,7 @@ def test_a_string_is_a_value_of_a_type_only_if_it_is_written_like_one(spark: Spa
             "2024-06-01 10:00:00+02:00": datetime(2024, 6, 1, 8),
         },
         "BYTES": {"eA==": b"x", "": b"", "true": b"\xb6\xbb\x9e", "True": b"N\xbb\x9e",
-                  "9007199254740993": base64.b64decode("9007199254740993")},
+                  **{text: base64.b64decode(text) for text in ("9007199254740993", "99999999999999999999")}},
     }  # fmt: skip
     expected["TIMESTAMP_LTZ(6)"] = expected["TIMESTAMP(6)"]
 
