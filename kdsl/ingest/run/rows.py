@@ -22,6 +22,7 @@ from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.spark import convert_sql, spark_schema, spark_type_name
 from kdsl.types.sql import quote_name
@@ -127,7 +128,9 @@ def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[
             if not lost:
                 continue
             rows = transform_rows(read, work).where(F.col(ROW_KIND).isin("+I", "+U"))
-            counted = rows.agg(*(F.expr(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items()))
+            counted = rows.agg(
+                *(parse_column(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items())
+            )
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
                     losses[target, name] = losses.get((target, name), 0) + count
@@ -273,15 +276,15 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
     if condition is None:
         return rows
     if with_filtered:
-        return rows.withColumn(PASSES, F.expr(condition))
+        return rows.withColumn(PASSES, parse_column(condition))
     if UNAVAILABLE not in rows.columns:
-        return rows.where(condition)
+        return rows.where(parse_column(condition))
     reason = F.concat(
         F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
         F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL"),
     )  # fmt: skip
     is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(condition, rows))
-    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(F.expr(condition)))
+    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(parse_column(condition)))
 
 
 def _find_used(sql: str, rows: DataFrame) -> Column:
@@ -323,7 +326,7 @@ def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: 
             continue
         name, wanted = types[_fold(plan, column.name)]
         sql = convert_sql(column.sql, column.type, wanted, lossy=name in evolution.narrowed)
-        columns.append(F.expr(sql).alias(name))
+        columns.append(parse_column(sql).alias(name))
         sources[name] = column.sql
     if UNAVAILABLE in rows.columns:
         columns.append(_find_unavailable(rows, sources))
