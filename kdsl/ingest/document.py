@@ -21,7 +21,7 @@ from kdsl.options import Options, Spelling
 Group = TypeVar("Group", bound=Options)
 _SECTIONS = ("source", "sink", "transform", "route", "pipeline")
 _WITH_REFERENCES = ("username",)
-"""The options that are no secrets and may have references nevertheless."""
+"""The options that may have references although they are not secrets."""
 _MAPPING = "sink.tableId-to-topic.mapping"
 
 

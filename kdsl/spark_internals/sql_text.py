@@ -1,4 +1,4 @@
-"""SQL text for Spark's parser, which means the same with all settings of a session, and of which nothing is replaced.
+"""SQL for Spark's parser that means the same with all settings of a session, and in which nothing is replaced.
 
 Spark replaces ``${name}`` and ``${env:NAME}`` in every SQL text of a session, also inside strings and names
 (``spark.sql.variable.substitute``); what it does not know becomes empty. A table, a column or a condition would then

@@ -1,4 +1,4 @@
-"""Texts and names in SQL reach Spark as they are, with any settings of the session's parser."""
+"""Strings and names in SQL reach Spark as they are, with any settings of the session's parser."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ class TestText:
                 *(parse_column(f"{quote_name(name)} + 1").alias(name) for name in names),
                 *(parse_column(f"({struct}).{quote_name(name)}") for name in names),
             )
-            kept = rows.where(parse_column(" AND ".join(f"{quote_name(n)} = {i}" for i, n in enumerate(names))))
-            found = row.first()
+            matches = rows.where(parse_column(" AND ".join(f"{quote_name(n)} = {i}" for i, n in enumerate(names))))
+            values = row.first()
 
-            assert kept.count() == 1
+            assert matches.count() == 1
         assert row.columns[: len(names)] == names
-        assert found is not None
-        assert list(found) == [*range(1, len(names) + 1), *range(len(names))]
+        assert values is not None
+        assert list(values) == [*range(1, len(names) + 1), *range(len(names))]
 
     @WITH_SPARK
     @given(names=st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower), changed=st.sampled_from(SETTINGS))
@@ -127,12 +127,12 @@ class TestText:
                 f"SELECT {quote_name(first)} AS {quote_name(second)}, a_text_column FROM {quote_name('v')}"
             )
             rows = run_sql(spark, query)
-            found = rows.first()
+            values = rows.first()
             token = run_sql(spark, f"SELECT {string_token(second)}").first()
 
         assert rows.columns == [second, "a_text_column"]
-        assert found is not None
-        assert list(found) == [1, second]
+        assert values is not None
+        assert list(values) == [1, second]
         assert token is not None
         assert token[0] == second
 
