@@ -29,10 +29,10 @@ from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOpti
 from kdsl.ingest.ids import parse_id, quote_part
 from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
+from kdsl.java_patterns import PatternError, python_pattern
 from kdsl.kafka_table import KafkaTable
 from kdsl.options import option
 from kdsl.resolve.delivery import wrong_prefix
-from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.table import Table
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import DebeziumJson
