@@ -51,7 +51,7 @@ _TRICKS = [
 _CHARACTERS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
 TEXTS = st.lists(st.sampled_from(_TRICKS) | _CHARACTERS, max_size=6).map("".join)
 NAMES = TEXTS.filter(lambda name: bool(name.strip()))
-SETTINGS = (
+SETTINGS: tuple[dict[str, str], ...] = (
     {},
     {"spark.sql.parser.escapedStringLiterals": "true"},
     {"spark.sql.variable.substitute": "false"},
@@ -212,4 +212,5 @@ def test_a_server_that_replaces_text_is_refused(monkeypatch: pytest.MonkeyPatch)
         run_sql(session, "SELECT '${x}'")
 
     session.conf.value = "false"
-    assert run_sql(session, "SELECT '${x}'") == "SELECT '${x}'"
+    result: Any = run_sql(session, "SELECT '${x}'")
+    assert result == "SELECT '${x}'"
