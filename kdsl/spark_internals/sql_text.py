@@ -38,11 +38,11 @@ class SubstitutionError(KdslError):
 
 
 def parse_column(text: str) -> Column:
-    """Parse an SQL expression, as ``pyspark.sql.functions.expr`` does, but without any replacement of ``${…}``.
+    """Parse an SQL expression, as ``pyspark.sql.functions.expr`` does, but without a replacement of ``${…}``.
 
     Raises:
         SubstitutionError: The text has ``${``, and the session is one of Spark Connect that replaces it.
-        ParseException: Spark cannot parse it; a text without ``${`` may also be refused when the column is used.
+        ParseException: Spark cannot parse it; SQL without ``${`` may also be refused when the column is used.
     """
     from pyspark.sql import Column, SparkSession, functions as F
 
