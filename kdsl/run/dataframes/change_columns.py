@@ -26,5 +26,5 @@ def with_change_columns(df: DataFrame, plan: ReadPlan) -> DataFrame:
     from pyspark.sql import functions as sf
 
     cases = " ".join(f"WHEN {literal(kind)[0]} THEN {literal(name)[0]}" for kind, name in CHANGE_TYPES.items())
-    kind = sf.expr(f"CASE {ROW_KIND} {cases} END").alias(CHANGE_TYPE)
+    kind = parse_column(f"CASE {ROW_KIND} {cases} END").alias(CHANGE_TYPE)
     return df.select(*(kind if name == CHANGE_TYPE else sf.col(quote_name(name)) for name in change_names(plan)))
