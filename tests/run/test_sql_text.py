@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +26,8 @@ from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import literal, quote_name, string_token
 from kdsl_formats.json import Json
 from tests.strategies import EFFORT
+
+ROOT = Path(kdsl.__file__).parents[1]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,6 +194,27 @@ def test_tables_keep_their_text(
     assert other["home"] == "${env:HOME}: a ${x} b"
     assert default is not None
     assert default["note"] == "it's \\ ${x} and ${env:HOME}"
+
+
+def test_all_sql_that_is_not_constant_passes_through_one_module() -> None:
+    """Spark would replace ``${…}`` in it."""
+    calls = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("kdsl", "formats")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "sql_text.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (
+            node.func.attr in ("expr", "selectExpr")
+            or (node.func.attr == "sql" and ast.unparse(node.func.value).endswith(("spark", "Session", "sparkSession")))
+        )
+        and not all(isinstance(argument, ast.Constant) for argument in node.args)
+    ]
+
+    # the coordinates of a package, which kdsl checks
+    assert [call for call in calls if "java_clients/jars.py" not in call] == []
 
 
 def test_a_server_that_replaces_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

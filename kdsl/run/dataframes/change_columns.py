@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kdsl.formats import ROW_KIND
 from kdsl.plan.change_columns import CHANGE_TYPE, CHANGE_TYPES, change_names
 from kdsl.plan.model import ReadPlan
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types.sql import literal, quote_name
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kdsl.spark_internals.sql_text import parse_column
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
