@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.changelog.to_memory import MemoryTable, memory, widen_value
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
+from kdsl.own_columns import KIND
 from kdsl.run.dataframes.collect import collect_arrow
 from kdsl.types.widening import MAX_INTEGER
 
@@ -39,7 +40,7 @@ class PrintWriter(TableWriter):
         for change in table.evolution.changes:
             print(change)
         for row in collect_arrow(table.changes()).to_pylist():
-            kind = row.pop(ROW_KIND)
+            kind = row.pop(KIND)
             print(f"{format_id(table.table)} {kind}[{', '.join(map(str, row.values()))}]")
 
 
@@ -90,7 +91,7 @@ class MemoryWriter(TableWriter):
             return
         if is_applied(format_id(name), batch, self._applied.get((name, batch.writer))):
             return
-        rows = collect_arrow(table.inserts().drop(ROW_KIND))
+        rows = collect_arrow(table.inserts().drop(KIND))
         altered = [c.columns[0].name for c in table.evolution.changes if c.tag == "alter.column.type"]
         for row in self.appended.get(name, ()) if altered else ():
             row |= {one: widen_value(row[one], rows.schema.field(one).type) for one in altered if one in row}
