@@ -304,10 +304,12 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
+        from pyspark.sql import DataFrame
+
         session = _Delta(spark)
         with session.active():
             large = f"{quote_name(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
-            return int(session.open(self).toDF().where(large).count())
+            return DataFrame(session.open(self).toDF(), session.python()).where(parse_column(large)).count()
 
     def change_types(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
         """Give columns wider types: in place if the table has type widening and Delta supports it, else by rewriting.

@@ -16,6 +16,7 @@ import pytest
 
 from kdsl.changelog.to_memory import widen_value
 from kdsl.spark_internals.arrow import dataframe_from_arrow
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.convert import convert_exactly_sql
@@ -92,7 +93,7 @@ def convert(spark: SparkSession, name: str, targets: list[t.DataType]) -> list[l
     kind, values = KINDS[name], pa.array(VALUES[name], arrow_type(KINDS[name]))
     frame = dataframe_from_arrow(spark, pa.table({"a b": values}))
     columns = [f"{convert_exactly_sql('`a b`', kind, one)} AS c{i}" for i, one in enumerate(targets)]
-    rows = frame.selectExpr(*columns).toArrow()
+    rows = frame.select(*map(parse_column, columns)).toArrow()
     return [[plain(value) for value in rows.column(i).to_pylist()] for i in range(len(targets))]
 
 

@@ -116,8 +116,6 @@ def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[
     are left out. It runs a job for each upstream table with such a column, and for no other. `refuse_losses` says which
     of them the batch may not lose.
     """
-    from pyspark.sql import functions as F
-
     losses: dict[tuple[TableId, str], int] = {}
     for target, evolution in decision.sinks.items():
         key = {_fold(plan, name) for name in evolution.schema.primary_key}
