@@ -173,9 +173,8 @@ def test_what_a_stored_column_can_become_keeps_every_value_and_its_text(spark: S
             targets = [b for a, b in CHANGES if a == name]
             for target, column in zip(targets, convert(spark, name, [KINDS[b] for b in targets]), strict=True):
                 small = needs_small_integers(KINDS[name], KINDS[target])
-                in_memory = [plain(widen_value(value, arrow_type(KINDS[target]))) for value in VALUES[name]]
-                assert in_memory == column
                 for value, got in zip(VALUES[name], column, strict=True):
+                    assert got is None or got == plain(widen_value(value, arrow_type(KINDS[target])))
                     if isinstance(KINDS[target], t.VarChar):
                         assert got == spell(value), (name, target, value)
                     elif not small or abs(value) <= MAX_INTEGER:
