@@ -120,8 +120,8 @@ def can_change(before: t.DataType, after: t.DataType) -> bool:
 def widen(before: t.DataType, shown: t.DataType) -> t.DataType | None:
     """The type that a column with rows gets, so that it also stores values of another type; None if there is none.
 
-    It is the column's own type if that stores them. Among numbers it is never a string, and a date that meets an
-    instant becomes a time without a zone, in UTC.
+    It is the column's own type if that stores them. Among numbers it is never a string, and a date or a time without a
+    zone that meets an instant becomes, or stays, a time without a zone, in UTC.
 
     Args:
         before: The type that the column has.
@@ -130,7 +130,7 @@ def widen(before: t.DataType, shown: t.DataType) -> t.DataType | None:
     if stores(before, shown):
         return before
     after = join(before, shown).as_nullable(before.nullable)
-    if isinstance(before, t.Date) and isinstance(after, t.TimestampLtz):
+    if isinstance(before, (t.Date, t.Timestamp)) and isinstance(after, t.TimestampLtz):
         after = t.Timestamp(after.precision, nullable=before.nullable)
     if isinstance(after, _TEXTS) and isinstance(before, _NUMBERS) and isinstance(shown, _NUMBERS):
         return None

@@ -14,7 +14,7 @@ from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
 from tests.ingest.setup import Setup
 from tests.postgres import PASSWORD, Postgres
-from tests.types.test_convert import zones
+from tests.zones import zones
 
 KEYED = Transform(r"\.*.\.*", primary_keys=("id",))
 MOMENT = "2024-10-27 02:30:00"  # Berlin has it twice

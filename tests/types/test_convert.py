@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -23,6 +21,7 @@ from kdsl.types.convert import convert_exactly_sql
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import MAX_INTEGER, can_change, can_change_key, join, needs_small_integers, stores, widen
 from kdsl_formats._connect.by_schema import widen_array
+from tests.zones import zones
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,21 +70,6 @@ VALUES: dict[str, list[Any]] = {
 }  # fmt: skip
 KINDS = {name: parse_type(name) for name in VALUES}
 SMALL = parse_type("VARCHAR(4)")
-
-
-@contextmanager
-def zones(spark: SparkSession, zone: str) -> Iterator[None]:
-    """The time zone of the session and of the JVM."""
-    jvm: Any = spark._jvm
-    setting, default = "spark.sql.session.timeZone", jvm.java.util.TimeZone.getDefault()
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, zone)
-    jvm.java.util.TimeZone.setDefault(jvm.java.util.TimeZone.getTimeZone(zone))
-    try:
-        yield
-    finally:
-        jvm.java.util.TimeZone.setDefault(default)
-        spark.conf.set(setting, before or "UTC")
 
 
 def convert(spark: SparkSession, name: str, targets: list[t.DataType]) -> list[list[Any]]:
