@@ -13,6 +13,7 @@ from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, fail_on
 from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.columns import cast_or_null
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema, spark_type
 
@@ -123,7 +124,7 @@ def _column(expression: RowExpression) -> Column:
     if expression.column is not None:
         return expression.column
     if not expression.constant:
-        return F.expr(expression.text)
+        return parse_column(expression.text)
     pairs = [F.struct(F.lit(key).alias("key"), F.lit(value).alias("value")) for key, value in expression.constant]
     return F.array(*pairs)
 

@@ -171,8 +171,8 @@ def test_different_ids_are_written_differently(tables: list[tuple[str, ...]]) ->
 @given(table_ids(min_size=1))
 def test_a_name_stays_one_name_in_a_route(table: tuple[str, ...]) -> None:
     """Whatever is in it: dots, blanks, quotes, dollars, line breaks."""
-    assert RouteRule.parse(r"(\.*)", "$1").target(table) == table
-    assert RouteRule.parse(r"\.*", "lake.x_<>", "<>").target(table) == ("lake", f"x_{table[-1]}")
+    assert RouteRule.parse(r"([\s\S]*)", "$1").target(table) == table
+    assert RouteRule.parse(r"[\s\S]*", "lake.x_<>", "<>").target(table) == ("lake", f"x_{table[-1]}")
 
 
 @given(st.lists(st.from_regex(r"[a-z_]{1,4}", fullmatch=True), min_size=1, max_size=3).map(tuple))
@@ -198,7 +198,7 @@ def test_a_dot_in_a_name_stays_in_it() -> None:
 
     assert RouteRule.parse(r"app.(\.*)", "public.$1").target(table) == ("public", "billing.accounts")
     assert RouteRule.parse(r"app.(\.*)", "public.x$1y").target(table) == ("public", "xbilling.accountsy")
-    assert RouteRule.parse(r"(\.*)", "$1").target(table) == table
+    assert RouteRule.parse(r"([\s\S]*)", "$1").target(table) == table
     with pytest.raises(ValueError, match="is not the name of a table"):
         RouteRule.parse(r"(app.\.*)", "a.b.$1").target(table)
 
