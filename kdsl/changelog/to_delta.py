@@ -23,6 +23,7 @@ from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
+from kdsl.run.letter_case import CASE_SENSITIVE, CASE_SENSITIVE_TABLES
 from kdsl.spark_internals.errors import JavaError, java_message
 from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.plans import plan_physically
@@ -525,6 +526,10 @@ class _Delta:
             session = session.cloneSession()
             if not cataloged:
                 session.conf().set("spark.sql.catalog.spark_catalog", CATALOG)
+        tables = spark.conf.get(CASE_SENSITIVE_TABLES, None)
+        if tables is not None and tables != spark.conf.get(CASE_SENSITIVE):
+            session = session.cloneSession()
+            session.conf().set(CASE_SENSITIVE, tables)
         self._session = session
         self._api: Any = getattr(self._jvm.io.delta.tables, "DeltaTable")  # noqa: B009
 

@@ -271,7 +271,14 @@ def _evolve_sinks(
             by_target.setdefault(target, []).append(work.plan.transformed.schema)
         refusals += _refuse_names(plan, work)
     sinks: dict[TableId, SinkEvolution] = {}
+    located = {plan.sink.locate_table(target): target for target in state.sinks}
     for target, schemas in by_target.items():
+        other = located.setdefault(plan.sink.locate_table(target), target)
+        if other != target:
+            reason = f"it is the same table as {format_id(other)}: the catalog ignores the letter case of names"
+            fix, sql_fix = "route both into one sink table, or one of them elsewhere", "give it another name"
+            refusals.append(Refusal(target, None, reason, fix, sql_fix=sql_fix, code="table-name"))
+            continue
         try:
             wanted = merge_schemas(schemas)
         except PrimaryKeyError as e:

@@ -59,6 +59,14 @@ def find_reserved_names(name: str, kind: t.DataType) -> list[str]:
     return [one for one in dict.fromkeys((name, *members)) if is_reserved(one)]
 
 
+def find_case_clashes(columns: Iterable[t.Field]) -> Iterator[list[str]]:
+    """Yield the names of columns, and of members of a row at any depth, that are equal except for letter case."""
+    fields = list(columns)
+    rows = (kind for f in fields for kind in t.walk_types(f.type) if isinstance(kind, t.Row))
+    for names in ([f.name for f in fields], *(row.names for row in rows)):
+        yield from case_clashes(names)
+
+
 def case_clashes(names: Iterable[str]) -> list[list[str]]:
     """Groups of different names that are equal except for letter case; names without such a group are left out."""
     groups: dict[str, list[str]] = {}

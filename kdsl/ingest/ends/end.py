@@ -193,6 +193,10 @@ class Sink(End):
         del table
         return None
 
+    def locate_table(self, table: TableId) -> TableId:
+        """What two ids of one table of the sink have in common; here the id itself."""
+        return table
+
     def applies(self, tag: str) -> bool:
         """Whether the sink applies a kind of schema change, one of `CHANGE_TAGS`, by its own two options.
 

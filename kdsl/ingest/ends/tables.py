@@ -77,6 +77,10 @@ class DeltaTables(Sink):
         wrong = [name for name in table if name.startswith((".", "_")) or set(name) & set("/\\:\0")]
         return f"a folder of tables cannot be named {wrong[0]!r}" if wrong else None
 
+    def locate_table(self, table: TableId) -> TableId:
+        """The id, in lower case in a catalog, because most catalogs ignore letter case."""
+        return table if self.catalog is None else tuple(name.lower() for name in table)
+
     def check(self) -> Iterable[WrongOption]:
         """Report a sink without a place for its tables, or with two."""
         if self.path is not None and self.catalog is not None:

@@ -45,12 +45,15 @@ from kdsl.ingest.run.tasks import (
 from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
+from kdsl.resolve.columns import find_case_clashes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.letter_case import tell_columns_apart
 from kdsl.run.records.drops import log_drops
 from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS
 from kdsl.run.session import require_setting, try_setting
 from kdsl.run.task_functions import write_function
+from kdsl.types import model as t
 from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema
 from kdsl.types.widening import TableSchema
 
@@ -60,7 +63,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-CASE_SENSITIVE = "spark.sql.caseSensitive"
 LOST = "lost-values"
 """The reason, in the counts of a state, of values that a sink table has no column for, or no type that holds them."""
 LARGE = 200_000
@@ -215,7 +217,8 @@ class BatchRunner(ABC):
                 with_filtered=pairs, packets=own, reporter=batch.reporter, in_one_task=batch.is_small,
             )  # fmt: skip
             try:
-                self._writer.write(list(tables), self._batch(number))
+                identity = self._batch(number)
+                self._writer.write(list(tables), identity.of_part(self._files.name) if self._files.name else identity)
             except Exception as e:
                 self._driver.require(e)
                 more = self._find_null_keys(batch)
@@ -363,7 +366,12 @@ class KafkaBatchRunner(BatchRunner):
         plan, spark = self._plan, records.sparkSession
         keyed = not self._writer.needs_rows_before
         reporter = VALUE_COUNTS.open(spark)
-        decide = partial(decide_batch, plan, state, number, read_schema=partial(self._schema, spark))
+
+        def decide(seen: Seen) -> Decision:
+            """Decide what the batch does, and prepare the session for it; errors are those of the sink."""
+            decision = decide_batch(plan, state, number, seen, read_schema=partial(self._schema, spark))
+            return open_decision(spark, plan, decision)
+
         try:
             if self._may_read_again(state, rejected):
                 seen = _collect_seen(self._divide(records, state, rejected, keyed=keyed, keep=False))
@@ -450,20 +458,34 @@ def _join_places(one: Places, other: Places) -> Places:
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Let a query's session tell names apart that differ only in letter case, have TIME, and the pipeline's time zone.
+    """Turn on Spark's type TIME, if that is allowed, and set the pipeline's time zone, if any, in a query's session.
 
-    That is not the session of the caller. It goes without TIME if that is not allowed, and without a time zone if the
-    pipeline has none.
+    That is not the session of the caller.
 
     Raises:
-        SessionError: The session does not allow the distinction of letter case, or the time zone, to be set.
+        SessionError: The session does not allow the time zone to be set.
     """
-    require_setting(
-        spark, "spark.sql.caseSensitive", "true", "an ingestion, whose messages may have both 'id' and 'ID',"
-    )
     try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
     if pipeline.time_zone is not None:
         require_setting(spark, "spark.sql.session.timeZone", pipeline.time_zone, "the time zone of the ingestion")
+
+
+def open_decision(spark: SparkSession, plan: IngestPlan, decision: Decision) -> Decision:
+    """Prepare a query's session for the columns of a batch, whose names may differ only in letter case.
+
+    Returns:
+        The decision.
+
+    Raises:
+        SessionError: The session does not allow the setting to be changed.
+    """
+    feed = plan.source
+    schemas = [sink.schema.columns for sink in decision.sinks.values()]
+    for work in decision.tables:
+        listed = feed.metadata_columns(work.plan.table) if isinstance(feed, KafkaFeed) else ()
+        schemas.append((*work.upstream.schema.columns, *(t.Field(c.name, c.type) for c in listed)))
+    tell_columns_apart(spark, needed=any(next(find_case_clashes(columns), None) is not None for columns in schemas))
+    return decision
 
 
 def refusal_error(what: str, refusals: Sequence[Refusal], plan: IngestPlan) -> IngestError:

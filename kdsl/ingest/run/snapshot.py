@@ -15,7 +15,7 @@ from kdsl.errors import KdslError
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
-from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
+from kdsl.ingest.run.batch import configure_session, open_decision, refusal_error, with_losses
 from kdsl.ingest.run.changes import decide_tables, row_reader
 from kdsl.ingest.run.rows import build_sink_tables, count_losses, refuse_losses
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
@@ -123,6 +123,7 @@ def _copy(
     refusals = decision.refusals or sink_writer.refuse(session, changes)
     if refusals:
         raise refusal_error("the copy", refusals, plan)
+    open_decision(session, plan, decision)
     read = row_reader(batch)
     losses = count_losses(plan, read, decision)
     if refusals := refuse_losses(plan, decision, losses):

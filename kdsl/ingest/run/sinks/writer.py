@@ -235,18 +235,21 @@ class TableWriter(SinkWriter):
         return []
 
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
-        """Write the tables at the same time; see `SinkWriter.write`.
+        """Write the tables at the same time, each with a batch identity of its own; see `SinkWriter.write`.
 
         If some fail, the others are written, and the error of the first is raised; one at a time, the first that fails
         is the last.
         """
         if len(tables) <= 1 or self._concurrency == 1:
             for table in tables:
-                self.write_table(table, batch)
+                self.write_table(table, batch.of_part(*table.table))
             return
         with ThreadPoolExecutor(self._concurrency, "kdsl sink") as pool:
             futures = [
-                pool.submit(run_in_session(table.rows.sparkSession, self.write_table), table, batch) for table in tables
+                pool.submit(
+                    run_in_session(table.rows.sparkSession, self.write_table), table, batch.of_part(*table.table)
+                )
+                for table in tables
             ]
         for future in futures:
             future.result()
