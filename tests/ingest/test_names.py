@@ -11,13 +11,17 @@ from typing import Any, Literal
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from kdsl.changelog.target import Batch
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.cluster import Cluster
+from kdsl.formats import TableId
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaTopics, Memory, Print, Route, Sink, Transform
-from kdsl.ingest.run.sinks import MemoryWriter, SinkWriter
+from kdsl.ingest.run.sinks import MemoryWriter, SinkTable, SinkWriter
+from kdsl.ingest.run.sinks.delta import DeltaWriter
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
-from tests.ingest.setup import Setup, change
+from tests.ingest.setup import Failing, Setup, change
 from tests.postgres import PASSWORD, Postgres
 
 ODD = {"_row_kind": "-D", "_unavailable": ["n"], "__kdsl_passes": False, "__kdsl_time": "x", "__kdsl_index": -1,
@@ -148,8 +152,88 @@ class TestCaseInDelta:
         assert [(row["id"], row["x"], row["x_2"]) for row in setup.table(setup.topic)] == [(1, 1, 2)]
 
 
-def test_a_session_that_ignores_letter_case_stays_as_it_is(setup: Setup) -> None:
-    setup.produce({"id": 1, "ID": 2})
-    setup.run(setup.ingestion(Memory()), MemoryWriter())
+class Columns(MemoryWriter):
+    """Knows how the session of each batch treats letter case."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings: list[str | None] = []
+
+    def write_table(self, table: SinkTable, batch: Batch) -> None:
+        self.settings.append(table.rows.sparkSession.conf.get("spark.sql.caseSensitive"))
+        super().write_table(table, batch)
+
+
+def test_only_batches_that_need_it_tell_letter_case_apart(setup: Setup) -> None:
+    writer = Columns()
+    ingestion = setup.ingestion(Memory(), setup.feed(value=Json(table_id_fields="t")))
+    for message in ({"t": "a", "id": 1}, {"t": "b", "id": 1, "ID": 2}, {"t": "a", "id": 2}):
+        setup.produce(message)
+        setup.run(ingestion, writer)
+
+    assert writer.settings == ["false", "true", "false"]
     assert setup.spark.conf.get("spark.sql.caseSensitive") == "false"
+
+
+TABLES = (
+    "orders",
+    "orders ",
+    " orders",
+    " ",
+    "a.b",
+    "`",
+    "``",
+    '"',
+    "$1",
+    "'",
+    "\t",
+    "\u2028",
+    "Orders",
+    "x\\y",
+    "*",
+    "%20",
+)
+
+
+def test_tables_of_any_name_have_their_own_rows(setup: Setup) -> None:
+    """Also after a restart, which reads what was learned of them."""
+    writer = MemoryWriter()
+    ingestion = setup.ingestion(Memory(), setup.feed(value=Json(table_id_fields="t")))
+    for number in (1, 2):
+        setup.produce(*({"t": table, f"of {i}": number} for i, table in enumerate(TABLES)))
+        setup.run(ingestion, writer)
+
+    assert dict(writer.appended) == {
+        (table,): [{"t": table, f"of {i}": number} for number in (1, 2)] for i, table in enumerate(TABLES)
+    }
+    assert setup.state().records == {(table,): 2 for table in TABLES}
+
+
+def test_tables_of_any_name_are_folders_of_delta(setup: Setup) -> None:
+    tables = [name for name in TABLES if DeltaTables("/lake").wrong_table((name,)) is None]
+    ingestion = setup.ingestion(DeltaTables(setup.lake), setup.feed(value=Json(table_id_fields="t")))
+    for number in (1, 2):
+        setup.produce(*({"t": table, f"of_{i}": number} for i, table in enumerate(tables)))
+        setup.run(ingestion)
+
+    for i, table in enumerate(tables):
+        assert setup.table(table) == [{"t": table, f"of_{i}": number} for number in (1, 2)]
+
+
+class OnePlace(DeltaWriter):
+    """All sink tables are one table of Delta."""
+
+    def target(self, table: TableId) -> DeltaTarget:
+        return super().target(("one",))
+
+
+def test_two_ids_of_one_physical_table_are_both_written_once(setup: Setup) -> None:
+    writer = OnePlace(DeltaTables(setup.lake), 1)
+    ingestion = setup.ingestion(DeltaTables(setup.lake), setup.feed(value=Json(table_id_fields="t")))
+    for number in (1, 2):
+        setup.produce({"t": "a", "n": number}, {"t": "b", "n": number})
+        with pytest.raises(StreamingQueryException, match="gone after all tables"):
+            setup.run(ingestion, Failing(writer, number - 1, "after all tables"))
+        setup.run(ingestion, writer)  # repeats the batch
+
+    assert setup.table("one") == [{"t": table, "n": number} for table in "ab" for number in (1, 2)]
