@@ -257,6 +257,11 @@ class TestRefusals:
 
         assert "integers beyond 2^53 can be equal that are not" in str(refused.refusals[0])
         assert Run(fixed).batch(show(delta(0, ("a",), id="DOUBLE"))).refusals == ()
+        prefetched = Run(plan(transform=[rule]))
+        prefetched.state = prefetched.state.add(note_prefetched(delta(0, ("a",), id="DOUBLE")))
+        assert prefetched.batch(show(delta(0, ("a",), id="DOUBLE"))).refusals[0].code == "key-type"
+        declared = {"initial_schemas": "CREATE TABLE a (id DOUBLE, PRIMARY KEY (id) NOT ENFORCED)"}
+        assert Run(plan(source=declared)).batch(show(delta(0, ("a",), id="DOUBLE"))).refusals == ()
 
     def test_tolerated_records_add_up(self) -> None:
         run = Run(plan(source={"ignore_errors": True, "max_errors": 3}))
