@@ -25,6 +25,7 @@ from kdsl.ingest.evolution import (
     evolve_sink,
     learn,
     merge_schemas,
+    refuse_key_type,
 )
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
@@ -179,31 +180,21 @@ def _refuse_key_types(
         if not set(columns) & {*work.plan.transformed.primary_key}:
             continue
         kind = field.type.as_nullable()
-        place = min((d.first[field.name] for d in deltas if d.table == table and field.name in d.first), default=None)
         before = types.get(field.name, kind)
         if before.as_nullable() != kind and not can_change_key(before, kind):
-            text = f"{quote_name(field.name)} {before.as_nullable()}"
-            reason = f"it is a column of the primary key, and would change from {before.as_nullable()} to {kind}"
-            fix = (
-                f"set infer-schema.fixed-types: {text} of the format and ingestion.ignore-errors: true, by which such "
-            )
-            fix += "records are left out and counted"
-            sql_fix = (
-                f"set 'infer-schema.fixed-types' = '{text}' of the format, and 'ingestion.ignore-errors' = 'true' "
-            )
-            sql_fix += "in OPTIONS of the table that is copied, by which such records are left out and counted"
+            yield refuse_key_type(table, field.name, before, kind, _find_place(deltas, table, field.name))
         elif is_new and isinstance(kind, (t.Float, t.Double)) and not _declares_type(feed, table, field.name):
-            reason = (
-                f"it is a column of the primary key, and messages show it as {kind}, as which integers beyond 2^53 "
-            )
-            reason += "can be equal that are not"
-            fix = f"set infer-schema.fixed-types: {quote_name(field.name)} STRING, or another type, of the format"
-            sql_fix = (
-                f"set 'infer-schema.fixed-types' = '{quote_name(field.name)} STRING', or another type, of the format"
-            )
-        else:
-            continue
-        yield Refusal(table, field.name, reason, fix, place, sql_fix=sql_fix, code="key-type")
+            reason = f"it is a column of the primary key, and messages show it as {kind}, by which different integers "
+            reason += "beyond 2^53 become equal"
+            fixed, place = f"{quote_name(field.name)} STRING", _find_place(deltas, table, field.name)
+            fix = f"set infer-schema.fixed-types: {fixed} of the format, or another type"
+            sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, or another type"
+            yield Refusal(table, field.name, reason, fix, place, sql_fix=sql_fix, code="key-type")
+
+
+def _find_place(deltas: Iterable[TableDelta], table: TableId, column: str) -> Place | None:
+    """The first record that shows something new of a column; None if none does."""
+    return min((d.first[column] for d in deltas if d.table == table and column in d.first), default=None)
 
 
 def _declares_type(source: Source, table: TableId, name: str) -> bool:
