@@ -22,7 +22,7 @@ import attrs
 
 from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
 from kdsl.changelog.connection import Connection, CountedStatement, DatabaseTable, is_unique_violation
-from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
+from kdsl.changelog.dialects import BATCHES, DIALECTS, Dialect, Statements, cast_type, dialect_of, product
 from kdsl.changelog.jdbc_strings import write_as_strings
 from kdsl.changelog.postgres import read_postgres_schema
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
@@ -39,9 +39,6 @@ from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-BATCHES = "kdsl_changelog_batches"
-"""The table of the last batch of each writer: ``writer``, ``target``, ``batch_id``, ``batch_content``."""
 
 _TRIES = 3
 _NULL_CHARACTER = "0x00"

@@ -36,7 +36,9 @@ RefusalCode = Literal[
     "missing-topic",
     "name-case",
     "name-character",
+    "name-empty",
     "name-length",
+    "name-reserved",
     "not-null",
     "not-null-missing",
     "refused-change",
@@ -56,6 +58,8 @@ RefusalCode = Literal[
 _STRINGS = (t.Char, t.VarChar)
 _SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
 """What to do in a script where a projection would help."""
+_NAME_FIX = "rename the column with a projection, or leave it out"
+_MEMBER_FIX = "leave the column out with a projection, or declare it as STRING, in which it is JSON"
 
 
 @attrs.frozen(order=True)
@@ -430,7 +434,7 @@ class _SinkTable:
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
-        return name.lower() if self.policy.rules.folds_case else name
+        return self.policy.rules.fold(name)
 
     def wide(self, kind: t.DataType) -> t.DataType:
         """The type that the sink gets for a type: STRING for TIME if it has none such, or a wide one by the policy."""
@@ -460,28 +464,13 @@ class _SinkTable:
         return SinkEvolution(schema, tuple(self.changes), (), tuple(self.narrowed), tuple(self.left_out))
 
     def check_names(self) -> None:
-        """Refuse columns that the sink cannot tell apart, names that it would cut, and characters that it forbids."""
+        """Refuse columns whose names the sink cannot store, as `SinkRules.wrong_columns` says, or cannot tell apart."""
         rules = self.policy.rules
+        for wrong in rules.wrong_columns(self.wanted.columns):
+            self.refuse(wrong.code, wrong.column, wrong.reason, _MEMBER_FIX if wrong.is_member else _NAME_FIX, _SELECT)
         by_name: dict[str, list[str]] = {}
         for field in self.wanted.columns:
             by_name.setdefault(self.fold(field.name), []).append(field.name)
-            size = len(field.name.encode())
-            if rules.max_name_bytes is not None and size > rules.max_name_bytes:
-                self.refuse(
-                    "name-length",
-                    field.name,
-                    f"the name has {size} bytes, and {rules.title} would cut it to {rules.max_name_bytes}",
-                    "rename the column with a projection",
-                    _SELECT,
-                )
-            if wrong := set(field.name) & set(rules.forbidden):
-                self.refuse(
-                    "name-character",
-                    field.name,
-                    f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
-                    "rename the column with a projection",
-                    _SELECT,
-                )
         for names in by_name.values():
             if len(names) > 1:
                 columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
