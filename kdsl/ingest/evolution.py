@@ -23,6 +23,7 @@ from kdsl.types.widening import PrimaryKeyError, TableSchema, holds, join, join_
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
 RefusalCode = Literal[
+    "database-change",
     "database-type",
     "expression",
     "key-type",
@@ -360,6 +361,11 @@ class Policy:
         tags = frozenset(tag for tag in CHANGE_TAGS if sink.applies(tag))
         wide = sink.valid().type_normalization == "BROADEN"
         return cls(pipeline.valid().schema_change, tags, wide, sink.rules)
+
+    def reserving(self, names: frozenset[str]) -> Policy:
+        """The policy for a table whose columns cannot have some more names."""
+        rules = attrs.evolve(self.rules, reserved=self.rules.reserved | names)
+        return attrs.evolve(self, rules=rules) if names else self
 
 
 @attrs.frozen

@@ -93,7 +93,7 @@ class ChangeReader:
         """The names of a change's table, without that of a schema if it has none; a single member is split at its dots.
 
         Raises:
-            FieldError: Another member is absent, or a member is not a string, is empty, or has an empty part or too many.
+            FieldError: Another member is absent, or a member is no string, is empty, or has an empty part or too many.
         """
         dialect = self.rules.dialect
         parts = []

@@ -257,6 +257,14 @@ class Sink(End):
         del table
         return None
 
+    def reserved_names(self, properties: Mapping[str, str]) -> frozenset[str]:
+        """The names that columns of a table with some properties cannot have, beside those of the rules.
+
+        None by default. They are in the letter case in which the sink compares names.
+        """
+        del properties
+        return frozenset()
+
     def applies(self, tag: str) -> bool:
         """Whether the sink applies a kind of schema change, one of `CHANGE_TAGS`, by its own two options.
 

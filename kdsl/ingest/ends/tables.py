@@ -16,8 +16,13 @@ from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.ids import parse_id
 from kdsl.ingest.selectors import RoutePattern, SelectorError
 from kdsl.options import option
+from kdsl.plan.change_columns import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from kdsl.secrets import Secret
 
+CHANGE_FEED = "delta.enableChangeDataFeed"
+"""The property of a Delta table by which it has a change data feed."""
+CHANGE_FEED_COLUMNS = frozenset({CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION})
+"""The columns that a change data feed adds, which the table itself cannot have."""
 _GIB = 1 << 30
 _URL = "The JDBC address, such as jdbc:postgresql://host/shop; its driver must be on the classpath of Spark."
 _BINLOG = "put Debezium or Canal in front and read their topic with 'source: {type: kafka, …}', or set "
@@ -77,6 +82,11 @@ class DeltaTables(Sink):
         check=lambda v: None if v >= 0 else "use a number from 0 on",
     )
 
+    def reserved_names(self, properties: Mapping[str, str]) -> frozenset[str]:
+        """The columns of a change data feed, if the table has one."""
+        enabled = {value.lower() for key, value in properties.items() if key.lower() == CHANGE_FEED.lower()}
+        return CHANGE_FEED_COLUMNS if "true" in enabled else frozenset()
+
     def wrong_table(self, table: TableId) -> str | None:
         """Why a table cannot be a folder, or have its name in the catalog; None if it can.
 
@@ -92,10 +102,8 @@ class DeltaTables(Sink):
             return None
         if len(table) != _CATALOG_PARTS:
             return f"a table of {_SPARK_CATALOG} has the name of a database and its own"
-        wrong = [name for name in table if not _CATALOG_NAME.fullmatch(name)]
-        return (
-            f"{_SPARK_CATALOG} only allows ASCII letters, digits and '_' in names, not {wrong[0]!r}" if wrong else None
-        )
+        names = [name for name in table if not _CATALOG_NAME.fullmatch(name)]
+        return f"{_SPARK_CATALOG} only allows ASCII letters, digits and '_', not {names[0]!r}" if names else None
 
     def check(self) -> Iterable[WrongOption]:
         """Report a sink without a place for its tables, or with two."""

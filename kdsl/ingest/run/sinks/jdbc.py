@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
+
+import attrs
 
 from kdsl.changelog.postgres import (
     add_column,
@@ -23,6 +25,7 @@ from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
@@ -75,24 +78,38 @@ class JdbcWriter(TableWriter):
         (schema,) = database
         return bool(self.target((schema, "")).query(spark, _SCHEMAS, schema))
 
-    def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse columns of nested types; see `SinkWriter.refuse`."""
-        del spark
-        nested = [(change, f) for change in changes for f in change.columns if postgres_type(f.type) is None]
-        fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
-        sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
-        return [
-            Refusal(
-                table,
-                f.name,
-                f"a database has no type for {f.type}",
-                fix,
-                change.place,
-                sql_fix=sql_fix,
-                code="database-type",
-            )
-            for change, f in nested
-        ]
+    def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
+        """Refuse columns of nested types, and changes that the database refuses; see `SinkWriter.refuse`.
+
+        The database tries each change in a transaction that is rolled back.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error that says nothing of a change.
+            SecretError: A reference to a secret cannot be resolved.
+        """
+        refusals: list[Refusal] = []
+        tried: list[tuple[TableId, SchemaChange]] = []
+        for table, change in ((table, change) for table, own in changes.items() for change in own):
+            nested = [f for f in change.columns if postgres_type(f.type) is None]
+            refusals += (_refuse_type(table, change, field) for field in nested)
+            if not nested:
+                tried.append((table, change))
+        if not tried:
+            return refusals
+        trials = [
+            (self.target(table).table, TableChange(
+                partial(_write_changes, [change], ()), change.tag == "create.table", self._sink.lock_timeout
+            ))
+            for table, change in tried
+        ]  # fmt: skip
+        for index, reason in self.target(tried[0][0]).try_changes(spark, trials):
+            table, change = tried[index]
+            column = None if change.tag == "create.table" else change.columns[0].name
+            reason = f"the database refuses the change {attrs.evolve(change, place=None)}: {' '.join(reason.split())}"
+            fix = "rename the column or leave it out with a projection, or change the table in the database"
+            sql_fix = "leave the column out with INSERT INTO … SELECT, or change the table in the database"
+            refusals.append(Refusal(table, column, reason, fix, change.place, sql_fix=sql_fix, code="database-change"))
+        return refusals
 
     def change_table(
         self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable
@@ -127,6 +144,14 @@ class JdbcWriter(TableWriter):
             target.apply(rows, keys, batch, table_change if changes else None)
         finally:
             rows.unpersist()
+
+
+def _refuse_type(table: TableId, change: SchemaChange, field: t.Field) -> Refusal:
+    """Refuse a column of a nested type."""
+    fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
+    sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
+    reason = f"a database has no type for {field.type}"
+    return Refusal(table, field.name, reason, fix, change.place, sql_fix=sql_fix, code="database-type")
 
 
 def change_database_table(
