@@ -115,7 +115,13 @@ def decide_batch(
     refusals = [*_refuse_dirty_records(plan, state, seen)]
     feed = plan.source
     static = isinstance(feed, KafkaFeed) and feed.inference == "static"
-    learned = learn(state.upstream, seen.deltas, static=static, max_tables=plan.pipeline.max_tables)
+    learned = learn(
+        state.upstream,
+        seen.deltas,
+        static=static,
+        max_tables=plan.pipeline.max_tables,
+        has_own_key=plan.has_own_key,
+    )
     refusals += learned.refusals
     counts = {DIRTY: seen.dirty} if seen.dirty else {}
     ignored = _find_ignored(state, seen.deltas) if static else {}

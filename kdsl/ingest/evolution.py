@@ -8,7 +8,7 @@ left out, and what is refused. Both are safe to repeat: with the result as input
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Literal
 
@@ -60,7 +60,11 @@ _STRINGS = (t.Char, t.VarChar)
 _SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
 """What to do in a script where a projection would help."""
 _NAME_FIX = "rename the column with a projection, or leave it out"
-_MEMBER_FIX = "leave the column out with a projection, or declare it as STRING, in which it is JSON"
+NESTED_FIX = (
+    "leave the column out with a projection; or declare it as STRING, in which it is JSON, and start with a new "
+    "checkpoint"
+)
+"""What to do about a column of a nested type that a sink cannot store."""
 
 
 @attrs.frozen(order=True)
@@ -217,6 +221,7 @@ def learn(
     *,
     static: bool = False,
     max_tables: int = MAX_TABLES,
+    has_own_key: Callable[[TableId], bool] = lambda _: False,
 ) -> Learned:
     """Join what records show with the known tables.
 
@@ -230,6 +235,8 @@ def learn(
         static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
             its first batch shows.
         max_tables: The largest number of tables; with more known ones, no new table is accepted.
+        has_own_key: Whether a transform gives a table its primary key. Of different keys in its messages, which are
+            then not refused, the first one stays.
     """
     tables = dict(known)
     first: dict[TableId, dict[str, Place]] = {}
@@ -238,8 +245,11 @@ def learn(
         table = delta.table
         if static and table in known:
             continue
+        known_table = tables.get(table)
+        if known_table is not None and has_own_key(table):
+            delta = attrs.evolve(delta, schema=attrs.evolve(delta.schema, primary_key=known_table.schema.primary_key))
         try:
-            tables[table] = join_delta(tables.get(table), delta)
+            tables[table] = join_delta(known_table, delta)
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
             sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
@@ -473,7 +483,7 @@ class _SinkTable:
         """Refuse columns whose names the sink cannot store, as `SinkRules.wrong_columns` says, or cannot tell apart."""
         rules = self.policy.rules
         for wrong in rules.wrong_columns(self.wanted.columns):
-            self.refuse(wrong.code, wrong.column, wrong.reason, _MEMBER_FIX if wrong.is_member else _NAME_FIX, _SELECT)
+            self.refuse(wrong.code, wrong.column, wrong.reason, NESTED_FIX if wrong.is_member else _NAME_FIX, _SELECT)
         by_name: dict[str, list[str]] = {}
         for field in self.wanted.columns:
             by_name.setdefault(self.fold(field.name), []).append(field.name)
@@ -623,7 +633,8 @@ class _SinkTable:
                 "type-change",
                 column,
                 f"{self.policy.rules.title} cannot make the change {shown}",
-                "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE",
-                "drop the table, and set 'sink.type-normalize-strategy' = 'BROADEN' in WITH",
+                "change the type there, or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are "
+                "NULL and counted; sink.type-normalize-strategy: BROADEN gives new tables wide types",
+                "change the type there; 'sink.type-normalize-strategy' = 'BROADEN' in WITH gives new tables wide types",
             )
         return can

@@ -296,7 +296,8 @@ class _Check:
             self.add("ingest-keys", "$.route", message, "give them the same primary-keys in 'transform'")
             return
         for refusal in evolve_sink(table, None, schema, policy).refusals:
-            message = f"the sink table {format_id(table)!r}: {refusal.reason}"
+            column = "" if refusal.column is None else f", column {refusal.column!r}"
+            message = f"the sink table {format_id(table)!r}{column}: {refusal.reason}"
             fix = refusal.sql_fix if self.in_sql and refusal.sql_fix is not None else refusal.fix
             self.add("ingest-sink", "$.sink", message, fix)
 

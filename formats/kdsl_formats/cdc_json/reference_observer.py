@@ -13,7 +13,6 @@ from kdsl_formats._text.shorten import shorten
 from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, ReferenceChangeDecoder
 from kdsl_formats.json.document import Integer, parse_only
 from kdsl_formats.json.errors import FieldError
-from kdsl_formats.json.inference import MAX_ID_FIELDS
 from kdsl_formats.json.reference_decoder import PAYLOAD
 from kdsl_formats.json.reference_observer import SchemaReader, Shown
 
@@ -93,7 +92,7 @@ class ChangeReader:
         """The names of a change's table, without that of a schema if it has none; a single member is split at its dots.
 
         Raises:
-            FieldError: Another member is absent, or a member is no string, is empty, or has an empty part or too many.
+            FieldError: Another member is absent, or a member is not a string or is empty.
         """
         dialect = self.rules.dialect
         parts = []
@@ -105,12 +104,8 @@ class ChangeReader:
                 continue
             if type(value) is not str or not value:
                 raise FieldError("it is not a name, but a part of the table id").inside(path)
-            parts += value.split(".") if len(dialect.table_id) == 1 else [value]
-            if "" in parts or len(parts) > MAX_ID_FIELDS:
-                raise FieldError(f"{shorten(repr(value))} is not one to three names with dots between them").inside(
-                    path
-                )
-        return tuple(parts)
+            parts.append(value)
+        return tuple(parts[0].split(".")) if len(dialect.table_id) == 1 else tuple(parts)
 
     def primary_key_of(self, change: Row) -> tuple[str, ...]:
         """The names of the primary key; empty if the dialect or the change does not say them.

@@ -21,7 +21,7 @@ from kdsl.changelog.target import Batch
 from kdsl.changelog.to_jdbc import JdbcTarget, TableChange
 from kdsl.formats import TableId
 from kdsl.ingest.ends import JdbcTables
-from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.evolution import NESTED_FIX, Refusal, SchemaChange, Tag
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
@@ -31,6 +31,21 @@ from kdsl.types.widening import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_TRIAL_FIXES: Mapping[Tag, tuple[str, str]] = {
+    "create.table": (
+        "remove its cause in the database, or name another sink table in a route",
+        "remove its cause in the database, or give the table another name",
+    ),
+    "add.column": (
+        "remove its cause in the database, or rename the column with a projection, or leave it out",
+        "remove its cause in the database, or write INSERT INTO … SELECT",
+    ),
+    "alter.column.type": (
+        "remove its cause in the database, or TRY_CAST the column in a projection to the type that it has",
+        "remove its cause in the database, or write INSERT INTO … SELECT with a TRY_CAST",
+    ),
+}
+"""What to do about a change that the database refuses, in an ingestion and in a script."""
 _SCHEMAS = "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = ?"
 
 
@@ -106,8 +121,7 @@ class JdbcWriter(TableWriter):
             table, change = tried[index]
             column = None if change.tag == "create.table" else change.columns[0].name
             reason = f"the database refuses the change {attrs.evolve(change, place=None)}: {' '.join(reason.split())}"
-            fix = "rename the column or leave it out with a projection, or change the table in the database"
-            sql_fix = "leave the column out with INSERT INTO … SELECT, or change the table in the database"
+            fix, sql_fix = _TRIAL_FIXES[change.tag]
             refusals.append(Refusal(table, column, reason, fix, change.place, sql_fix=sql_fix, code="database-change"))
         return refusals
 
@@ -148,10 +162,9 @@ class JdbcWriter(TableWriter):
 
 def _refuse_type(table: TableId, change: SchemaChange, field: t.Field) -> Refusal:
     """Refuse a column of a nested type."""
-    fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
     sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
     reason = f"a database has no type for {field.type}"
-    return Refusal(table, field.name, reason, fix, change.place, sql_fix=sql_fix, code="database-type")
+    return Refusal(table, field.name, reason, NESTED_FIX, change.place, sql_fix=sql_fix, code="database-type")
 
 
 def change_database_table(
