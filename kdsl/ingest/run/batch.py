@@ -30,6 +30,7 @@ from kdsl.ingest.run.rows import (
     count_losses,
     read_again,
     read_packets,
+    refuse_losses,
     refuse_rows,
 )
 from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
@@ -196,6 +197,8 @@ class BatchRunner(ABC):
             if refusals:
                 raise refusal_error(f"batch {number}", refusals, plan)
             losses = count_losses(plan, batch.read, decision)
+            if lossy := refuse_losses(plan, decision, losses):
+                raise refusal_error(f"batch {number}", lossy, plan)
             note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
             self._driver.require()
@@ -204,7 +207,7 @@ class BatchRunner(ABC):
             _warn_of_dropped_columns(state, decision)
             self._warn_of_ignored_columns(decision)
             if self._collect is not None and batch.packets is not None and batch.dirty:
-                self._collect(batch.packets, number)
+                self._collect(batch.packets, self._batch(number))
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kdsl.changelog.target import Batch
@@ -12,7 +13,7 @@ from kdsl.ingest.ends import DeltaTables
 from kdsl.ingest.ends.tables import CHANGE_FEED, CHANGE_FEED_COLUMNS
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.projection import TransformedTable
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
@@ -70,9 +71,10 @@ class DeltaWriter(TableWriter):
         return bool(folder.names("/".join(database)))
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse columns that a change data feed reserves, and changes of types that rewrite more than the sink allows.
+        """Refuse columns that a change data feed reserves, and changes of types that lose digits or rewrite too much.
 
-        Of the latter there is one refusal, which names the first of them. Other changes are never refused.
+        For the last there is one refusal, which names the first of them. Other changes are never refused. The table is
+        read if a BIGINT becomes DOUBLE.
 
         Raises:
             ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta cannot be
@@ -81,20 +83,23 @@ class DeltaWriter(TableWriter):
         altered = [change for change in changes if change.tag == "alter.column.type"]
         target = self.target(table)
         refusals = self._refuse_feed_columns(spark, table, changes)
-        if not altered:
+        refusals += filter(
+            None,
+            [refuse_large_integers(table, change, partial(target.count_large_integers, spark)) for change in altered],
+        )
+        if refusals or not altered:
             return refusals
         size = target.bytes_to_rewrite(spark, [change.columns[0] for change in altered])
         if size <= self._sink.rewrite_max_bytes:
-            return refusals
+            return []
         change = altered[0]
         reason = f"the change of {change.before} to {change.columns[0].type} would rewrite {size:,} bytes"
         raised = f"sink.rewrite.max-bytes, which is {self._sink.rewrite_max_bytes:,}; or ALTER TABLE … SET "
         raised += "TBLPROPERTIES ('delta.enableTypeWidening' = 'true') if the type is only a wider number"
         fix = f"raise {raised}; or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
-        rewrite = Refusal(
-            table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}", code="rewrite"
-        )
-        return [*refusals, rewrite]
+        return [
+            Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}", code="rewrite")
+        ]
 
     def _refuse_feed_columns(
         self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]

@@ -24,7 +24,7 @@ from kdsl.ingest.ends import JdbcTables
 from kdsl.ingest.evolution import NESTED_FIX, Refusal, SchemaChange, Tag
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
@@ -94,9 +94,10 @@ class JdbcWriter(TableWriter):
         return bool(self.target((schema, "")).query(spark, _SCHEMAS, schema))
 
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
-        """Refuse columns of nested types, and changes that the database refuses; see `SinkWriter.refuse`.
+        """Refuse columns of nested types, changes that lose digits, and those that the database refuses.
 
-        The database tries each change in a transaction that is rolled back.
+        See `SinkWriter.refuse`. The database tries each change in a transaction that is rolled back. The table is read
+        if a BIGINT becomes DOUBLE.
 
         Raises:
             ChangelogError: The database cannot be reached, or reports an error that says nothing of a change.
@@ -106,8 +107,12 @@ class JdbcWriter(TableWriter):
         tried: list[tuple[TableId, SchemaChange]] = []
         for table, change in ((table, change) for table, own in changes.items() for change in own):
             nested = [f for f in change.columns if postgres_type(f.type) is None]
-            refusals += (_refuse_type(table, change, field) for field in nested)
-            if not nested:
+            own_refusals = [_refuse_type(table, change, field) for field in nested]
+            count = partial(self.target(table).count_large_integers, spark)
+            if (large := refuse_large_integers(table, change, count)) is not None:
+                own_refusals.append(large)
+            refusals += own_refusals
+            if not own_refusals:
                 tried.append((table, change))
         if not tried:
             return refusals
