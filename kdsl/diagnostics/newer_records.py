@@ -113,6 +113,17 @@ class NewerRecords:
         self._keys = pa.array(list({record.key for record in records}), pa.binary())
         self._partitions: dict[int, _Partition] = {}
         self._newest: dict[bytes, dict[_Place, tuple[int, float]]] = {}
+        self._awaited: set[str] = set()
+        self._overtaken: set[str] = set()
+
+    def await_records(self, ids: Iterable[str]) -> None:
+        """Watch for records that are sent to the topic now, by their identities, in what is added from now on."""
+        self._awaited |= {*ids}
+
+    def take_overtaken(self) -> set[str]:
+        """Return, once, the awaited records before which a newer one was written after they were judged."""
+        overtaken, self._overtaken = self._overtaken, set()
+        return overtaken
 
     def start_partition(self, partition: int, begin: int, earliest: int) -> None:
         """Let a partition begin at an offset; the log may begin later, because records were deleted."""
@@ -143,6 +154,10 @@ class NewerRecords:
             headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
             sent = Origin.from_id(header_text(headers, ID) or "")
             place, offset = (own, row["offset"]) if sent is None else _place_of(sent)
+            if sent is not None and sent.id in self._awaited:
+                self._awaited.discard(sent.id)
+                if self._has_newer(KeyedRecord(sent, row["key"])):
+                    self._overtaken.add(sent.id)
             at = row["timestamp"] if row["timestamp"] >= 0 else math.inf
             last = self._newest.setdefault(row["key"], {}).get(place, (-1, -math.inf))
             self._newest[row["key"]][place] = (max(last[0], offset), max(last[1], at))
@@ -153,16 +168,10 @@ class NewerRecords:
 
     def judge(self, record: KeyedRecord) -> Verdict:
         """Compare a record with what was read."""
-        origin = record.origin
-        recreated = origin.topic == self._topic and not self._is_same(origin.topic_id)
-        since = -math.inf if recreated or origin.timestamp < 0 else origin.timestamp
-        for (topic, topic_id, partition), (offset, at) in self._newest.get(record.key, {}).items():
-            same = topic == origin.topic and partition == origin.partition
-            if same and (not topic_id or not origin.topic_id or topic_id == origin.topic_id):
-                if offset > origin.offset:
-                    return "outdated"
-            elif at >= since:
-                return "outdated"
+        if self._has_newer(record):
+            return "outdated"
+        origin, since = record.origin, self._since(record.origin)
+        recreated = self._is_of_another_life(origin)
         age = time.time() * 1000 - origin.timestamp
         has_tombstones = origin.timestamp >= 0 and 0 <= age < self._retention.keeps_tombstones
         for number, state in self._partitions.items():
@@ -177,9 +186,25 @@ class NewerRecords:
                 return "unverified"
         return "newest"
 
-    def _is_same(self, topic_id: str) -> bool:
-        """Return whether an id may be that of the topic."""
-        return not topic_id or not self._id or topic_id == self._id
+    def _has_newer(self, record: KeyedRecord) -> bool:
+        """Return whether a newer record was read."""
+        origin, since = record.origin, self._since(record.origin)
+        for (topic, topic_id, partition), (offset, at) in self._newest.get(record.key, {}).items():
+            same = topic == origin.topic and partition == origin.partition
+            if same and (not topic_id or not origin.topic_id or topic_id == origin.topic_id):
+                if offset > origin.offset:
+                    return True
+            elif at >= since:
+                return True
+        return False
+
+    def _since(self, origin: Origin) -> float:
+        """Return the time from which records of other partitions are newer than a record."""
+        return -math.inf if self._is_of_another_life(origin) or origin.timestamp < 0 else origin.timestamp
+
+    def _is_of_another_life(self, origin: Origin) -> bool:
+        """Return whether a record is of another topic that had the name of this one."""
+        return origin.topic == self._topic and bool(origin.topic_id and self._id) and origin.topic_id != self._id
 
 
 def _place_of(origin: Origin) -> tuple[_Place, int]:
@@ -281,3 +306,11 @@ class TopicSearch:
     def judge(self, record: KeyedRecord) -> Verdict:
         """Compare a record with what was read (`NewerRecords.judge`)."""
         return self._newer.judge(record)
+
+    def await_records(self, ids: Iterable[str]) -> None:
+        """Watch for records that are sent to the topic now (`NewerRecords.await_records`)."""
+        self._newer.await_records(ids)
+
+    def take_overtaken(self) -> set[str]:
+        """Return the records that were overtaken while they were sent (`NewerRecords.take_overtaken`)."""
+        return self._newer.take_overtaken()

@@ -64,6 +64,8 @@ class Replay:
             that time are gone.
         unselected: Not selected.
         repeated: How many further letters the records have.
+        overtaken: How many of the sent ones are behind a newer record with their key, which was written to the same
+            topic while they were sent.
         late: How many of the sent ones are older than the watermark of their table allows, so that a query may drop
             their rows.
     """
@@ -80,12 +82,16 @@ class Replay:
     unknown: int = 0
     unselected: int = 0
     repeated: int = 0
+    overtaken: int = 0
     late: int = 0
 
     @property
     def is_complete(self) -> bool:
-        """Whether every selected record was sent, now or earlier, or dropped by the mapping function."""
-        return not any(getattr(self, name) for name in LEFT)
+        """Whether every selected record was sent, now or earlier, or dropped by the mapping function.
+
+        False, too, if a sent one was overtaken.
+        """
+        return not self.overtaken and not any(getattr(self, name) for name in LEFT)
 
 
 LEFT = ("exhausted", "truncated", "outdated", "keyless", "unverified", "recreated", "unknown")
@@ -396,9 +402,9 @@ class _Run:
             KdslError: A topic cannot be read or described.
         """
         searches = self._search(records)
+        opened = {search for search in searches.values() if search is not None}
         for start in range(0, len(records), BATCH):
-            for search in {search for search in searches.values() if search is not None}:
-                search.update()
+            self._update(opened)
             letters: dict[str, list[DeadLetter]] = {}
             for record in records[start : start + BATCH]:
                 verdict = _judge_key(record, searches)
@@ -412,8 +418,21 @@ class _Run:
                 raise DeadLetterError(str(lease.lost_to))
             for topic, of_topic in letters.items():
                 if not self._dry_run:
+                    for search in opened:
+                        search.await_records(letter.id for letter in of_topic)
                     self._send_to(topic, of_topic)
                 self.counts["sent"] += len(of_topic)
+        if not self._dry_run and self.counts["sent"]:
+            self._update(opened)
+
+    def _update(self, searches: Iterable[TopicSearch]) -> None:
+        """Read what was added to topics; count and log the records that were overtaken. Errors are those of `send`."""
+        for search in searches:
+            search.update()
+            for id_ in sorted(search.take_overtaken()):
+                self.counts["overtaken"] += 1
+                log.warning("%s was sent while a newer record with its key was written, and is now after it; write the "
+                            "newer one again", id_)  # fmt: skip
 
     def _send_to(self, topic: str, letters: Sequence[DeadLetter]) -> None:
         """Send records to a topic between two notes; errors as for `send`."""

@@ -14,7 +14,7 @@ from kdsl.cluster import Cluster
 from kdsl.diagnostics import replay as replays
 from kdsl.diagnostics.dead_letters import Selection, count_letters, read_letters
 from kdsl.diagnostics.replay import Replay, replay
-from kdsl.diagnostics.replay_ledger import Ledger
+from kdsl.diagnostics.replay_ledger import Ledger, send
 from kdsl.errors import DeadLetterError, LeaseHeldError
 from kdsl.run.dead_letters.headers import Origin
 from kdsl.testing import RunningKafka
@@ -303,6 +303,32 @@ class TestNewerRecords:
 
         assert replay(cluster, dead, target) == Replay(sent=1, outdated=1, keyless=1)
         assert replay(cluster, dead, "original") == Replay(sent=3)
+
+    def test_a_newer_record_that_is_written_at_the_same_time_is_reported(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic, dead = kdsl_topic(), kdsl_topic("dead")
+        places = [write(kdsl_kafka, topic, "old", key) for key in "ab"]
+        kdsl_kafka.produce(dead, *(letter(place, keyed="true") for place in places))
+
+        def write_before_and_after(*arguments: Any) -> None:
+            write(kdsl_kafka, topic, "before", "a")
+            send(*arguments)
+            write(kdsl_kafka, topic, "after", "b")
+
+        monkeypatch.setattr(replays, "send", write_before_and_after)
+        result = replay(cluster, dead, "original")
+
+        assert result == Replay(sent=2, overtaken=1)
+        assert not result.is_complete
+        assert [record.args for record in caplog.records if "write the newer one again" in record.message] == [
+            (f"{topic}-0-0@{places[0].timestamp}@{places[0].topic_id}",)
+        ]
 
     def test_where_the_original_topic_is_gone_later_records_cannot_be_searched(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
