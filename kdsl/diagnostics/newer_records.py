@@ -113,6 +113,7 @@ class NewerRecords:
         self._keys = pa.array(list({record.key for record in records}), pa.binary())
         self._partitions: dict[int, _Partition] = {}
         self._newest: dict[bytes, dict[_Place, tuple[int, float]]] = {}
+        self._sent: set[str] = set()
         self._awaited: set[str] = set()
         self._overtaken: set[str] = set()
 
@@ -154,6 +155,8 @@ class NewerRecords:
             headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
             sent = Origin.from_id(header_text(headers, ID) or "")
             place, offset = (own, row["offset"]) if sent is None else _place_of(sent)
+            if sent is not None:
+                self._sent.add(sent.id)
             if sent is not None and sent.id in self._awaited:
                 self._awaited.discard(sent.id)
                 if self._has_newer(KeyedRecord(sent, row["key"])):
@@ -165,6 +168,10 @@ class NewerRecords:
     def end_partition(self, partition: int, end: int) -> None:
         """Note that a partition was read up to an offset."""
         self._partitions[partition].end = end
+
+    def has(self, id_: str) -> bool:
+        """Whether a replay has sent a record to the topic, as far as it was read."""
+        return id_ in self._sent
 
     def judge(self, record: KeyedRecord) -> Verdict:
         """Compare a record with what was read."""
@@ -188,13 +195,15 @@ class NewerRecords:
 
     def _has_newer(self, record: KeyedRecord) -> bool:
         """Return whether a newer record was read."""
-        origin, since = record.origin, self._since(record.origin)
+        origin, is_of_another_life = record.origin, self._is_of_another_life(record.origin)
         for (topic, topic_id, partition), (offset, at) in self._newest.get(record.key, {}).items():
             same = topic == origin.topic and partition == origin.partition
             if same and (not topic_id or not origin.topic_id or topic_id == origin.topic_id):
                 if offset > origin.offset:
                     return True
-            elif at >= since:
+            elif is_of_another_life and (topic, topic_id) == (self._topic, self._id):
+                return True
+            elif origin.timestamp < 0 or at >= origin.timestamp:
                 return True
         return False
 
@@ -306,6 +315,10 @@ class TopicSearch:
     def judge(self, record: KeyedRecord) -> Verdict:
         """Compare a record with what was read (`NewerRecords.judge`)."""
         return self._newer.judge(record)
+
+    def has(self, id_: str) -> bool:
+        """Whether a replay has sent a record to the topic (`NewerRecords.has`)."""
+        return self._newer.has(id_)
 
     def await_records(self, ids: Iterable[str]) -> None:
         """Watch for records that are sent to the topic now (`NewerRecords.await_records`)."""
