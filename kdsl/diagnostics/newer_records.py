@@ -195,15 +195,15 @@ class NewerRecords:
 
     def _has_newer(self, record: KeyedRecord) -> bool:
         """Return whether a newer record was read."""
-        origin, is_of_another_life = record.origin, self._is_of_another_life(record.origin)
+        origin = record.origin
+        # All of what the topic has by itself is newer than a record of the topic before.
+        replaced_by = (self._topic, self._id) if self._is_of_another_life(origin) else None
         for (topic, topic_id, partition), (offset, at) in self._newest.get(record.key, {}).items():
             same = topic == origin.topic and partition == origin.partition
             if same and (not topic_id or not origin.topic_id or topic_id == origin.topic_id):
                 if offset > origin.offset:
                     return True
-            elif is_of_another_life and (topic, topic_id) == (self._topic, self._id):
-                return True
-            elif origin.timestamp < 0 or at >= origin.timestamp:
+            elif origin.timestamp < 0 or at >= origin.timestamp or (topic, topic_id) == replaced_by:
                 return True
         return False
 
