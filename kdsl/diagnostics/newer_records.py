@@ -280,24 +280,28 @@ class TopicSearch:
             offsets[partition] = min(origin.offset + 1, offsets.get(partition, origin.offset + 1))
             at = NO_TIMESTAMP if recreated else origin.timestamp
             times[partition] = min(at, times.get(partition, at))
-        begins: dict[TopicPartition, int] = {}
+        since: dict[int, list[TopicPartition]] = {}
         for partition in self._partitions:
-            others = [at for other, at in times.items() if other != partition or at < 0]
-            begins[partition] = self._begin_since(partition, min(others), earliest[partition]) if others else MAX_OFFSET
-            begins[partition] = min(begins[partition], offsets.get(partition, MAX_OFFSET))
+            if others := [at for other, at in times.items() if other != partition or at < 0]:
+                since.setdefault(min(others), []).append(partition)
+        begins = {partition: offsets.get(partition, MAX_OFFSET) for partition in self._partitions}
+        for at, partitions in since.items():
+            for partition, begin in self._find_times(partitions, at, earliest).items():
+                begins[partition] = min(begin, begins[partition])
         return begins
 
-    def _begin_since(self, partition: TopicPartition, millis: int, earliest: int) -> int:
-        """Return the offset before that of a partition's first record from a time on; 0 for its beginning.
+    def _find_times(
+        self, partitions: Sequence[TopicPartition], millis: int, earliest: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the offset before that of the first record of partitions from a time on; 0 for their beginnings.
 
         Errors are those of `update`.
         """
         if millis < 0:
-            return 0
-        first = self._admin.at_time([partition], millis)[partition]
-        if first is None:
-            first = self._admin.latest([partition], committed=False)[partition]
-        return first - 1 if first > earliest else 0
+            return dict.fromkeys(partitions, 0)
+        ends = self._admin.latest(partitions, committed=False)
+        firsts = {p: ends[p] if at is None else at for p, at in self._admin.at_time(partitions, millis).items()}
+        return {p: first - 1 if first > earliest[p] else 0 for p, first in firsts.items()}
 
     def update(self) -> None:
         """Read what was added since the last call.
