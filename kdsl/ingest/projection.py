@@ -25,10 +25,11 @@ from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
 from kdsl.flink_sql.syntax.query_reader import read_select_list
 from kdsl.flink_sql.syntax.script_text import ScriptText
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.definition import Transform
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.selectors import TablePattern
+from kdsl.own_columns import KIND, explain_reserved, is_reserved
 from kdsl.types import model as t
 from kdsl.types.sql import literal, quote_name
 from kdsl.types.widening import TableSchema
@@ -181,6 +182,14 @@ def _column(field: t.Field) -> TypedSql:
     return TypedSql(quote_name(field.name), field.type)
 
 
+def _free(kind: t.DataType) -> t.DataType:
+    """The type of a column that is computed: nullable, and strings of any length.
+
+    Rows of other tables that go into the same sink table may lack the column or have longer strings.
+    """
+    return t.STRING if isinstance(kind, (t.Char, t.VarChar)) else kind.as_nullable()
+
+
 def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
     """The columns that all tables have for expressions: the names of its id, NULL for missing ones, and row kinds."""
     parts = (*reversed(table), None, None)
@@ -188,7 +197,7 @@ def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
     for name, part in zip(_NAMES, parts, strict=False):
         text = literal(part)[0]
         values[name] = TypedSql(f"CAST({text} AS STRING)", t.VarChar(nullable=part is None), part)
-    values[EVENT_TYPE] = TypedSql(quote_name(ROW_KIND), t.VarChar(nullable=False))
+    values[EVENT_TYPE] = TypedSql(quote_name(KIND), t.VarChar(nullable=False))
     return values
 
 
@@ -248,6 +257,8 @@ class _Work:
     def run(self, *, allow_trimming: bool) -> TransformedTable:
         """Apply the transform. Problems are collected, and the result is then not to be used."""
         upstream = {f.name: _column(f) for f in self.schema.columns}
+        for name in filter(is_reserved, upstream):
+            self.add("", explain_reserved(name), "rename the column in the source")
         others = {c.name: _column(t.Field(c.name, c.type)) for c in self.metadata}
         names = {**_pseudo_columns(self.table), **others, **upstream}
         for column in self.listed:
@@ -286,7 +297,9 @@ class _Work:
         columns: dict[str, SinkColumn] = {}
         for column in self.declared:
             if column.role == "metadata":
-                columns[column.name] = SinkColumn(column.name, column.type, quote_name(column.name), column.comment)
+                columns[column.name] = SinkColumn(
+                    column.name, _free(column.type), quote_name(column.name), column.comment
+                )
             elif column.name in upstream:
                 columns[column.name] = upstream[column.name]
             elif column.expression is not None:
@@ -326,7 +339,7 @@ class _Work:
         Without a projection, all of these. A later column replaces one of ``*`` with its name, in its place; another
         two with one name are a problem. Expressions with a problem are left out. Problems are added.
         """
-        shown = [SinkColumn(c.name, c.type, quote_name(c.name)) for c in self.listed]
+        shown = [SinkColumn(c.name, _free(c.type), quote_name(c.name)) for c in self.listed]
         if self.rule.items is None:
             return [*every, *shown]
         columns: dict[str, SinkColumn] = {}
@@ -374,7 +387,9 @@ class _Work:
             self.add(option, f"the column {name!r} has the type {typed.spelling}, which tables do not have",
                      "CAST it to the type that you mean")  # fmt: skip
             return None
-        return SinkColumn(name, typed.type, typed.text)
+        if typed.text in {quote_name(f.name) for f in self.schema.columns}:
+            return SinkColumn(name, typed.type, typed.text)
+        return SinkColumn(name, _free(typed.type), typed.text)
 
     def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
         """The filter in Spark SQL; None if there is none, or, with a problem, if it cannot be translated.
