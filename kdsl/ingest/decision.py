@@ -296,7 +296,7 @@ def _evolve_sinks(
         works = [work for work in tables if target in work.plan.targets]
         names = {f.name.lower() for f in wanted.columns}
         earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
-        reserved = (plan.sink.reserved_names(work.plan.transformed.properties) for work in works)
+        reserved = (plan.sink.reserve_names(work.plan.transformed.properties) for work in works)
         policy = plan.policy.reserving(frozenset().union(*reserved))
         sinks[target] = evolve_sink(target, live, wanted, policy, _find_places(works, deltas), earlier)
     return sinks

@@ -279,7 +279,7 @@ class _Check:
                     merged.setdefault(target, []).append(view)
         for target, views in merged.items():
             if sink is not None:
-                reserved = (sink.reserved_names(view.properties) for view in views)
+                reserved = (sink.reserve_names(view.properties) for view in views)
                 self.sink_table(target, views, Policy.of(sink, pipeline).reserving(frozenset().union(*reserved)))
             keyless = [format_id(view.table) for view in views if not view.primary_key]
             if keyless and isinstance(sink, KafkaTopics) and sink.valid().partition_strategy == "hash-by-key":

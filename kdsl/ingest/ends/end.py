@@ -260,8 +260,8 @@ class Sink(End):
         del table
         return None
 
-    def reserved_names(self, properties: Mapping[str, str]) -> frozenset[str]:
-        """The names that columns of a table with some properties cannot have, beside those of the rules.
+    def reserve_names(self, properties: Mapping[str, str]) -> frozenset[str]:
+        """Return the names that columns of a table with some properties cannot have, beside those of the rules.
 
         None by default. They are in the letter case in which the sink compares names.
         """
