@@ -17,7 +17,7 @@ from typing import Literal
 import attrs
 
 from kdsl.formats import TableId
-from kdsl.ingest.ids import MAX_PARTS, format_id, parse_id
+from kdsl.ingest.ids import MAX_PARTS, parse_id
 from kdsl.java_patterns import TOPIC_FIX, PatternError, compile_pattern
 
 RouteMode = Literal["ALL_MATCH", "FIRST_MATCH"]
@@ -226,7 +226,7 @@ class RouteRule:
         else:
             target = tuple(name for template in self.names for name in _fill(template, match, table))
         if len(target) > MAX_PARTS or not all(target):
-            raise ValueError(f"{format_id(target)!r} is not the name of a table, such as 'orders' or 'db.orders'")
+            raise ValueError(f"{'.'.join(target)!r} is not the name of a table, such as 'orders' or 'db.orders'")
         return target
 
 
