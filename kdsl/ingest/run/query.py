@@ -162,7 +162,8 @@ def start_ingestions(
     raw: RawRead | None = None
     if feeds:
         table = raw_table(*feeds, parallelism=plans[0].pipeline.parallelism)
-        records = table.read_packet_stream(spark, feeds[0].cluster, start_at=start_at)
+        whole = any(writer.writes_in_order_of_tasks for writer in writers)
+        records = table.read_packet_stream(spark, feeds[0].cluster, start_at=start_at, whole_partitions=whole)
         if len(feeds) == 1 and records.columns == list(PACKET_COLUMNS.names):
             raw = RawRead(table.read_plan(), feeds[0].cluster)
     else:

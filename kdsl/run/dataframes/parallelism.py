@@ -16,13 +16,26 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def repartition_for_tasks(rows: DataFrame, plan: WritePlan) -> DataFrame:
+_POSITION = "__kdsl_position"
+
+
+def repartition_for_tasks(rows: DataFrame, plan: WritePlan, *, pieces: int = 0) -> DataFrame:
     """Repartition rows into exactly as many partitions as the plan declares tasks; without a declaration, not at all.
 
     Rows of one message key stay in one task, and those from one partition of the DataFrame stay in their order.
     Therefore the order of a key is kept in Kafka. Rows of a table without key columns are distributed evenly.
+
+    Args:
+        rows: The rows.
+        plan: What is written.
+        pieces: The number of tasks that read the rows, if those of a key may come from several of them, in whose order
+            they are; otherwise 0. Then they are repartitioned by the key and sorted; only those of a batch can be.
     """
     count = plan.parallelism
+    if pieces:  # a shuffle alone fetches the rows of several partitions in any order
+        keys = [_hashable(rows, name) for name in plan.key_columns]
+        placed = rows.withColumn(_POSITION, F.monotonically_increasing_id())
+        return placed.repartition(count or pieces, *keys).sortWithinPartitions(_POSITION).drop(_POSITION)
     if count is None:
         return rows
     if count == 1:

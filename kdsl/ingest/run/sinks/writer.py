@@ -143,10 +143,13 @@ class SinkWriter(Protocol):
             meet the filter of their table, with a column that says so (`kdsl.ingest.messages.PASSES`).
         needs_rows_before: Whether it needs the whole rows before changes. If not, it writes the last changes of tables
             with a primary key, and an update may lack its row before.
+        writes_in_order_of_tasks: Whether tasks write rows as they get them, so the changes of a key stay in their
+            order only if one task gets them all. A partition of Kafka is then read by one task.
     """
 
     pairs_updates: bool = False
     needs_rows_before: bool = True
+    writes_in_order_of_tasks: bool = False
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The columns and the primary key that a table has in the sink; None if there is no such table.
