@@ -40,6 +40,7 @@ RefusalCode = Literal[
     "not-null",
     "not-null-missing",
     "refused-change",
+    "replaced-table",
     "rewrite",
     "sink-key",
     "source-type",

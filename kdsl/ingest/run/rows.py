@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,18 @@ def build_sink_tables(
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
         yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task)
+
+
+def find_shared(decision: Decision) -> frozenset[TableId]:
+    """The upstream tables whose rows go into a sink table together with those of others.
+
+    Such rows are only in the order of their records if the records' places are read with them.
+    """
+    sources: dict[TableId, set[TableId]] = {}
+    for work in decision.tables:
+        for target in work.plan.targets:
+            sources.setdefault(target, set()).add(work.plan.table)
+    return frozenset(table for tables in sources.values() if len(tables) > 1 for table in tables)
 
 
 def _build_rows(
@@ -151,6 +163,7 @@ def read_packets(
     *,
     keyed: bool = False,
     places: bool = False,
+    shared: Collection[TableId] = (),
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
@@ -163,6 +176,7 @@ def read_packets(
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
         places: Whether rows have the columns `kdsl.ingest.records.PLACE`.
+        shared: Upstream tables that share a sink table with others; their rows have these columns, too.
         reporter: Sends the counts of values that change while records are decoded.
 
     Raises:
@@ -172,6 +186,7 @@ def read_packets(
 
     assert isinstance(plan.source, KafkaFeed)
     key = _find_identifying_key(work) if keyed else ()
+    places = places or work.plan.table in shared
     read = plan_table(plan.source, work.plan.table, work.upstream, key, places=places)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")

@@ -1,4 +1,4 @@
-"""What a driver leaves behind that is killed between two operations of a file system: the state before, or the one after."""
+"""A driver that is killed between two operations of a file system leaves the state before, or the one after."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def after(steps: Steps, change: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def kill_at_each_step(steps: Steps, prepare: Callable[[], None], run: Callable[[], None]) -> Iterator[int]:
-    """Run an operation again and again, each time killed one step later; yield the number of the step, until it is done."""
+    """Run an operation again and again, killed one step later each time, until it is done; yield each step."""
     for step in range(100):
         steps.left = None
         prepare()

@@ -74,7 +74,6 @@ class KafkaWriter(SinkWriter):
     """
 
     pairs_updates = True
-    writes_in_order_of_tasks = True
 
     def __init__(self, sink: KafkaTopics, cluster: Cluster, name: str = "") -> None:
         self._sink, self._cluster = sink.split()[0].valid(), cluster
