@@ -24,7 +24,7 @@ from kdsl.run.dead_letters.headers import NEEDS
 from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
 from kdsl.run.leases.group import acquire_group_lease
 from kdsl.run.leases.lease import Lease
-from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard
+from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import FetchCount, Fetcher
 from kdsl.run.librdkafka.letter_writer import LetterWriter, RecordReader
 from kdsl.run.librdkafka.options import (
@@ -39,7 +39,7 @@ from kdsl.run.librdkafka.options import (
 )
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
-from kdsl.run.librdkafka.topic_check import TopicCheck
+from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
 from kdsl.run.metrics.on_rows import COLUMN, RowReporter, add_report_field
@@ -226,7 +226,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
                 yield from output.finish()
                 report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
     except GeneratorExit:  # Spark needs no more rows
-        consumer.pause()
+        return_consumer(consumer)
         raise
     except KafkaReadError as e:
         discard(consumer)
@@ -235,7 +235,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
     except BaseException:
         discard(consumer)
         raise
-    consumer.pause()
+    return_consumer(consumer)
 
 
 def _create_output(options: OptionItems, task: Task) -> TaskOutput:
@@ -280,6 +280,7 @@ def _dead_letters(
         "; ".join(map(str, task.ranges)),
         read_again,
         None if accumulator is None else int(accumulator),
+        TopicIds(None, task.ids),
     )
     with letters, decoder.rejecting(letters):
         yield
