@@ -157,7 +157,7 @@ class Target(Protocol):
 
 @runtime_checkable
 class IdentifiedTarget(Target, Protocol):
-    """A table that can be told from another one that is created under its name later."""
+    """A table with an identity, which another one that is created under its name later does not have."""
 
     def identify(self, spark: SparkSession) -> str | None:
         """Read the identity of the table; None if there is no table, or if it cannot be identified.

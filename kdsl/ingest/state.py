@@ -28,7 +28,7 @@ from kdsl.types.widening import TableSchema, join_schemas
 VERSION = 1
 SCHEMAS = f"{FOLDER}/schemas"
 STARTED = f"{FOLDER}/ingestions.json"
-"""The file with the names of the ingestions that have started from a checkpoint, one of which may be empty."""
+"""The file with the names of the ingestions that have started from a checkpoint; a single one has an empty name."""
 SET_ASIDE = f"{FOLDER}/schemas-before-rebuild"
 """Where the files go if the state is learned again."""
 START = -1

@@ -1,7 +1,7 @@
 """Keeps the changes of a message key in order, from the partition that is read to the partition that is written.
 
 Kafka orders the records of a partition, and records with one message key are in one partition. A large partition is
-read by several tasks at the same time, each of which reads a piece of it. If these tasks also wrote, a later change of
+read by several tasks at the same time, and each reads a piece of it. If these tasks also wrote, a later change of
 a key could arrive before an earlier one. Two ways keep the order:
 
 - A stream reads each partition as a whole (`read_whole_partitions`), because Spark sorts no streams. Its batches are
@@ -81,7 +81,7 @@ def _with_whole_partitions(rows: DataFrame) -> DataFrame:
 def _choose_options(leaf: PlanNode) -> Mapping[str, str] | None:
     """Return the options with which a stream of kdsl reads each partition in one task.
 
-    None if it is no stream of kdsl, or reads so already.
+    None if it is not a stream of kdsl, or reads so already.
     """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import PLAN

@@ -293,9 +293,9 @@ def _has_method(java: Any, name: str) -> bool:
 
 def _read_partition(partition: Any) -> Any:
     """The object of a source in Python that a partition contains; the partition itself if it has none."""
-    if str(partition.getClass().getSimpleName()) == "PythonInputPartition":
-        with suppress(Exception):
-            return pickle.loads(bytes(partition.productElement(1)))  # noqa: S301  # planned by our own driver
+    if _has_method(partition, "pickedPartition"):  # as Spark spells it, for batches and streams
+        with suppress(Exception):  # of a source whose classes are not here
+            return pickle.loads(bytes(partition.pickedPartition()))  # noqa: S301  # planned by our own driver
     return partition
 
 

@@ -85,7 +85,7 @@ def test_another_table_is_refused_until_it_is_adopted(
     adopting.check(SPARK, 2)
     start(tmp_path, table).check(SPARK, 2)
     table.id = "d"
-    with pytest.raises(ChangelogError, match="dropped and created again"):  # adopted once, not for ever
+    with pytest.raises(ChangelogError, match="dropped and created again"):  # adopted once only
         adopting.check(SPARK, 3)
 
 
@@ -111,7 +111,7 @@ def test_tables_have_identities(spark: SparkSession, tmp_path: Path, postgres: P
     applied = create_target(kind, spark, tmp_path, postgres)
     target = applied.target
     assert isinstance(target, IdentifiedTarget)
-    rows = spark.createDataFrame([("+I", 1, "a", 1)], f"_row_kind STRING, {COLUMNS}")
+    rows = spark.createDataFrame([("+I", 1, "a", 1)], "_row_kind STRING, id BIGINT, name STRING, visits INT")
 
     def apply(number: int) -> None:
         Changelog(rows, keys=["id"]).apply_to(target, batch=Batch("me", number, f"{number}"))

@@ -190,7 +190,7 @@ def kafka_plan(servers: str = "one:9092,two:9092", **options: Any) -> IngestPlan
     return attrs.evolve(plan(), sink=KafkaTopics(Cluster(servers), **options))
 
 
-def written_by(planned: IngestPlan) -> IngestState:
+def write_batch(planned: IngestPlan) -> IngestState:
     run = Run(planned)
     run.batch(show(delta(0, id="BIGINT", name="STRING")))
     return run.state.add(Note(0, declared=write_declaration(planned)))
@@ -212,7 +212,7 @@ def written_by(planned: IngestPlan) -> IngestState:
     ],
 )
 def test_another_sink_is_refused_unless_it_is_allowed(before: IngestPlan, after: IngestPlan, named: str) -> None:
-    state = written_by(before)
+    state = write_batch(before)
 
     with pytest.raises(CheckpointError, match="was written with another sink") as e:
         check_restart(after, state, (), "c")
@@ -225,13 +225,13 @@ def test_another_sink_is_refused_unless_it_is_allowed(before: IngestPlan, after:
 
 
 def test_more_brokers_of_a_cluster_are_the_same_sink() -> None:
-    state = written_by(kafka_plan(topic="a"))
+    state = write_batch(kafka_plan(topic="a"))
 
     check_restart(kafka_plan("two:9092,three:9092", topic="a"), state, (), "c")
 
 
 @pytest.mark.parametrize("text", [None, "", '{"id": "a"}'])
-def test_a_copy_whose_note_is_lost_is_not_made_again(tmp_path: Path, text: str | None) -> None:
+def test_a_copy_whose_note_is_lost_is_refused(tmp_path: Path, text: str | None) -> None:
     folder = open_local_folder(tmp_path)
     first = identify_copy(folder)
     assert identify_copy(folder) == first  # nobody has used the checkpoint

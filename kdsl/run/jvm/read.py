@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FORMAT = "kafka"
 SPLIT = "minPartitions"
-"""The option that makes Spark read partitions in pieces, to have at least so many tasks."""
+"""The option with the fewest tasks of a read, for which Spark reads partitions in pieces."""
 _BATCH_ENDS = ("unbounded", "latest")
 
 
