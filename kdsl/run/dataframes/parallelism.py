@@ -9,14 +9,12 @@ from pyspark.sql import (
     types as s,
 )
 
+from kdsl.own_columns import POSITION
 from kdsl.plan.model import WritePlan
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-
-_POSITION = "__kdsl_position"
 
 
 def repartition_for_tasks(rows: DataFrame, plan: WritePlan, *, pieces: int = 0) -> DataFrame:
@@ -34,8 +32,8 @@ def repartition_for_tasks(rows: DataFrame, plan: WritePlan, *, pieces: int = 0) 
     count = plan.parallelism
     if pieces:  # a shuffle alone fetches the rows of several partitions in any order
         keys = [_hashable(rows, name) for name in plan.key_columns]
-        placed = rows.withColumn(_POSITION, F.monotonically_increasing_id())
-        return placed.repartition(count or pieces, *keys).sortWithinPartitions(_POSITION).drop(_POSITION)
+        placed = rows.withColumn(POSITION, F.monotonically_increasing_id())
+        return placed.repartition(count or pieces, *keys).sortWithinPartitions(POSITION).drop(POSITION)
     if count is None:
         return rows
     if count == 1:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.errors import CheckpointError
+from kdsl.own_columns import STAGED_ORDER, STAGED_WRITER
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
@@ -48,7 +49,6 @@ _NO_IDENTITY = "complete"
 """The marker of earlier versions of kdsl."""
 _ENTRY = re.compile(r"([0-9]+)(-[0-9a-f]+|\.complete)?")
 _log = logging.getLogger(__name__)
-_WRITER, _ORDER = "__kdsl_writer__", "__kdsl_order__"
 _TIMES = "spark.sql.parquet.outputTimestampType"
 _READ_ALL = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """Whatever the session says of files: a staged row that cannot be read is an error."""
@@ -155,8 +155,8 @@ def _stage_and_send(
     rows_folder = read_marker(folder.read(marker), numbered, half_written, folder.path(marker))
     if rows_folder is None:
         rows_folder = f"{number}-{spec.run}"  # a driver that was cut off, and still works, must not write into it
-        staged = batch.withColumn(_WRITER, F.spark_partition_id() % spec.writers)
-        staged = staged.withColumn(_ORDER, F.monotonically_increasing_id())
+        staged = batch.withColumn(STAGED_WRITER, F.spark_partition_id() % spec.writers)
+        staged = staged.withColumn(STAGED_ORDER, F.monotonically_increasing_id())
         with _keep_microseconds(spark, plan.table):
             staged.write.mode("overwrite").parquet(folder.path(f"{STAGED}/{rows_folder}"))
         check_no_later_run(numbered, cluster)
@@ -165,7 +165,7 @@ def _stage_and_send(
         batch.write.format("noop").mode("overwrite").save()
     check_letters(batch)
     rows = _route_staged(spark.read.options(**_READ_ALL).parquet(folder.path(f"{STAGED}/{rows_folder}")), spec.writers)
-    rows = _match_current_plan(rows.sortWithinPartitions(_ORDER), plan)
+    rows = _match_current_plan(rows.sortWithinPartitions(STAGED_ORDER), plan)
     rows.write.format(FORMAT).mode("append").options(**options, **{TRANSACTION: write_spec(numbered)}).save()
     check_no_later_run(numbered, cluster)
     for name in leftovers(folder.names(STAGED), numbered, rows_folder):
@@ -191,8 +191,8 @@ def _route_staged(rows: DataFrame, writers: int) -> DataFrame:
     Rows of a writer that the query no longer has go to the one whose number is the remainder.
     """
     if REPARTITION_BY_ID.is_in(rows.sparkSession.version):
-        return rows.repartitionById(writers, F.col(_WRITER))
-    of_writers = [rows.where(F.col(_WRITER) % writers == number).coalesce(1) for number in range(writers)]
+        return rows.repartitionById(writers, F.col(STAGED_WRITER))
+    of_writers = [rows.where(F.col(STAGED_WRITER) % writers == number).coalesce(1) for number in range(writers)]
     return reduce(lambda one, other: one.unionAll(other), of_writers)
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, KdslError
+from kdsl.own_columns import TASK_REPORT
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.headers import NEEDS
 from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
@@ -42,7 +43,7 @@ from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
 from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
-from kdsl.run.metrics.on_rows import COLUMN, RowReporter, add_report_field
+from kdsl.run.metrics.on_rows import RowReporter, add_report_field
 from kdsl.run.metrics.source_reports import OPTION as METRICS, Reporter
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.offsets.stored import LOST_LEASE, Offsets, Packing, Range, nest_by_topic
@@ -109,7 +110,7 @@ def source_schema(options: Mapping[str, str]) -> StructType:
         cattrs.ClassValidationError: It is not a plan of a read, or a format of it is not installed here.
     """
     schema = spark_schema(source_row(_read_plan_and_cluster(_own_options(options))[0]))
-    return schema.add(COLUMN, "string") if _reports_on_rows(options) else schema
+    return schema.add(TASK_REPORT, "string") if _reports_on_rows(options) else schema
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
