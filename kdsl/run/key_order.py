@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _ORDERED = ROW_BY_ROW | {"Join", "Union"}
 _SHUFFLES = ("Repartition", "RepartitionByExpression", "RebalancePartitions")
+_JAVA_PARTITIONS = ("KafkaBatchInputPartition", "KafkaSourceRDDPartition")
+"""What a task of Spark's own Kafka source reads, of streams and of batches."""
 _log = logging.getLogger(__name__)
 
 
@@ -124,7 +126,7 @@ def _topic_partitions(partition: Any) -> set[tuple[str, int]]:
     if isinstance(partition, Task):
         return {(r.topic, r.partition) for r in partition.ranges}
     get_class = getattr(partition, "getClass", None)
-    if get_class is None or str(get_class().getSimpleName()) != "KafkaBatchInputPartition":
+    if get_class is None or str(get_class().getSimpleName()) not in _JAVA_PARTITIONS:
         return set()
     topic_partition = partition.offsetRange().topicPartition()
     return {(str(topic_partition.topic()), int(topic_partition.partition()))}

@@ -202,6 +202,10 @@ class PlanNode(_Tree):
         return [PlanNode(leaf) for leaf in _elements(self._java.collectLeaves())]
 
 
+_TABLE, _OPTIONS = 2, 3
+"""The positions of these among the fields of a ``StreamingRelationV2``."""
+
+
 def replace_stream_options(
     df: DataFrame, choose: Callable[[PlanNode], Mapping[str, str] | None], *, keeps_table: bool
 ) -> DataFrame:
@@ -230,13 +234,11 @@ def replace_stream_options(
         options = choose(PlanNode(node)) if node.getClass().getSimpleName() == "StreamingRelationV2" else None
         if options is None:
             return node
-        values = {"extraOptions": jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(dict(options))}
+        fields = [node.productElement(i) for i in range(node.productArity())]
         if not keeps_table:
             loaded = spark.readStream.format(str(node.sourceName())).options(**options).load()
-            values["table"] = java_dataframe(loaded).queryExecution().analyzed().collectLeaves().apply(0).table()
-        fields = [
-            values.get(str(node.productElementName(i)), node.productElement(i)) for i in range(node.productArity())
-        ]
+            fields[_TABLE] = java_dataframe(loaded).queryExecution().analyzed().collectLeaves().apply(0).table()
+        fields[_OPTIONS] = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(dict(options))
         replaced.append((node, node.copy(*fields)))
         return replaced[-1][1]
 
@@ -264,7 +266,7 @@ def _partitions_of_plan(node: Any) -> Iterator[Any]:
         yield from _partitions_of_plan(node.initialPlan())
     elif name == "InMemoryTableScanExec":
         yield from _partitions_of_plan(node.relation().cachedPlan())
-    elif name == "RDDScanExec":
+    elif name in ("RDDScanExec", "RowDataSourceScanExec"):
         yield from _partitions_of_rdd(node.rdd())
     elif name in ("BatchScanExec", "MicroBatchScanExec"):
         yield from map(_read_partition, _elements(node.inputPartitions()))
@@ -274,8 +276,11 @@ def _partitions_of_plan(node: Any) -> Iterator[Any]:
 
 
 def _partitions_of_rdd(rdd: Any) -> Iterator[Any]:
-    """Yield the partitions that an RDD reads without a shuffle, as the rows of ``foreachBatch`` do."""
-    if str(rdd.getClass().getSimpleName()) == "DataSourceRDD":
+    """Yield the partitions that an RDD reads without a shuffle: that of ``foreachBatch``, or of Spark's Kafka source."""
+    name = str(rdd.getClass().getSimpleName())
+    if name == "KafkaSourceRDD":
+        yield from rdd.partitions()
+    elif name == "DataSourceRDD":
         for partition in rdd.partitions():
             # Spark 4.2 has one in each, earlier versions a sequence.
             many = _has_method(partition, "inputPartitions")

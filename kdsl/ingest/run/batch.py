@@ -325,7 +325,7 @@ class BatchRunner(ABC):
         assert self._identities is not None
         before = self._identities.get(table)
         now = self._writer.identify(spark, table) if exists and before is not None else None
-        if before is None or before == now:
+        if before is None or before == now or (exists and now is None):  # None: the sink cannot tell
             return
         reason = explain_replaced_table(before, now)
         if self._accepts_tables:
