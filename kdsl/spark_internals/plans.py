@@ -276,7 +276,7 @@ def _partitions_of_plan(node: Any) -> Iterator[Any]:
 
 
 def _partitions_of_rdd(rdd: Any) -> Iterator[Any]:
-    """Yield the partitions that an RDD reads without a shuffle: that of ``foreachBatch``, or of Spark's Kafka source."""
+    """Yield the partitions that an RDD reads without a shuffle: one of ``foreachBatch``, or of Spark's Kafka source."""
     name = str(rdd.getClass().getSimpleName())
     if name == "KafkaSourceRDD":
         yield from rdd.partitions()

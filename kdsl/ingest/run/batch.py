@@ -31,6 +31,7 @@ from kdsl.ingest.run.rows import (
     find_shared,
     read_again,
     read_packets,
+    refuse_losses,
 )
 from kdsl.ingest.run.sinks.writer import SinkWriter
 from kdsl.ingest.run.tasks import (
@@ -202,6 +203,8 @@ class BatchRunner(ABC):
             if refusals:
                 raise refusal_error(f"batch {number}", refusals, plan)
             losses = count_losses(plan, batch.read, decision)
+            if refusals := refuse_losses(plan, decision, losses):
+                raise refusal_error(f"batch {number}", refusals, plan)
             note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
             self._driver.require()
