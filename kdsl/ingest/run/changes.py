@@ -69,7 +69,7 @@ class TableBatchRunner(BatchRunner):
             lambda table, known: self._schema(spark, table, known),
             creates_again=self._accepts_tables,
         )
-        yield OpenBatch(decision, row_reader(batch))
+        yield self._judge(decision, row_reader(batch))
 
 
 def decide_tables(
