@@ -462,8 +462,8 @@ def test_expressions_and_names_are_judged_without_columns() -> None:
     known = KafkaFeed(CLUSTER, topic=("t",), value=Json(), initial_schemas="CREATE TABLE t (id BIGINT, a STRING)")
 
     def problems(source: KafkaFeed) -> list[tuple[str | None, str]]:
-        found = Ingestion(source, POSTGRES, transform=rules, route=[Route("t", "pg_x.t")]).problems()
-        return [(one.where.path, one.message.partition("'t': ")[2] or one.message) for one in found]
+        reported = Ingestion(source, POSTGRES, transform=rules, route=[Route("t", "pg_x.t")]).problems()
+        return [(one.where.path, one.message.partition("'t': ")[2] or one.message) for one in reported]
 
     expected = [
         ("$.transform[0].projection", "projection column 4: there is no function 'NOFUN' that can be translated"),
