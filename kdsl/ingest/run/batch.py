@@ -201,7 +201,8 @@ class BatchRunner(ABC):
             own = batch.packets if pairs else None
             tables = build_sink_tables(
                 plan, batch.read, decision,
-                with_filtered=pairs, packets=own, reporter=batch.reporter, in_one_task=batch.is_small,
+                with_filtered=pairs, needs_kinds=self._writer.needs_rows_before, packets=own, reporter=batch.reporter,
+                in_one_task=batch.is_small,
             )  # fmt: skip
             try:
                 self._writer.write(list(tables), self._batch(number))

@@ -128,5 +128,7 @@ def _copy(
     note = attrs.evolve(decision.note, declared=write_declaration(plan))
     driver.require()
     StateFiles(folder).write(note, IngestState())
-    tables = build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates)
+    tables = build_sink_tables(
+        plan, read, decision, with_filtered=sink_writer.pairs_updates, needs_kinds=sink_writer.needs_rows_before
+    )
     sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))

@@ -140,7 +140,8 @@ class SinkWriter(Protocol):
         pairs_updates: Whether it writes the two rows of an update together. Its rows then contain those that do not
             meet the filter of their table, with a column that says so (`kdsl.own_columns.PASSES`).
         needs_rows_before: Whether it needs the whole rows before changes. If not, it writes the last changes of tables
-            with a primary key, and an update may lack its row before.
+            with a primary key, and an update may lack its row before: the kinds of such rows need not be those of
+            the changes after a filter.
     """
 
     pairs_updates: bool = False
