@@ -71,7 +71,7 @@ def apply(changes: list[Event]) -> dict[int, Row]:
     return table
 
 
-def expected(name: str) -> dict[int, Row]:
+def fold(name: str) -> dict[int, Row]:
     return apply([one for batch in events() for one in transform(batch, TABLES[name])])
 
 
@@ -121,14 +121,14 @@ def test_into_memory(setup: Setup) -> None:
     writer = MemoryWriter()
     run(setup, build(setup, Memory()), writer)
 
-    assert {name: by_id(writer.tables["lake", name].rows()) for name in TABLES} == {n: expected(n) for n in TABLES}
+    assert {name: by_id(writer.tables["lake", name].rows()) for name in TABLES} == {n: fold(n) for n in TABLES}
 
 
 def test_into_delta(setup: Setup) -> None:
     needs_delta()
     run(setup, build(setup, DeltaTables(setup.lake)))
 
-    assert {name: by_id(setup.table("lake", name)) for name in TABLES} == {name: expected(name) for name in TABLES}
+    assert {name: by_id(setup.table("lake", name)) for name in TABLES} == {name: fold(name) for name in TABLES}
 
 
 @pytest.mark.postgres
@@ -138,8 +138,8 @@ def test_into_postgres(setup: Setup, postgres: Postgres) -> None:
     run(setup, build(setup, sink, Route(r"shop\.(\.*)", rf"public.{prefix}$1")))
 
     for name in TABLES:
-        found = postgres.execute(f'SELECT row_to_json(t) FROM "{prefix}{name}" t').splitlines()
-        assert by_id(map(json.loads, found)) == expected(name)
+        stored = postgres.execute(f'SELECT row_to_json(t) FROM "{prefix}{name}" t').splitlines()
+        assert by_id(map(json.loads, stored)) == fold(name)
 
 
 def test_into_a_writer_of_all_changes_and_the_console(setup: Setup, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,8 +170,8 @@ def test_into_kafka(setup: Setup, kdsl_topic: MakeTopic, value: Any) -> None:
         records = sorted(setup.kafka.read(topic), key=lambda record: -(record.partition() or 0))
         read = [(json.loads(r.key() or b""), json.loads(r.value() or b"null")) for r in records]
         last = {json.dumps(key): (key, message) for key, message in read}
-        assert apply([show(value, *one) for one in read]) == expected(name)
-        assert apply([show(value, *one) for one in last.values()]) == expected(name)
+        assert apply([show(value, *one) for one in read]) == fold(name)
+        assert apply([show(value, *one) for one in last.values()]) == fold(name)
 
 
 def show(value: Any, key: Row, message: Any) -> Event:

@@ -55,8 +55,8 @@ def build_sink_tables(
         decision: What the batch does.
         with_filtered: Whether rows that do not meet the filter are among them, with a column that says so. With soft
             deletes they are not.
-        needs_kinds: Whether the row kinds are those of the changes after the filter also for tables with a primary key,
-            of which most sinks only need the last changes.
+        needs_kinds: Whether the row kinds are those of the changes after the filter also for tables with a primary key;
+            most sinks only need the last changes of these.
         packets: The packets of the batch, for writers that write plain rows by themselves. A table gets them if one
             upstream table goes into it, and its rows stay as they are.
         reporter: As for `read_packets`.
