@@ -212,6 +212,14 @@ def _column(field: t.Field) -> TypedSql:
     return TypedSql(quote_name(field.name), field.type)
 
 
+def _free(kind: t.DataType) -> t.DataType:
+    """The type of a column that is computed: nullable, and strings of any length.
+
+    Rows of other tables that go into the same sink table may lack the column or have longer strings.
+    """
+    return t.STRING if isinstance(kind, (t.Char, t.VarChar)) else kind.as_nullable()
+
+
 def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
     """The columns that all tables have for expressions: the names of its id, NULL for missing ones, and row kinds."""
     parts = (*reversed(table), None, None)
@@ -324,7 +332,9 @@ class _Work:
         columns: dict[str, SinkColumn] = {}
         for column in self.declared:
             if column.role == "metadata":
-                columns[column.name] = SinkColumn(column.name, column.type, quote_name(column.name), column.comment)
+                columns[column.name] = SinkColumn(
+                    column.name, _free(column.type), quote_name(column.name), column.comment
+                )
             elif column.name in upstream:
                 columns[column.name] = upstream[column.name]
             elif column.expression is not None:
@@ -364,7 +374,7 @@ class _Work:
         Without a projection, all of these. A later column replaces one of ``*`` with its name, in its place; another
         two with one name are a problem. Expressions with a problem are left out. Problems are added.
         """
-        shown = [SinkColumn(c.name, c.type, quote_name(c.name)) for c in self.listed]
+        shown = [SinkColumn(c.name, _free(c.type), quote_name(c.name)) for c in self.listed]
         if self.rule.items is None:
             return [*every, *shown]
         columns: dict[str, SinkColumn] = {}
@@ -415,12 +425,15 @@ class _Work:
             self.add(option, f"the column {name!r} has the type {typed.spelling}, which tables do not have",
                      "CAST it to the type that you mean")  # fmt: skip
             return None
-        if isinstance(value, n.Name) and len(value.parts) == 1:
-            return SinkColumn(name, names[value.parts[0]].type or typed.type, typed.text)
-        if self.max_precision == t.MAX_DECIMAL or not any(isinstance(k, t.Decimal) for k in t.walk_types(typed.type)):
-            return SinkColumn(name, typed.type, typed.text)
+        upstream = {quote_name(f.name): f.type for f in self.schema.columns}
+        if typed.text in upstream:
+            return SinkColumn(name, upstream[typed.text], typed.text)
+        kind = _free(typed.type)
+        is_limited = self.max_precision < t.MAX_DECIMAL and any(isinstance(k, t.Decimal) for k in t.walk_types(kind))
+        if not is_limited:
+            return SinkColumn(name, kind, typed.text)
         is_quotient = isinstance(value, n.Binary) and value.operator == "/"
-        kind = limit_precision(typed.type, self.max_precision, is_quotient=is_quotient).as_nullable()
+        kind = limit_precision(kind, self.max_precision, is_quotient=is_quotient)
         return SinkColumn(name, kind, f"TRY_CAST({typed.text} AS {spark_type_name(kind)})")
 
     def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
