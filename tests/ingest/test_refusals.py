@@ -607,6 +607,20 @@ class TestOnSpark:
         setup.run(right, writer)
         assert writer.appended["lake", "t"] == [{"id": 1, "n": 1}, {"id": 2, "n": None}]
 
+    def test_an_update_in_a_table_without_a_primary_key(self, setup: Setup) -> None:
+        """It shows when the rows are written, after the note."""
+        feed, writer = setup.feed(value=DebeziumJson()), MemoryWriter()
+        setup.produce(change("c", None, {"id": 1, "n": 1}), change("u", {"id": 1, "n": 1}, {"id": 1, "n": 2}))
+
+        refuse(
+            setup, setup.ingestion(Memory(), feed), r"needs a primary key; set primary-keys .*--allow transform", writer
+        )
+        assert writer.appended == {}
+
+        keyed = setup.ingestion(Memory(), feed, transform=[KEYED])
+        keyed.run(setup.spark, setup.checkpoint, once=True, writer=writer, allow=["transform"]).awaitTermination()
+        assert writer.tables["shop", "orders"].rows() == [{"id": 1, "n": 2}]
+
     def test_a_member_without_a_name(self, setup: Setup) -> None:
         writer = MemoryWriter()
         strict, tolerant = (
