@@ -49,7 +49,7 @@ from kdsl.types.widening import TableSchema
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
-from tests.ingest.setup import Setup
+from tests.ingest.setup import Setup, change
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:

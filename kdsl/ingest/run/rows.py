@@ -340,8 +340,8 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
         return rows.where(parse_column(condition))
     reason = F.concat(
         F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
-        F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL, and for this change "
-              "the format's option unavailable to null"),
+        F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL, and for this "
+              "change the format's option unavailable to null"),
     )  # fmt: skip
     is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(condition, rows))
     return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(parse_column(condition)))
