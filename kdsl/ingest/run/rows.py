@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ def build_sink_tables(
     packets: DataFrame | None = None,
     reporter: ValueReporter | None = None,
     in_one_task: bool = False,
+    identities: Mapping[TableId, str] | None = None,
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with a function that builds its rows.
 
@@ -64,6 +65,7 @@ def build_sink_tables(
             upstream table goes into it, and its rows stay as they are.
         reporter: As for `read_packets`.
         in_one_task: Whether one task finds the last changes of a table.
+        identities: The identities of sink tables that earlier batches wrote to.
     """
     works: dict[TableId, list[TableWork]] = {}
     for work in decision.tables:
@@ -77,7 +79,20 @@ def build_sink_tables(
             assert isinstance(plan.source, KafkaFeed)
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
-        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task)
+        identity = (identities or {}).get(target)
+        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task, identity=identity)
+
+
+def find_shared(decision: Decision) -> frozenset[TableId]:
+    """The upstream tables whose rows go into a sink table together with those of others.
+
+    Such rows are only in the order of their records if the records' places are read with them.
+    """
+    sources: dict[TableId, set[TableId]] = {}
+    for work in decision.tables:
+        for target in work.plan.targets:
+            sources.setdefault(target, set()).add(work.plan.table)
+    return frozenset(table for tables in sources.values() if len(tables) > 1 for table in tables)
 
 
 def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
@@ -228,6 +243,7 @@ def read_packets(
     *,
     keyed: bool = False,
     places: bool = False,
+    shared: Collection[TableId] = (),
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
@@ -240,6 +256,7 @@ def read_packets(
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
         places: Whether rows have the columns `kdsl.own_columns.PLACE`.
+        shared: Upstream tables that share a sink table with others; their rows have these columns, too.
         reporter: Sends the counts of values that change while records are decoded.
 
     Raises:
@@ -249,6 +266,7 @@ def read_packets(
 
     assert isinstance(plan.source, KafkaFeed)
     key = _find_identifying_key(work) if keyed else ()
+    places = places or work.plan.table in shared
     read = plan_table(plan.source, work.plan.table, work.upstream, key, places=places)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
@@ -364,7 +382,8 @@ def transform_rows(
     if UNAVAILABLE in rows.columns:
         reason = F.concat(
             F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
-            F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL"),
+            F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL, and for this "
+                  "change the format's option unavailable to null"),
         )  # fmt: skip
         is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(transformed.filter, rows))
         passes = F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(passes)
