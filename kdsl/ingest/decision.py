@@ -12,6 +12,7 @@ import attrs
 
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.formats import TableId
+from kdsl.ingest.ends.end import Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
 from kdsl.ingest.evolution import (
     Learned,
@@ -24,10 +25,11 @@ from kdsl.ingest.evolution import (
     evolve_sink,
     learn,
     merge_schemas,
+    refuse_key_type,
 )
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
-from kdsl.ingest.state import IngestState, Note
+from kdsl.ingest.state import START, IngestState, Note
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import PrimaryKeyError, TableSchema, can_change_key
@@ -98,7 +100,13 @@ class Decision:
 
 
 def decide_batch(
-    plan: IngestPlan, state: IngestState, number: int, seen: Seen, read_schema: SchemaReader | None = None
+    plan: IngestPlan,
+    state: IngestState,
+    number: int,
+    seen: Seen,
+    read_schema: SchemaReader | None = None,
+    *,
+    creates_again: bool = False,
 ) -> Decision:
     """Decide what a batch changes; nothing is written here.
 
@@ -112,11 +120,18 @@ def decide_batch(
         seen: What the tasks found.
         read_schema: Reads the schema that a sink table has, from the table and what is known of it; by default that is
             what is known.
+        creates_again: Whether known sink tables that are gone are created again; otherwise they are refused.
     """
     refusals = [*_refuse_dirty_records(plan, state, seen)]
     feed = plan.source
     static = isinstance(feed, KafkaFeed) and feed.inference == "static"
-    learned = learn(state.upstream, seen.deltas, static=static, max_tables=plan.pipeline.max_tables)
+    learned = learn(
+        state.upstream,
+        seen.deltas,
+        static=static,
+        max_tables=plan.pipeline.max_tables,
+        has_own_key=plan.has_own_key,
+    )
     refusals += learned.refusals
     counts = {DIRTY: seen.dirty} if seen.dirty else {}
     ignored = _find_ignored(state, seen.deltas) if static else {}
@@ -133,8 +148,9 @@ def decide_batch(
         refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix, code="transform") for p in problems)
         if table_plan is not None:
             tables.append(TableWork(upstream, table_plan))
-            refusals += _refuse_key_types(plan, state.upstream.get(table), tables[-1], seen.deltas)
-    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read_schema or (lambda _, known: known))
+            refusals += _refuse_key_types(plan, state, tables[-1], seen.deltas)
+    read = read_schema or (lambda _, known: known)
+    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read, creates_again=creates_again)
     refusals += (refusal for sink in sinks.values() for refusal in sink.refusals)
     if refusals:
         return Decision(Note(number), refusals=tuple(refusals))
@@ -147,6 +163,17 @@ def decide_batch(
         records=dict(seen.rows),
     )
     return Decision(note, tuple(tables), sinks, ignored=ignored)
+
+
+def refuse_new_tables(plan: IngestPlan, tables: Mapping[TableId, UpstreamTable]) -> tuple[Refusal, ...]:
+    """Refuse what a first batch with rows of some tables would refuse, whatever sink tables exist.
+
+    Args:
+        plan: The plan of the ingestion.
+        tables: The upstream tables.
+    """
+    decision = decide_batch(plan, IngestState(tables), START, Seen(dict.fromkeys(tables, 1)))
+    return tuple(refusal for refusal in decision.refusals if refusal.code != "table-excluded")
 
 
 def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[TableId, dict[str, Place]]:
@@ -162,52 +189,50 @@ def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[Tabl
 
 
 def _refuse_key_types(
-    plan: IngestPlan, known: UpstreamTable | None, work: TableWork, deltas: Iterable[TableDelta]
+    plan: IngestPlan, state: IngestState, work: TableWork, deltas: Iterable[TableDelta]
 ) -> Iterable[Refusal]:
     """Yield refusals of a table whose messages show another type of a key column, by which keys could become equal.
 
     As numbers with fractions, integers beyond 2^53 are equal that are not; as strings, 1 and ``"1"`` are. For the same
     reason the messages of a new table cannot make a key column FLOAT or DOUBLE, unless they say its type.
     """
-    types = {} if known is None else {f.name: f.type for f in known.schema.columns}
     feed, table = plan.source, work.plan.table
+    known = state.upstream.get(table)
+    types = {} if known is None else {f.name: f.type for f in known.schema.columns}
+    is_new = not any(target in state.sinks for target in work.plan.targets)
     for field in work.upstream.schema.columns:
         columns = [c.name for c in work.plan.transformed.columns if c.sql == quote_name(field.name)]
         if not set(columns) & {*work.plan.transformed.primary_key}:
             continue
         kind = field.type.as_nullable()
-        place = min((d.first[field.name] for d in deltas if d.table == table and field.name in d.first), default=None)
-        if (before := types.get(field.name)) is not None:
-            if before.as_nullable() == kind or can_change_key(before, kind):
-                continue
-            text = f"{quote_name(field.name)} {before.as_nullable()}"
-            reason = f"it is a column of the primary key, and would change from {before.as_nullable()} to {kind}"
-            fix = (
-                f"set infer-schema.fixed-types: {text} of the format and ingestion.ignore-errors: true, by which such "
-            )
-            fix += "records are left out and counted"
-            sql_fix = (
-                f"set 'infer-schema.fixed-types' = '{text}' of the format, and 'ingestion.ignore-errors' = 'true' "
-            )
-            sql_fix += "in OPTIONS of the table that is copied, by which such records are left out and counted"
-        elif isinstance(kind, (t.Float, t.Double)) and isinstance(feed, KafkaFeed) and not _says_type(feed, field.name):
-            reason = (
-                f"it is a column of the primary key, and messages show it as {kind}, as which integers beyond 2^53 "
-            )
-            reason += "can be equal that are not"
-            fix = f"set infer-schema.fixed-types: {quote_name(field.name)} STRING, or another type, of the format"
-            sql_fix = (
-                f"set 'infer-schema.fixed-types' = '{quote_name(field.name)} STRING', or another type, of the format"
-            )
-        else:
-            continue
-        yield Refusal(table, field.name, reason, fix, place, sql_fix=sql_fix, code="key-type")
+        before = types.get(field.name, kind)
+        if before.as_nullable() != kind and not can_change_key(before, kind):
+            yield refuse_key_type(table, field.name, before, kind, _find_place(deltas, table, field.name))
+        elif is_new and isinstance(kind, (t.Float, t.Double)) and not _declares_type(feed, table, field.name):
+            reason = f"it is a column of the primary key, and messages show it as {kind}, by which different integers "
+            reason += "beyond 2^53 become equal"
+            fixed, place = f"{quote_name(field.name)} STRING", _find_place(deltas, table, field.name)
+            fix = f"set infer-schema.fixed-types: {fixed} of the format, or another type"
+            sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, or another type"
+            yield Refusal(table, field.name, reason, fix, place, sql_fix=sql_fix, code="key-type")
 
 
-def _says_type(feed: KafkaFeed, name: str) -> bool:
-    """Whether something says the type of a column: a schema in each message, or the format's fixed types."""
-    fixed = getattr(feed.value, "infer_fixed_types", None) or ""
-    return bool(getattr(feed.value, "schema_include", False)) or name in fixed
+def _find_place(deltas: Iterable[TableDelta], table: TableId, column: str) -> Place | None:
+    """The first record that shows something new of a column; None if none does."""
+    return min((d.first[column] for d in deltas if d.table == table and column in d.first), default=None)
+
+
+def _declares_type(source: Source, table: TableId, name: str) -> bool:
+    """Whether something says the type of a column: the source, a schema in each message, or the options of the feed.
+
+    These are the format's fixed types, and the initial schemas.
+    """
+    if not isinstance(source, KafkaFeed):
+        return True
+    initial = source.initial_tables.get(table)
+    declared = () if initial is None else initial.schema.columns
+    fixed = getattr(source.value, "infer_fixed_types", None) or ""
+    return getattr(source.value, "schema_include", False) or name in fixed or name in {f.name for f in declared}
 
 
 def _select_new_or_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
@@ -258,12 +283,14 @@ def _evolve_sinks(
     deltas: Sequence[TableDelta],
     refusals: list[Refusal],
     read_schema: SchemaReader,
+    *,
+    creates_again: bool,
 ) -> dict[TableId, SinkEvolution]:
     """Decide how the sink tables of some upstream tables change, and add to ``refusals`` what cannot be written at all.
 
     The latter are those of `_refuse_names`, upstream tables of one sink table with different primary keys, and a known
-    sink table that is gone; for the last two there is no evolution. Only tables with rows count: what other tables
-    brought into a sink table before is in its schema. Errors of ``read_schema`` are passed on.
+    sink table that is gone, unless ``creates_again``; for the last two there is no evolution. Only tables with rows
+    count: what other tables brought into a sink table before is in its schema. Errors of ``read_schema`` are passed on.
     """
     by_target: dict[TableId, list[TableSchema]] = {}
     for work in tables:
@@ -280,17 +307,20 @@ def _evolve_sinks(
             continue
         known = state.sinks.get(target)
         live = read_schema(target, known)
-        if live is None and known is not None:
+        if live is None and known is not None and not creates_again:
             reason = "the sink table is gone, and earlier batches wrote rows to it"
             fix = "restore it, or start with a new checkpoint, which reads the topics from the start"
-            refusals.append(Refusal(target, None, reason, fix, code="missing-table"))
+            again = "to create it again without these rows, start once with --allow sink (allow=['sink'])"
+            refusals.append(Refusal(target, None, reason, f"{fix}; {again}", sql_fix=fix, code="missing-table"))
             continue
         if live is not None and known is None and not plan.policy.rules.stores_keys:
             live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
         works = [work for work in tables if target in work.plan.targets]
         names = {f.name.lower() for f in wanted.columns}
         earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
-        sinks[target] = evolve_sink(target, live, wanted, plan.policy, _find_places(works, deltas), earlier)
+        reserved = (plan.sink.find_reserved_names(work.plan.transformed.properties) for work in works)
+        policy = plan.policy.reserving(frozenset().union(*reserved))
+        sinks[target] = evolve_sink(target, live, wanted, policy, _find_places(works, deltas), earlier)
     return sinks
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.cluster import Cluster
+from kdsl.errors import ResolveError
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
@@ -46,6 +47,7 @@ def build_sink_tables(
     packets: DataFrame | None = None,
     reporter: ValueReporter | None = None,
     in_one_task: bool = False,
+    identities: Mapping[TableId, str] | None = None,
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with a function that builds its rows.
 
@@ -58,6 +60,7 @@ def build_sink_tables(
             upstream table goes into it, and its rows stay as they are.
         reporter: As for `read_packets`.
         in_one_task: Whether one task finds the last changes of a table.
+        identities: The identities of sink tables that earlier batches wrote to.
     """
     works: dict[TableId, list[TableWork]] = {}
     for work in decision.tables:
@@ -71,7 +74,45 @@ def build_sink_tables(
             assert isinstance(plan.source, KafkaFeed)
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
-        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task)
+        identity = (identities or {}).get(target)
+        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task, identity=identity)
+
+
+def find_shared(decision: Decision) -> frozenset[TableId]:
+    """The upstream tables whose rows go into a sink table together with those of others.
+
+    Such rows are only in the order of their records if the records' places are read with them.
+    """
+    sources: dict[TableId, set[TableId]] = {}
+    for work in decision.tables:
+        for target in work.plan.targets:
+            sources.setdefault(target, set()).add(work.plan.table)
+    return frozenset(table for tables in sources.values() if len(tables) > 1 for table in tables)
+
+
+def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
+    """Build the rows of sink tables, without computing them, and refuse those for which Spark or kdsl cannot.
+
+    Spark analyzes all expressions then. Rows that are written as they are read have none, and are left out.
+    """
+    from pyspark.errors import AnalysisException
+
+    refusals = []
+    for table in tables:
+        try:
+            if table.plain is None:
+                _ = table.rows
+        except (AnalysisException, ResolveError) as e:
+            reason = f"its rows cannot be computed: {_first_line(e)}"
+            fix = "correct the projection or the filter of its transform"
+            sql_fix = "correct the expressions that the statement adds"
+            refusals.append(Refusal(table.table, None, reason, fix, sql_fix=sql_fix, code="expression"))
+    return refusals
+
+
+def _first_line(error: Exception) -> str:
+    """The message of an error without the plan that Spark adds to it."""
+    return str(error).split(";\n")[0].strip().split("\n")[0]
 
 
 def _build_rows(
@@ -187,6 +228,7 @@ def read_packets(
     *,
     keyed: bool = False,
     places: bool = False,
+    shared: Collection[TableId] = (),
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
@@ -199,6 +241,7 @@ def read_packets(
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
         places: Whether rows have the columns `kdsl.own_columns.PLACE`.
+        shared: Upstream tables that share a sink table with others; their rows have these columns, too.
         reporter: Sends the counts of values that change while records are decoded.
 
     Raises:
@@ -208,6 +251,7 @@ def read_packets(
 
     assert isinstance(plan.source, KafkaFeed)
     key = _find_identifying_key(work) if keyed else ()
+    places = places or work.plan.table in shared
     read = plan_table(plan.source, work.plan.table, work.upstream, key, places=places)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
@@ -314,7 +358,8 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
         return rows.where(parse_column(condition))
     reason = F.concat(
         F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
-        F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL"),
+        F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL, and for this "
+              "change the format's option unavailable to null"),
     )  # fmt: skip
     is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(condition, rows))
     return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(parse_column(condition)))
