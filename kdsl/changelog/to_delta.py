@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from kdsl.changelog.merge import check_jvm_target, match_columns, write_assignments, write_condition, write_is_delete
+from kdsl.changelog.merge import (
+    check_jvm_target,
+    check_table_name,
+    match_columns,
+    write_assignments,
+    write_condition,
+    write_is_delete,
+)
 from kdsl.changelog.target import Batch, is_applied, require_same_table
 from kdsl.errors import ChangelogError
 from kdsl.formats import kind_column, unavailable_column
@@ -85,6 +92,9 @@ def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> De
             string without a slash is a name.
         schema_evolution: Whether new columns of the changelog, also fields of structs, are added to the table;
             otherwise they are an error.
+
+    Raises:
+        ChangelogError: The name contains ``${``, which Spark would replace.
     """
     path = os.fspath(table)
     return DeltaTarget(path, not isinstance(table, str) or "/" in path or os.sep in path, schema_evolution)
@@ -110,6 +120,11 @@ class DeltaTarget:
     schema_evolution: bool
     creates: bool = attrs.field(default=True, repr=False)
     id: str | None = attrs.field(default=None, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the name; it raises what `check_table_name` does."""
+        if not self.is_path:
+            check_table_name(f"delta({self.table!r})", self.table)
 
     def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one and that Delta can store the columns; add Delta to the session.

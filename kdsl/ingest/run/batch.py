@@ -310,6 +310,7 @@ class BatchRunner(ABC):
                 read,
                 decision,
                 with_filtered=pairs,
+                needs_kinds=self._writer.needs_rows_before,
                 packets=packets if pairs else None,
                 reporter=reporter,
                 in_one_task=is_small,

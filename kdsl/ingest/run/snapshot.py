@@ -147,7 +147,8 @@ def _copy(
     open_decision(session, plan, decision)
     changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
     read = row_reader(batch)
-    tables = list(build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates))
+    pairs, needs_kinds = sink_writer.pairs_updates, sink_writer.needs_rows_before
+    tables = list(build_sink_tables(plan, read, decision, with_filtered=pairs, needs_kinds=needs_kinds))
     refusals = [*decision.refusals, *refuse_rows(tables), *(sink_writer.refuse(session, changes) if changes else ())]
     if refusals:
         raise refusal_error("the copy", refusals, plan)
