@@ -137,7 +137,7 @@ def _check_spark(plans: list[ReadPlan | WritePlan]) -> Finding:
     name, number = "Spark", _find_pyspark()
     if number is None:
         return ok(
-            name, "PySpark is not installed here; jobs need it: install 'kdsl[spark]', or use a platform with Spark"
+            name, "PySpark is not installed here; jobs need it: install 'kdsl-kafka[spark]', or use a platform with Spark"
         )
     tested = spark_version(number)
     if tested is None:
