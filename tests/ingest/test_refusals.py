@@ -249,7 +249,7 @@ CASES = [
     Case(
         "name-character", Try(POSTGRES), Try(POSTGRES, parts=project("id")), [b'{"id":1,"a\\u0000b":2}'], "leave it out"
     ),
-    Case("name-case", Try(), Try(parts=project("id, v, V AS w")), [row(id=1, v=1, V=2)], "rename one with"),
+    Case("name-case", Try(), Try(parts=project("id, v, V AS w")), [row(id=1, v=1, V=2)], "rename one: `V` AS `V_2`"),
     Case(
         "name-length",
         Try(POSTGRES),
