@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import attrs
 
@@ -31,6 +33,17 @@ class Batch:
     writer: str
     number: int
     content: str = attrs.field(default="", validator=attrs.validators.max_len(128))
+
+    def of_part(self, *names: str) -> Self:
+        """The identity of one of several parts that are written by themselves, such as that of a table.
+
+        Each part has a writer of its own, so that two that are written to the same table are both applied.
+
+        Args:
+            *names: What distinguishes the part from the others of the batch.
+        """
+        digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:32]
+        return attrs.evolve(self, writer=f"{self.writer}/{digest}")
 
 
 def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
@@ -75,6 +88,34 @@ def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
     )
 
 
+def require_same_table(target: str, expected: str | None, actual: str | None) -> None:
+    """Check that a table is the one to which earlier batches were written.
+
+    Args:
+        target: The table, for messages.
+        expected: Its identity (`IdentifiedTarget.identify`) when they were written; None if it is not known.
+        actual: Its identity now; None if there is no table.
+
+    Raises:
+        ChangelogError: It is gone, or another table has its name.
+    """
+    if expected is not None and actual != expected:
+        raise ChangelogError(f"{target} {explain_replaced_table(expected, actual)}; {WAYS_ON}")
+
+
+def explain_replaced_table(expected: str, actual: str | None) -> str:
+    """Explain that a table is not the one to which earlier batches were written; see `require_same_table`."""
+    what = "is gone" if actual is None else f"was dropped and created again: its id was {expected}, and is {actual}"
+    return f"{what}, and the rows of earlier batches are lost with the earlier table"
+
+
+WAYS_ON = (
+    "restore that table, or start with a new checkpoint, which reads from the start; or accept the table as it is, "
+    "without these rows: start an ingestion once with --allow sink (allow=['sink'] in Python), and a query of apply_to "
+    "with adopt=True"
+)
+
+
 def explain_missing_row(columns: str) -> str:
     """Write the message for a change that does not have all values, if the target has no row with its key.
 
@@ -116,12 +157,26 @@ class Target(Protocol):
 
         Args:
             changes: At most one row for each key: ``_row_kind`` (``+U`` or ``-D``), then the columns. A column
-                ``_unavailable``, if present, names the columns of the row that keep their values in the table.
+                ``_unavailable``, if present, names the columns of the row that keep their values in the table. Rows of
+                an ingestion have other names for both (`kdsl.formats.kind_column`, `kdsl.formats.unavailable_column`).
             keys: The columns of the key.
             batch: The identity of the batch; None applies it in any case.
 
         Raises:
             ChangelogError: The table has another batch with this number, or a later one; or the changes cannot be
                 applied. Some targets pass on Spark's or Java's error instead.
+        """
+        ...
+
+
+@runtime_checkable
+class IdentifiedTarget(Target, Protocol):
+    """A table with an identity, which another one that is created under its name later does not have."""
+
+    def identify(self, spark: SparkSession) -> str | None:
+        """Read the identity of the table; None if there is no table, or if it cannot be identified.
+
+        Raises:
+            ChangelogError: The table cannot be read; some targets pass on Java's error instead.
         """
         ...

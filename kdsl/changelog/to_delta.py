@@ -14,21 +14,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from json import JSONDecoder
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from kdsl.changelog.merge import IS_DELETE, check_jvm_target, match_columns, write_assignments, write_condition
-from kdsl.changelog.target import Batch, is_applied
+from kdsl.changelog.merge import (
+    check_jvm_target,
+    check_table_name,
+    match_columns,
+    write_assignments,
+    write_condition,
+    write_is_delete,
+)
+from kdsl.changelog.target import Batch, is_applied, require_same_table
 from kdsl.errors import ChangelogError
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
+from kdsl.run.letter_case import CASE_SENSITIVE, CASE_SENSITIVE_TABLES
 from kdsl.spark_internals.errors import JavaError, java_message
 from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.plans import plan_physically
 from kdsl.spark_internals.session import (
     active_session,
     is_spark_3,
+    java_column,
     java_dataframe,
     java_schema,
     java_session,
@@ -37,10 +46,13 @@ from kdsl.spark_internals.session import (
     scala_none,
     wrap_session,
 )
+from kdsl.spark_internals.sql_text import parse_column, run_sql
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types import model as t
-from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name
-from kdsl.types.sql import literal, quote_name
+from kdsl.types.convert import convert_sql
+from kdsl.types.spark import from_spark, spark_schema, spark_type_name
+from kdsl.types.sql import quote_name, string_token
+from kdsl.types.widening import MAX_INTEGER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +92,9 @@ def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> De
             string without a slash is a name.
         schema_evolution: Whether new columns of the changelog, also fields of structs, are added to the table;
             otherwise they are an error.
+
+    Raises:
+        ChangelogError: The name contains ``${``, which Spark would replace.
     """
     path = os.fspath(table)
     return DeltaTarget(path, not isinstance(table, str) or "/" in path or os.sep in path, schema_evolution)
@@ -96,11 +111,20 @@ class DeltaTarget:
         table: Its path, or its name.
         is_path: Whether ``table`` is a path.
         schema_evolution: Whether new columns are added to it.
+        creates: Whether changes may create it. Without that, a table that is gone is an error.
+        id: The identity that it must have for changes (`identify`); None for any.
     """
 
     table: str
     is_path: bool
     schema_evolution: bool
+    creates: bool = attrs.field(default=True, repr=False)
+    id: str | None = attrs.field(default=None, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the name; it raises what `check_table_name` does."""
+        if not self.is_path:
+            check_table_name(f"delta({self.table!r})", self.table)
 
     def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one and that Delta can store the columns; add Delta to the session.
@@ -294,6 +318,19 @@ class DeltaTarget:
             detail = session.detail(self)
         return 0 if _changes_in_place(detail, new) else int(detail["sizeInBytes"])
 
+    def count_large_integers(self, spark: SparkSession, column: str) -> int:
+        """Count the integers of a column, which exists, that DOUBLE may not hold: those beyond 2^53.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
+        from pyspark.sql import DataFrame
+
+        session = _Delta(spark)
+        with session.active():
+            large = f"{quote_name(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
+            return DataFrame(session.open(self).toDF(), session.python()).where(parse_column(large)).count()
+
     def change_types(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
         """Give columns wider types: in place if the table has type widening and Delta supports it, else by rewriting.
 
@@ -318,11 +355,13 @@ class DeltaTarget:
                     change = f"ALTER COLUMN {quote_name(name)} TYPE {spark_type_name(kind)}"
                     session.sql(f"ALTER TABLE {self._sql_name} {change}")
                 return
+            from pyspark.sql import DataFrame
+
             existing = self.read_columns(spark) or ()
             converted = {f.name: convert_sql(quote_name(f.name), *new.get(f.name, (f.type, f.type))) for f in existing}
-            selected = [f"{sql} AS {quote_name(name)}" for name, sql in converted.items()]
-            frame = session.open(self).toDF().selectExpr(java_strings(spark, selected))
-            writer = frame.write().format("delta").mode("overwrite").option("overwriteSchema", "true")
+            rows = DataFrame(session.open(self).toDF(), session.python())
+            rows = rows.select(*(parse_column(sql).alias(name) for name, sql in converted.items()))
+            writer = java_dataframe(rows).write().format("delta").mode("overwrite").option("overwriteSchema", "true")
             if detail["partitionColumns"]:
                 writer = writer.partitionBy(java_strings(spark, detail["partitionColumns"]))
             if self.is_path:
@@ -376,6 +415,19 @@ class DeltaTarget:
         with session.active():
             return session.last_batch(session.open(self), writer)
 
+    def identify(self, spark: SparkSession) -> str | None:
+        """Read the id that Delta gave the table when it was created; None if there is no table.
+
+        To a session without Delta its jars are added. Java's errors are raised unchanged.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
+        session = _Delta(spark)
+        with session.active():
+            table = session.open(self)
+            return None if table is None else session.read_id(table)
+
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Merge changes into the table in one commit; a table that does not exist is created before.
 
@@ -390,12 +442,17 @@ class DeltaTarget:
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or does not have a column of
-                the changelog and ``schema_evolution`` is not set; or Delta cannot be added to the session.
+                the changelog and ``schema_evolution`` is not set; it is gone or another one than it must be; or Delta
+                cannot be added to the session.
         """
         session = _Delta(changes.sparkSession)
         with session.active():
             table = session.open(self)
+            if self.id is not None:
+                require_same_table(repr(self), self.id, None if table is None else session.read_id(table))
             if table is None:
+                if not self.creates:
+                    raise ChangelogError(f"{self!r} does not exist, although it was created before")
                 session.create(self, changes)
                 table = session.open(self)
             last = None if batch is None else session.find_last(table, batch)
@@ -422,7 +479,7 @@ def _write_create_table(table: str, columns: str, partition_keys: Sequence[str],
     if partition_keys:
         parts.append(f"PARTITIONED BY ({', '.join(map(quote_name, partition_keys))})")
     if properties:
-        pairs = (f"{literal(key)[0]} = {literal(value)[0]}" for key, value in properties.items())
+        pairs = (f"{string_token(key)} = {string_token(value)}" for key, value in properties.items())
         parts.append(f"TBLPROPERTIES ({', '.join(pairs)})")
     return " ".join(parts)
 
@@ -453,15 +510,30 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
     on = write_condition(keys)
     existing = [str(name) for name in table.toDF().columns()]
     updated, values = write_assignments(changes, keys, names, existing)
-    merge = table.alias("target").merge(java_dataframe(changes).alias("source"), on)
+    merge = table.alias("target").merge(java_dataframe(changes).alias("source"), java_column(parse_column(on)))
     if evolve:
         merge = merge.withSchemaEvolution()
     if not keys:
-        return merge.whenNotMatched().insertExpr(values)
-    merge = merge.whenMatched(IS_DELETE).delete()
+        return _assign(merge.whenNotMatched(), "insert", values)
+    is_delete = write_is_delete(changes)
+    merge = merge.whenMatched(is_delete).delete()
     if updated:
-        merge = merge.whenMatched().updateExpr(updated)
-    return merge.whenNotMatched(f"NOT ({IS_DELETE})").insertExpr(values)
+        merge = _assign(merge.whenMatched(), "update", updated)
+    return _assign(merge.whenNotMatched(f"NOT ({is_delete})"), "insert", values)
+
+
+def _assign(clause: Any, action: Literal["update", "insert"], values: Mapping[str, str]) -> Any:
+    """Add the values of an update or an insert to a clause of Delta's merge, and return the merge.
+
+    Args:
+        clause: Delta's Java object of the clause.
+        action: What it does.
+        values: The SQL of the values, by quoted columns. With ``${`` in one, Delta gets parsed columns, because Spark
+            would replace it in strings; strings are faster.
+    """
+    if any("${" in sql for sql in values.values()):
+        return getattr(clause, action)({name: java_column(parse_column(sql)) for name, sql in values.items()})
+    return getattr(clause, f"{action}Expr")(dict(values))
 
 
 class _Delta:
@@ -491,6 +563,10 @@ class _Delta:
             session = session.cloneSession()
             if not cataloged:
                 session.conf().set("spark.sql.catalog.spark_catalog", CATALOG)
+        tables = spark.conf.get(CASE_SENSITIVE_TABLES, None)
+        if tables is not None and tables != spark.conf.get(CASE_SENSITIVE):
+            session = session.cloneSession()
+            session.conf().set(CASE_SENSITIVE, tables)
         self._session = session
         self._api: Any = getattr(self._jvm.io.delta.tables, "DeltaTable")  # noqa: B009
 
@@ -531,12 +607,22 @@ class _Delta:
         log.update(False, scala_none(self._jvm), scala_none(self._jvm))
         return int(log.unsafeVolatileSnapshot().version())
 
+    def read_id(self, table: Any) -> str:
+        """Read the id of a table from its log.
+
+        Args:
+            table: Delta's object of the table.
+        """
+        log = table.deltaLog()
+        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
+        return str(log.unsafeVolatileSnapshot().metadata().id())
+
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
         """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows.
 
         Java's errors are raised unchanged.
         """
-        columns = java_dataframe(changes.drop(ROW_KIND, UNAVAILABLE))
+        columns = java_dataframe(changes.drop(kind_column(changes.columns), unavailable_column(changes.columns)))
         self.builder(target).addColumns(columns.schema().asNullable()).execute()
 
     def builder(self, target: DeltaTarget) -> Any:
@@ -552,7 +638,7 @@ class _Delta:
 
     def sql(self, statement: str) -> Any:
         """Run a SQL statement, and return Java's DataFrame of its result."""
-        return self._session.sql(statement)
+        return java_dataframe(run_sql(self.python(), statement))
 
     def detail(self, target: DeltaTarget) -> dict[str, Any]:
         """Read what Delta says of a table: its size in bytes, its properties, the columns that partition it.
@@ -596,10 +682,10 @@ class _Delta:
         number = self.last_batch(table, batch.writer)
         if number is None or number < batch.number or not batch.content:
             return None if number is None else Batch(batch.writer, number)
-        from pyspark.sql import DataFrame
+        from pyspark.sql import DataFrame, functions as F
 
         start = _start_of_metadata(batch.writer, number)
-        commits = DataFrame(table.history(), self._spark).where(f"instr(userMetadata, {literal(start)[0]}) > 0")
+        commits = DataFrame(table.history(), self._spark).where(F.instr("userMetadata", start) > 0)
         last = commits.orderBy("version", ascending=False).select("userMetadata").first()
         content = "" if last is None else JSONDecoder().raw_decode(str(last[0]).partition(start)[2])[0]
         return Batch(batch.writer, number, content)

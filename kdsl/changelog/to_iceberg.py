@@ -20,10 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.merge import IS_DELETE, check_jvm_target, match_columns, write_assignments, write_condition
+from kdsl.changelog.merge import (
+    check_jvm_target,
+    check_table_name,
+    list_columns,
+    match_columns,
+    write_assignments,
+    write_condition,
+    write_is_delete,
+)
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError, listing
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.retry import Backoff
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.errors import JavaError, java_causes
@@ -39,6 +47,7 @@ from kdsl.spark_internals.session import (
     jvm_of,
     session_id,
 )
+from kdsl.spark_internals.sql_text import run_sql
 from kdsl.spark_versions import ICEBERG, list_working, require, spark_version
 from kdsl.types.sql import quote_name
 
@@ -83,13 +92,14 @@ def iceberg(table: str, *, schema_evolution: bool = True) -> IcebergTarget:
             fields of structs are an error in any case.
 
     Raises:
-        ChangelogError: The table is named by a path.
+        ChangelogError: The table is named by a path, or its name contains ``${``, which Spark would replace.
     """
     if "/" in table:
         raise ChangelogError(
             f"iceberg({table!r}): this is a path, and Iceberg's tables belong to a catalog; write its name, as "
             "lake.shop.users"
         )
+    check_table_name(f"iceberg({table!r})", table)
     return IcebergTarget(table, schema_evolution)
 
 
@@ -130,6 +140,16 @@ class IcebergTarget:
         with _own_session(spark, name) as session:
             last = _find_last(self._load(session, name), writer)
         return None if last is None else last.number
+
+    def identify(self, spark: SparkSession) -> str | None:
+        """Read the UUID that Iceberg gave the table when it was created; None if there is no table.
+
+        Effects and errors are those of `last_batch`.
+        """
+        name = self._attach(spark)
+        with _own_session(spark, name) as session:
+            table = self._load(session, name)
+            return None if table is None else str(table.java.uuid().toString())
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Merge changes into the table in one snapshot; a table that does not exist is created before.
@@ -198,14 +218,14 @@ class IcebergTarget:
         copy_to_session(changes, session).createOrReplaceTempView(_VIEW)
         with _snapshot_properties(session, _write_identity(batch)):
             # It starts from the snapshot that was searched; its commit fails if there is a later one with other rows.
-            session.sql(_write_merge(name, changes, keys, existing))
+            run_sql(session, _write_merge(name, changes, keys, existing))
             if batch is None:
                 return
             last = _find_last(self._load(session, name), batch.writer)
             # A merge without effect adds no snapshot. After a later batch, which another driver has applied since, the
             # number must not be stored: that driver's next batch would be compared with it.
             if last is None or last.number < batch.number:
-                session.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
+                run_sql(session, f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
 
     def _has(self, batch: Batch | None, table: _Table | None) -> bool:
         """Whether the table has a batch already, as `is_applied`, also with its errors; not for None."""
@@ -295,8 +315,9 @@ class IcebergTarget:
 
         Spark's errors are raised unchanged, such as for a type that Iceberg does not have.
         """
-        columns = _write_columns(session, changes.drop(ROW_KIND, UNAVAILABLE).schema)
-        session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
+        rows = changes.drop(kind_column(changes.columns), unavailable_column(changes.columns))
+        columns = _write_columns(session, rows.schema)
+        run_sql(session, f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
 
     def _add_columns(
         self, session: SparkSession, name: str, table: _Table | None, changes: DataFrame
@@ -329,7 +350,7 @@ class IcebergTarget:
         if new:
             columns = _write_columns(session, changes.select(*(quote_name(f.name) for f in new)).schema)
             whole = name if table is None or table.branch is None else _name_table(name)
-            session.sql(f"ALTER TABLE {whole} ADD COLUMNS ({columns})")
+            run_sql(session, f"ALTER TABLE {whole} ADD COLUMNS ({columns})")
         return list(schema.names), bool(new)
 
 
@@ -493,15 +514,15 @@ def _write_merge(table: str, changes: DataFrame, keys: Sequence[str], existing: 
         keys: The columns of the key.
         existing: The columns that the table had before.
     """
-    names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+    names, is_delete = list_columns(changes), write_is_delete(changes)
     updated, values = write_assignments(changes, keys, names, existing)
     parts = [
         f"MERGE INTO {table} AS target USING {_VIEW} AS source ON {write_condition(keys)}",
-        f"WHEN MATCHED AND {IS_DELETE} THEN DELETE",
+        f"WHEN MATCHED AND {is_delete} THEN DELETE",
     ]
     if updated:
         pairs = ", ".join(f"target.{name} = {value}" for name, value in updated.items())
         parts.append(f"WHEN MATCHED THEN UPDATE SET {pairs}")
     columns, inserted = ", ".join(values), ", ".join(values.values())
-    parts.append(f"WHEN NOT MATCHED AND NOT ({IS_DELETE}) THEN INSERT ({columns}) VALUES ({inserted})")  # noqa: S608
+    parts.append(f"WHEN NOT MATCHED AND NOT ({is_delete}) THEN INSERT ({columns}) VALUES ({inserted})")  # noqa: S608
     return " ".join(parts)

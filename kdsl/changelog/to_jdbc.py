@@ -22,12 +22,13 @@ import attrs
 
 from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
 from kdsl.changelog.connection import Connection, CountedStatement, DatabaseTable, is_unique_violation
-from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
+from kdsl.changelog.dialects import BATCHES, DIALECTS, Dialect, Statements, cast_type, dialect_of, product
 from kdsl.changelog.jdbc_strings import write_as_strings
-from kdsl.changelog.postgres import read_postgres_schema
-from kdsl.changelog.target import Batch, explain_missing_row, is_applied
+from kdsl.changelog.merge import list_columns
+from kdsl.changelog.postgres import create_schema, read_postgres_schema
+from kdsl.changelog.target import Batch, explain_missing_row, is_applied, require_same_table
 from kdsl.errors import ChangelogError, listing, nearest
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.secrets import Secret, resolve
 from kdsl.secrets.hiding import contains_secret, hide_secrets, is_secret
@@ -35,13 +36,10 @@ from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.session import is_connect, open_jdbc_connection
 from kdsl.spark_versions import Package
 from kdsl.types.sql import quote_name
-from kdsl.types.widening import TableSchema
+from kdsl.types.widening import MAX_INTEGER, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-BATCHES = "kdsl_changelog_batches"
-"""The table of the last batch of each writer: ``writer``, ``target``, ``batch_id``, ``batch_content``."""
 
 _TRIES = 3
 _NULL_CHARACTER = "0x00"
@@ -141,12 +139,14 @@ class JdbcTarget:
         table: The table.
         properties: The properties; a plain-text secret can be neither printed nor pickled.
         dialect: How rows are upserted.
+        id: The identity that the table must have for changes (`identify`); None for any.
     """
 
     url: str | Secret = attrs.field(converter=_wrap_url)
     table: str
     properties: Mapping[str, str | Secret] = attrs.field(converter=_wrap_secrets)
     dialect: Dialect
+    id: str | None = None
 
     def __repr__(self) -> str:
         return f"jdbc({hide_login(_unwrap(self.url))!r}, {self.table!r})"
@@ -171,6 +171,27 @@ class JdbcTarget:
         self._attach_driver(spark)
         with self._connect(spark) as connection:
             connection.columns(self.table)
+
+    @_translate_java_errors
+    def identify(self, spark: SparkSession) -> str | None:
+        """Read the number (``oid``) that Postgres gave the table when it was created.
+
+        None if there is no table, and for other databases, which have no such number. The driver is not attached here;
+        see `check`.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
+        """
+        with self._connect(spark) as connection:
+            return self._identify(connection)
+
+    def _identify(self, connection: Connection) -> str | None:
+        """Read the identity of the table, as `identify` does, over a connection."""
+        if product(_unwrap(self.url)) != "postgresql":
+            return None
+        rows = connection.query("SELECT CAST(CAST(to_regclass(?) AS oid) AS text)", self.table)
+        return rows[0][0]
 
     @_translate_java_errors
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
@@ -217,6 +238,8 @@ class JdbcTarget:
         with self._connect(spark) as connection:
             if table_change is not None:
                 connection.run(f"SET lock_timeout = {table_change.lock_timeout // timedelta(milliseconds=1)}")
+            if self.id is not None:
+                require_same_table(repr(self), self.id, self._identify(connection))
             if batch is not None:
                 if not connection.exists(batches):
                     connection.create_batches_table(batches)
@@ -321,6 +344,47 @@ class JdbcTarget:
             return connection.query(statement, *values)
 
     @_translate_java_errors
+    def try_changes(self, spark: SparkSession, changes: Sequence[tuple[str, TableChange]]) -> list[tuple[int, str]]:
+        """Try changes of tables of the database of the table, each in a transaction that is rolled back.
+
+        A change of a table that exists is tried on an empty copy of it. The driver is attached if needed.
+
+        Args:
+            spark: A classic session.
+            changes: The changes, each with the table that it changes, as in SQL.
+
+        Returns:
+            The indices of the changes that the database refuses, each with the reason, without secrets.
+
+        Raises:
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports another error.
+            SecretError: As for `check`.
+        """
+        self._attach_driver(spark)
+        refused = []
+        with self._connect(spark) as connection:
+            for index, (table, change) in enumerate(changes):
+                reason = connection.try_statements(list(_write_trial(table, change)))
+                if reason is not None:
+                    refused.append((index, self._hide_secrets(reason)))
+        return refused
+
+    @_translate_java_errors
+    def count_large_integers(self, spark: SparkSession, column: str) -> int:
+        """Count the integers of a column, which exists, that DOUBLE may not hold: those beyond 2^53.
+
+        The driver is attached if needed.
+
+        Raises:
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
+            SecretError: A reference to a secret cannot be resolved.
+        """
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            large = f"{connection.quote(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
+            return connection.query_number(f"SELECT COUNT(*) FROM {self.table} WHERE {large}") or 0  # noqa: S608
+
+    @_translate_java_errors
     def run(self, spark: SparkSession, statement: str) -> None:
         """Run a statement in the database of the table, which commits it at once.
 
@@ -401,7 +465,7 @@ class JdbcTarget:
             ChangelogError: The table does not have a column of the changelog.
         """
         by_lower = {name.lower(): name for name in existing}
-        names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+        names = list_columns(changes)
         missing = [name for name in names if name.lower() not in by_lower]
         if missing:
             raise ChangelogError(
@@ -493,6 +557,20 @@ class JdbcTarget:
         return hide_secrets(message, secrets)
 
 
+def _write_trial(table: str, change: TableChange) -> Iterator[str]:
+    """Yield the statements that make a change of the columns of a table of Postgres, or of an empty copy of it."""
+    yield f"SET LOCAL lock_timeout = {change.lock_timeout // timedelta(milliseconds=1)}"
+    schema, dot, _ = table.rpartition(".")
+    if change.creates:
+        if (statement := create_schema(table)) is not None:
+            yield statement
+        yield from change.write(table)
+        return
+    name = f"{schema}{dot}kdsl_{uuid.uuid4().hex}"
+    yield f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"
+    yield from change.write(name)
+
+
 class _Staging:
     """The staging tables of a batch, and the statements that apply their rows to the table.
 
@@ -573,23 +651,24 @@ class _Staging:
         from pyspark.sql import functions as F
 
         lacking = none = F.array().cast("array<string>")
-        if UNAVAILABLE in self._changes.columns:
+        kind_of_row, unavailable = (name(self._changes.columns) for name in (kind_column, unavailable_column))
+        if unavailable in self._changes.columns:
             names = F.array(*map(F.lit, self._names))
-            lacking = F.array_sort(F.array_intersect(F.coalesce(F.col(UNAVAILABLE), none), names))
+            lacking = F.array_sort(F.array_intersect(F.coalesce(F.col(unavailable), none), names))
         counts = {
             (kind, tuple(columns)): count
-            for kind, columns, count in self._changes.groupBy(ROW_KIND, lacking).count().collect()
+            for kind, columns, count in self._changes.groupBy(kind_of_row, lacking).count().collect()
         }
         statements = self._statements(list(self._names))
         first, upserts = [*statements.begin], list[str | CountedStatement]()
         if deleted := sum(count for (kind, _), count in counts.items() if kind == "-D"):
-            rows = self._changes.where(F.col(ROW_KIND) == "-D")
+            rows = self._changes.where(F.col(kind_of_row) == "-D")
             first.append(statements.deletes(self._load(statements.keys, self._keys, rows, deleted, statements)))
         for columns, count in sorted((columns, count) for (kind, columns), count in counts.items() if kind == "+U"):
             known = [name for name in self._names if name not in columns]
             own = self._statements(known)
             same = lacking == F.array(*map(F.lit, columns)).cast("array<string>")
-            stage = self._load(own.columns, known, self._changes.where((F.col(ROW_KIND) == "+U") & same), count, own)
+            stage = self._load(own.columns, known, self._changes.where((F.col(kind_of_row) == "+U") & same), count, own)
             self._upserted.append((own, stage))
             if columns:
                 error = f"{self._target!r}: {explain_missing_row(listing(columns))}"

@@ -12,23 +12,27 @@ import attrs
 
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.formats import TableId
+from kdsl.ingest.ends.end import Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
 from kdsl.ingest.evolution import (
     Learned,
     Place,
     Refusal,
+    RefusalCode,
     SinkEvolution,
     TableDelta,
     UpstreamTable,
     evolve_sink,
     learn,
     merge_schemas,
+    refuse_key_type,
 )
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
-from kdsl.ingest.state import IngestState, Note
+from kdsl.ingest.state import START, IngestState, Note
+from kdsl.types import model as t
 from kdsl.types.sql import quote_name
-from kdsl.types.widening import PrimaryKeyError, TableSchema
+from kdsl.types.widening import PrimaryKeyError, TableSchema, can_change_key
 
 SchemaReader = Callable[[TableId, TableSchema | None], TableSchema | None]
 DIRTY, FORGIVEN, WITHOUT_COLUMNS, IGNORED = "dirty", "forgiven", "without-columns", "ignored-columns"
@@ -96,7 +100,13 @@ class Decision:
 
 
 def decide_batch(
-    plan: IngestPlan, state: IngestState, number: int, seen: Seen, read_schema: SchemaReader | None = None
+    plan: IngestPlan,
+    state: IngestState,
+    number: int,
+    seen: Seen,
+    read_schema: SchemaReader | None = None,
+    *,
+    creates_again: bool = False,
 ) -> Decision:
     """Decide what a batch changes; nothing is written here.
 
@@ -110,11 +120,18 @@ def decide_batch(
         seen: What the tasks found.
         read_schema: Reads the schema that a sink table has, from the table and what is known of it; by default that is
             what is known.
+        creates_again: Whether known sink tables that are gone are created again; otherwise they are refused.
     """
     refusals = [*_refuse_dirty_records(plan, state, seen)]
     feed = plan.source
     static = isinstance(feed, KafkaFeed) and feed.inference == "static"
-    learned = learn(state.upstream, seen.deltas, static=static, max_tables=plan.pipeline.max_tables)
+    learned = learn(
+        state.upstream,
+        seen.deltas,
+        static=static,
+        max_tables=plan.pipeline.max_tables,
+        has_own_key=plan.has_own_key,
+    )
     refusals += learned.refusals
     counts = {DIRTY: seen.dirty} if seen.dirty else {}
     ignored = _find_ignored(state, seen.deltas) if static else {}
@@ -128,10 +145,12 @@ def decide_batch(
             continue
         table_plan, problems = plan.table(table, upstream.schema)
         own = f"the table {format_id(table)!r}: "
-        refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix) for p in problems)
+        refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix, code="transform") for p in problems)
         if table_plan is not None:
             tables.append(TableWork(upstream, table_plan))
-    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read_schema or (lambda _, known: known))
+            refusals += _refuse_key_types(plan, state, tables[-1], seen.deltas)
+    read = read_schema or (lambda _, known: known)
+    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read, creates_again=creates_again)
     refusals += (refusal for sink in sinks.values() for refusal in sink.refusals)
     if refusals:
         return Decision(Note(number), refusals=tuple(refusals))
@@ -146,6 +165,17 @@ def decide_batch(
     return Decision(note, tuple(tables), sinks, ignored=ignored)
 
 
+def refuse_new_tables(plan: IngestPlan, tables: Mapping[TableId, UpstreamTable]) -> tuple[Refusal, ...]:
+    """Refuse what a first batch with rows of some tables would refuse, whatever sink tables exist.
+
+    Args:
+        plan: The plan of the ingestion.
+        tables: The upstream tables.
+    """
+    decision = decide_batch(plan, IngestState(tables), START, Seen(dict.fromkeys(tables, 1)))
+    return tuple(refusal for refusal in decision.refusals if refusal.code != "table-excluded")
+
+
 def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[TableId, dict[str, Place]]:
     """The first record that shows each column that a table known before the batch lacks, by table."""
     ignored: dict[TableId, dict[str, Place]] = {}
@@ -156,6 +186,53 @@ def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[Tabl
                 own = ignored.setdefault(delta.table, {})
                 own[name] = min(place, own.get(name, place))
     return ignored
+
+
+def _refuse_key_types(
+    plan: IngestPlan, state: IngestState, work: TableWork, deltas: Iterable[TableDelta]
+) -> Iterable[Refusal]:
+    """Yield refusals of a table whose messages show another type of a key column, by which keys could become equal.
+
+    As numbers with fractions, integers beyond 2^53 are equal that are not; as strings, 1 and ``"1"`` are. For the same
+    reason the messages of a new table cannot make a key column FLOAT or DOUBLE, unless they say its type.
+    """
+    feed, table = plan.source, work.plan.table
+    known = state.upstream.get(table)
+    types = {} if known is None else {f.name: f.type for f in known.schema.columns}
+    is_new = not any(target in state.sinks for target in work.plan.targets)
+    for field in work.upstream.schema.columns:
+        columns = [c.name for c in work.plan.transformed.columns if c.sql == quote_name(field.name)]
+        if not set(columns) & {*work.plan.transformed.primary_key}:
+            continue
+        kind = field.type.as_nullable()
+        before = types.get(field.name, kind)
+        if before.as_nullable() != kind and not can_change_key(before, kind):
+            yield refuse_key_type(table, field.name, before, kind, _find_place(deltas, table, field.name))
+        elif is_new and isinstance(kind, (t.Float, t.Double)) and not _declares_type(feed, table, field.name):
+            reason = f"it is a column of the primary key, and messages show it as {kind}, by which different integers "
+            reason += "beyond 2^53 become equal"
+            fixed, place = f"{quote_name(field.name)} STRING", _find_place(deltas, table, field.name)
+            fix = f"set infer-schema.fixed-types: {fixed} of the format, or another type"
+            sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, or another type"
+            yield Refusal(table, field.name, reason, fix, place, sql_fix=sql_fix, code="key-type")
+
+
+def _find_place(deltas: Iterable[TableDelta], table: TableId, column: str) -> Place | None:
+    """The first record that shows something new of a column; None if none does."""
+    return min((d.first[column] for d in deltas if d.table == table and column in d.first), default=None)
+
+
+def _declares_type(source: Source, table: TableId, name: str) -> bool:
+    """Whether something says the type of a column: the source, a schema in each message, or the options of the feed.
+
+    These are the format's fixed types, and the initial schemas.
+    """
+    if not isinstance(source, KafkaFeed):
+        return True
+    initial = source.initial_tables.get(table)
+    declared = () if initial is None else initial.schema.columns
+    fixed = getattr(source.value, "infer_fixed_types", None) or ""
+    return getattr(source.value, "schema_include", False) or name in fixed or name in {f.name for f in declared}
 
 
 def _select_new_or_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
@@ -175,23 +252,28 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
         return
     mostly = _MANY <= seen.dirty > sum(seen.rows.values())
     if mostly and seen.hint is not None and not state.upstream:
-        yield Refusal((feed.topics,), None, seen.hint, "set value.format, or start with another checkpoint")
+        fix = "set value.format, or start with another checkpoint"
+        yield Refusal((feed.topics,), None, seen.hint, fix, code="wrong-format")
         return
     total = state.counts.get(DIRTY, 0) - state.counts.get(FORGIVEN, 0) + seen.dirty
     first = "; ".join(seen.reasons[:_FIRST_REASONS])
     if getattr(feed.value, "ignore_parse_errors", False):
         return
+    code: RefusalCode = "unreadable"
     if not feed.ignore_errors:
         reason = f"{seen.dirty:,} records cannot be read: {first}"
         fix = "correct them, or set ingestion.ignore-errors: true"
         sql_fix = "correct them, or set 'ingestion.ignore-errors' = 'true' in OPTIONS of the table that is copied"
     elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
-        reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
+        code, reason = (
+            "many-errors",
+            f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}",
+        )
         fix = "correct the producer, raise ingestion.error-tolerance.max-count, or start once with --forgive-errors"
         sql_fix = "correct the producer, or raise 'ingestion.error-tolerance.max-count' in OPTIONS"
     else:
         return
-    yield Refusal((feed.topics,), None, reason, fix, sql_fix=sql_fix)
+    yield Refusal((feed.topics,), None, reason, fix, sql_fix=sql_fix, code=code)
 
 
 def _evolve_sinks(
@@ -201,12 +283,14 @@ def _evolve_sinks(
     deltas: Sequence[TableDelta],
     refusals: list[Refusal],
     read_schema: SchemaReader,
+    *,
+    creates_again: bool,
 ) -> dict[TableId, SinkEvolution]:
     """Decide how the sink tables of some upstream tables change, and add to ``refusals`` what cannot be written at all.
 
     The latter are those of `_refuse_names`, upstream tables of one sink table with different primary keys, and a known
-    sink table that is gone; for the last two there is no evolution. Only tables with rows count: what other tables
-    brought into a sink table before is in its schema. Errors of ``read_schema`` are passed on.
+    sink table that is gone, unless ``creates_again``; for the last two there is no evolution. Only tables with rows
+    count: what other tables brought into a sink table before is in its schema. Errors of ``read_schema`` are passed on.
     """
     by_target: dict[TableId, list[TableSchema]] = {}
     for work in tables:
@@ -214,26 +298,37 @@ def _evolve_sinks(
             by_target.setdefault(target, []).append(work.plan.transformed.schema)
         refusals += _refuse_names(plan, work)
     sinks: dict[TableId, SinkEvolution] = {}
+    located = {plan.sink.locate_table(target): target for target in state.sinks}
     for target, schemas in by_target.items():
+        other = located.setdefault(plan.sink.locate_table(target), target)
+        if other != target:
+            reason = f"it is the same table as {format_id(other)}: the catalog ignores the letter case of names"
+            fix, sql_fix = "route both into one sink table, or one of them elsewhere", "give it another name"
+            refusals.append(Refusal(target, None, reason, fix, sql_fix=sql_fix, code="table-name"))
+            continue
         try:
             wanted = merge_schemas(schemas)
         except PrimaryKeyError as e:
             fix, sql_fix = "give them the same primary-keys in a transform", "copy them into different tables"
-            refusals.append(Refusal(target, None, str(e), fix, sql_fix=sql_fix))
+            refusals.append(Refusal(target, None, str(e), fix, sql_fix=sql_fix, code="merged-keys"))
             continue
         known = state.sinks.get(target)
         live = read_schema(target, known)
-        if live is None and known is not None:
+        if live is None and known is not None and not creates_again:
             reason = "the sink table is gone, and earlier batches wrote rows to it"
             fix = "restore it, or start with a new checkpoint, which reads the topics from the start"
-            refusals.append(Refusal(target, None, reason, fix))
+            again = "to create it again without these rows, start once with --allow sink (allow=['sink'])"
+            refusals.append(Refusal(target, None, reason, f"{fix}; {again}", sql_fix=fix, code="missing-table"))
             continue
-        if live is not None and known is None and not plan.policy.rules.stores_keys:
-            live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
+        if live is not None and not plan.policy.rules.stores_keys:
+            key = wanted.primary_key if known is None else known.primary_key
+            live = _with_key(live, key, fold=plan.policy.rules.folds_case)
         works = [work for work in tables if target in work.plan.targets]
         names = {f.name.lower() for f in wanted.columns}
         earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
-        sinks[target] = evolve_sink(target, live, wanted, plan.policy, _find_places(works, deltas), earlier)
+        reserved = (plan.sink.find_reserved_names(work.plan.transformed.properties) for work in works)
+        policy = plan.policy.reserving(frozenset().union(*reserved))
+        sinks[target] = evolve_sink(target, live, wanted, policy, _find_places(works, deltas), earlier)
     return sinks
 
 
@@ -299,16 +394,17 @@ def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
     """
     sink, table = plan.sink, work.plan.table
     for target in work.plan.targets:
-        if (wrong := sink.wrong_table(target)) is not None:
+        wrong = "a name of the table is empty" if not all(target) else sink.wrong_table(target)
+        if wrong is not None:
             fix, sql_fix = "name another sink table in a route", "give the table another name"
-            yield Refusal(target, None, wrong, fix, sql_fix=sql_fix)
+            yield Refusal(target, None, wrong, fix, sql_fix=sql_fix, code="table-name")
     if not isinstance(sink, KafkaTopics):
         return
     for topic in work.plan.topics:
         if (wrong := wrong_topic(topic)) is not None:
             fix = "name a topic for the table in sink.tableId-to-topic.mapping"
-            yield Refusal(table, None, wrong, fix, sql_fix="give the table another name")
+            yield Refusal(table, None, wrong, fix, sql_fix="give the table another name", code="topic-name")
     if sink.partition_strategy == "hash-by-key" and not work.plan.transformed.primary_key:
         reason = "it has no primary key, which partition.strategy: hash-by-key needs"
         sql_fix = "declare PRIMARY KEY (…) NOT ENFORCED in the statement"
-        yield Refusal(table, None, reason, "set primary-keys in a transform", sql_fix=sql_fix)
+        yield Refusal(table, None, reason, "set primary-keys in a transform", sql_fix=sql_fix, code="missing-key")

@@ -8,7 +8,7 @@ left out, and what is refused. Both are safe to repeat: with the result as input
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Literal
 
@@ -19,12 +19,64 @@ from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
 from kdsl.ingest.ids import format_id
 from kdsl.types import model as t
-from kdsl.types.widening import PrimaryKeyError, TableSchema, holds, join, join_columns, join_schemas
+from kdsl.types.sql import quote_name
+from kdsl.types.widening import (
+    PrimaryKeyError,
+    TableSchema,
+    can_change_key,
+    holds,
+    join,
+    join_columns,
+    join_schemas,
+    stores,
+    widen,
+)
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
-_STRINGS = (t.Char, t.VarChar)
+RefusalCode = Literal[
+    "database-change",
+    "database-type",
+    "expression",
+    "key-type",
+    "lost-values",
+    "many-columns",
+    "many-errors",
+    "many-tables",
+    "merged-keys",
+    "message-key",
+    "missing-key",
+    "missing-table",
+    "missing-topic",
+    "name-case",
+    "name-character",
+    "name-empty",
+    "name-length",
+    "name-reserved",
+    "not-null",
+    "not-null-missing",
+    "refused-change",
+    "replaced-table",
+    "rewrite",
+    "sink-key",
+    "source-type",
+    "source-value",
+    "table-excluded",
+    "table-name",
+    "topic-name",
+    "transform",
+    "type-change",
+    "unreadable",
+    "wrong-format",
+]
+"""The stable names of the reasons for which a batch is refused. Each can be freed by what its message advises."""
 _SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
 """What to do in a script where a projection would help."""
+_NAME_FIX = "rename the column with a projection, or leave it out"
+NESTED_FIX = (
+    "leave the column out with a projection; or declare it as STRING, in which it is JSON, and start with a new "
+    "checkpoint"
+)
+"""What to do about a column of a nested type that a sink cannot store."""
 
 
 @attrs.frozen(order=True)
@@ -107,6 +159,7 @@ class Refusal:
         fix: What to do.
         place: The record that caused it, where it is known.
         sql_fix: What to do in a script; None if that is the same.
+        code: The stable name of the reason.
     """
 
     table: TableId
@@ -115,6 +168,7 @@ class Refusal:
     fix: str
     place: Place | None = attrs.field(default=None, eq=False)
     sql_fix: str | None = attrs.field(default=None, kw_only=True)
+    code: RefusalCode = attrs.field(kw_only=True)
 
     def __str__(self) -> str:
         return self.describe()
@@ -125,10 +179,14 @@ class Refusal:
         Args:
             in_sql: Whether the ingestion is a statement of a script.
         """
-        fix = self.sql_fix if in_sql and self.sql_fix is not None else self.fix
+        return f"{self.message}; {self.sql_fix if in_sql and self.sql_fix is not None else self.fix}"
+
+    @property
+    def message(self) -> str:
+        """What is refused, and why."""
         name = format_id(self.table) if self.column is None else f"{format_id(self.table)}, column {self.column!r}"
         cause = "" if self.place is None else f" (shown by the record at {self.place})"
-        return f"{name}: {self.reason}{cause}; {fix}"
+        return f"{name}: {self.reason}{cause}"
 
 
 @attrs.frozen
@@ -179,6 +237,7 @@ def learn(
     *,
     static: bool = False,
     max_tables: int = MAX_TABLES,
+    has_own_key: Callable[[TableId], bool] = lambda _: False,
 ) -> Learned:
     """Join what records show with the known tables.
 
@@ -192,6 +251,8 @@ def learn(
         static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
             its first batch shows.
         max_tables: The largest number of tables; with more known ones, no new table is accepted.
+        has_own_key: Whether a transform gives a table its primary key. Of different keys in its messages, which are
+            then not refused, the first one stays.
     """
     tables = dict(known)
     first: dict[TableId, dict[str, Place]] = {}
@@ -200,12 +261,15 @@ def learn(
         table = delta.table
         if static and table in known:
             continue
+        known_table = tables.get(table)
+        if known_table is not None and has_own_key(table):
+            delta = attrs.evolve(delta, schema=attrs.evolve(delta.schema, primary_key=known_table.schema.primary_key))
         try:
-            tables[table] = join_delta(tables.get(table), delta)
+            tables[table] = join_delta(known_table, delta)
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
             sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
-            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix))
+            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix, code="message-key"))
             continue
         places = first.setdefault(table, {})
         for name, place in delta.first.items():
@@ -217,7 +281,7 @@ def learn(
         reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
         fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
         sql_fix = "copy fewer topics, with INCLUDING TABLE or EXCLUDING TABLE"
-        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix))
+        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix, code="many-tables"))
     changes = [
         change
         for table, places in first.items()
@@ -324,6 +388,10 @@ class Policy:
         wide = sink.valid().type_normalization == "BROADEN"
         return cls(pipeline.valid().schema_change, tags, wide, sink.rules)
 
+    def reserving(self, names: frozenset[str]) -> Policy:
+        """The policy for a table whose columns cannot have some more names."""
+        return attrs.evolve(self, rules=self.rules.reserving(names))
+
 
 @attrs.frozen
 class SinkEvolution:
@@ -336,6 +404,8 @@ class SinkEvolution:
         narrowed: The columns that keep a type that does not hold all values: those that do not fit are NULL, and
             counted.
         left_out: The columns that the sink table does not get; their values are counted.
+        must_fit: The other columns that keep such a type, each with the refusal of a batch that has values that do not
+            fit.
     """
 
     schema: TableSchema
@@ -343,6 +413,26 @@ class SinkEvolution:
     refusals: tuple[Refusal, ...] = ()
     narrowed: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    must_fit: Mapping[str, Refusal] = attrs.field(factory=dict)
+
+
+def refuse_key_type(table: TableId, column: str, before: t.DataType, shown: t.DataType, place: Place | None) -> Refusal:
+    """The refusal of values of another type in a column of a primary key, by which keys could become equal.
+
+    Args:
+        table: The table.
+        column: The column.
+        before: The type that it has, and keeps.
+        shown: The type of the values.
+        place: The record that showed it first, where it is known.
+    """
+    kind = before.as_nullable()
+    reason = f"it is a column of the primary key, and would change from {kind} to {shown.as_nullable()}"
+    fixed, effect = f"{quote_name(column)} {kind}", "by which such records are left out and counted"
+    fix = f"set infer-schema.fixed-types: {fixed} of the format and ingestion.ignore-errors: true, {effect}"
+    sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, and 'ingestion.ignore-errors' = 'true' in "
+    sql_fix += f"OPTIONS of the table that is copied, {effect}"
+    return Refusal(table, column, reason, fix, place, sql_fix=sql_fix, code="key-type")
 
 
 def evolve_sink(
@@ -385,18 +475,20 @@ class _SinkTable:
         self.refusals: list[Refusal] = []
         self.changes: list[SchemaChange] = []
         self.narrowed: list[str] = []
+        self.must_fit: dict[str, Refusal] = {}
         self.left_out: list[str] = []
 
-    def refuse(self, column: str | None, reason: str, fix: str, sql_fix: str | None = None) -> None:
+    def refuse(self, code: RefusalCode, column: str | None, reason: str, fix: str, sql_fix: str | None = None) -> None:
         """Add a refusal of a column, or of the table if it is None.
 
         Without a ``sql_fix``, ``fix`` holds for scripts, too.
         """
-        self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or ""), sql_fix=sql_fix))
+        place = self.places.get(column or "")
+        self.refusals.append(Refusal(self.table, column, reason, fix, place, sql_fix=sql_fix, code=code))
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
-        return name.lower() if self.policy.rules.folds_case else name
+        return self.policy.rules.fold(name)
 
     def wide(self, kind: t.DataType) -> t.DataType:
         """The type that the sink gets for a type: STRING for TIME if it has none such, or a wide one by the policy."""
@@ -413,32 +505,35 @@ class _SinkTable:
         schema = self.create() if self.live is None else self.change(self.live)
         most = self.policy.rules.max_columns
         if most is not None and len(schema.columns) > most:
-            self.refuse(None, f"it would have {len(schema.columns):,} columns, and {self.policy.rules.title} allows "
-                        f"{most:,}", "leave columns out with a projection", _SELECT)  # fmt: skip
+            self.refuse(
+                "many-columns",
+                None,
+                f"it would have {len(schema.columns):,} columns, and {self.policy.rules.title} allows {most:,}",
+                "leave columns out with a projection",
+                _SELECT,
+            )
         if self.refusals:
             before = TableSchema(()) if self.live is None else self.live
             return SinkEvolution(before, refusals=tuple(self.refusals))
-        return SinkEvolution(schema, tuple(self.changes), (), tuple(self.narrowed), tuple(self.left_out))
+        return SinkEvolution(
+            schema, tuple(self.changes), (), tuple(self.narrowed), tuple(self.left_out), must_fit=self.must_fit
+        )
 
     def check_names(self) -> None:
-        """Refuse columns that the sink cannot tell apart, names that it would cut, and characters that it forbids."""
+        """Refuse columns whose names the sink cannot store, as `SinkRules.wrong_columns` says, or cannot tell apart."""
         rules = self.policy.rules
+        for wrong in rules.wrong_columns(self.wanted.columns):
+            self.refuse(wrong.code, wrong.column, wrong.reason, NESTED_FIX if wrong.is_member else _NAME_FIX, _SELECT)
         by_name: dict[str, list[str]] = {}
         for field in self.wanted.columns:
             by_name.setdefault(self.fold(field.name), []).append(field.name)
-            size = len(field.name.encode())
-            if rules.max_name_bytes is not None and size > rules.max_name_bytes:
-                self.refuse(field.name, f"the name has {size} bytes, and {rules.title} would cut it to "
-                            f"{rules.max_name_bytes}", "rename the column with a projection", _SELECT)  # fmt: skip
-            if wrong := set(field.name) & set(rules.forbidden):
-                self.refuse(field.name, f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
-                            "rename the column with a projection", _SELECT)  # fmt: skip
         for names in by_name.values():
             if len(names) > 1:
                 columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
                 reason = f"{rules.title} does not tell the columns {columns} apart"
-                fix = "rename one with a projection"
-                self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT))
+                fix = f"list the columns in a projection, without *, and rename one: {quote_name(names[1])} AS "
+                fix += quote_name(f"{names[1]}_2")
+                self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT, code="name-case"))
 
     def describe_place(self, column: str) -> str:
         """The record that shows a column, or since which it is known, in brackets; empty if neither is known."""
@@ -453,8 +548,12 @@ class _SinkTable:
         """
         columns = tuple(attrs.evolve(f, type=self.wide(f.type)) for f in self.wanted.columns)
         if "create.table" not in self.policy.tags:
-            self.refuse(None, "the table does not exist, and create.table is excluded",
-                        "create it, or allow create.table")  # fmt: skip
+            self.refuse(
+                "table-excluded",
+                None,
+                "the table does not exist, and create.table is excluded",
+                "create it, or allow create.table",
+            )
         self.changes.append(
             SchemaChange("create.table", self.table, columns, place=min(self.places.values(), default=None))
         )
@@ -468,25 +567,33 @@ class _SinkTable:
         """
         if [self.fold(n) for n in live.primary_key] != [self.fold(n) for n in self.wanted.primary_key]:
             has, wants = (f"({', '.join(key)})" for key in (live.primary_key, self.wanted.primary_key))
-            self.refuse(None, f"its primary key is {has}, and that of the rows {wants}",
-                        "set primary-keys in a transform, or write to another table",
-                        "declare its PRIMARY KEY (…) NOT ENFORCED in the statement, or fill another table")  # fmt: skip
+            self.refuse(
+                "sink-key",
+                None,
+                f"its primary key is {has}, and that of the rows {wants}",
+                "set primary-keys in a transform, or write to another table",
+                "declare its PRIMARY KEY (…) NOT ENFORCED in the statement, or fill another table",
+            )
+        stores_all = stores if self.policy.rules.stores_rows else holds
         columns = list(live.columns)
         index = {self.fold(f.name): i for i, f in enumerate(columns)}
         for field in self.wanted.columns:
             i = index.get(self.fold(field.name))
             if i is None:
                 self.add_column(columns, field)
-            elif not holds(columns[i].type, field.type):
+            elif not stores_all(columns[i].type, field.type):
                 columns[i] = self.alter_column(columns[i], field)
             elif field.type.nullable and not columns[i].type.nullable:
                 self.drop_not_null(columns[i])
         wanted = {self.fold(f.name) for f in self.wanted.columns}
         for field in live.columns:
             if self.fold(field.name) not in wanted and not field.type.nullable:
-                self.refuse(field.name, f"the sink table has it as {field.type}, and the rows do not have it",
-                            "drop NOT NULL in the sink table, or compute it in a projection",
-                            "drop NOT NULL in the sink table, or compute it with ADD COLUMN")  # fmt: skip
+                self.refuse(
+                    "not-null-missing",
+                    field.name,
+                    f"the sink table has it as {field.type}, and the rows do not have it",
+                    "drop NOT NULL there",
+                )
         return TableSchema(tuple(columns), live.primary_key)
 
     def add_column(self, columns: list[t.Field], field: t.Field) -> None:
@@ -500,24 +607,55 @@ class _SinkTable:
             self.left_out.append(field.name)
 
     def alter_column(self, live: t.Field, field: t.Field) -> t.Field:
-        """Return a column with a wider type, and add the change, or return it as it is, and note that it is too narrow.
+        """Return a column with a wider type, and add the change, or return it as it is (`keep_type`).
 
-        Its nullability stays; see `drop_not_null`. A column of the primary key that would become a string is refused.
-        `allows` may refuse the change, too.
+        Its nullability stays; see `drop_not_null`. It keeps its type if its rows would not keep their values
+        (`kdsl.types.widening.widen`), if keys could become equal or different, and if `allows` leaves the change out or
+        refuses it.
         """
-        kind = self.wide(join(live.type, field.type)).as_nullable(live.type.nullable)
+        kind = self.widen(live, field.type)
         if field.type.nullable and not live.type.nullable:
             self.drop_not_null(live)
-        if self.in_key(live) and isinstance(kind, _STRINGS) and not isinstance(live.type, _STRINGS):
-            self.refuse(live.name, f"it is a column of the primary key, and would change from {live.type} to {kind}",
-                        "CAST it in a projection", "write INSERT INTO … SELECT with a CAST for it")  # fmt: skip
+        if kind is None:
+            self.keep_type(live, field.type)
+            return live
         new = attrs.evolve(live, type=kind)
         change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.places.get(field.name))
         if self.allows(change, live.name, can=self.policy.rules.alters_types):
             self.changes.append(change)
             return new
-        self.narrowed.append(live.name)
+        self.keep_type(live, field.type)
         return live
+
+    def widen(self, live: t.Field, shown: t.DataType) -> t.DataType | None:
+        """The type that a column gets, so that it also stores values of another type; None if it keeps its type."""
+        kind = widen(live.type, shown) if self.policy.rules.stores_rows else join(live.type, shown)
+        if kind is None or (self.in_key(live) and not can_change_key(live.type, kind)):
+            return None
+        wide = self.wide(kind).as_nullable(live.type.nullable)
+        return None if wide == live.type else wide
+
+    def keep_type(self, live: t.Field, shown: t.DataType) -> None:
+        """Note that a column keeps a type that does not hold all values of the rows.
+
+        Those that it does not hold are NULL and counted with TRY_EVOLVE, with IGNORE, and if the sink's options exclude
+        changes of types. Otherwise, and always in the primary key, they refuse the batch.
+        """
+        place = self.places.get(live.name)
+        if self.in_key(live):
+            self.must_fit[live.name] = refuse_key_type(self.table, live.name, live.type, shown, place)
+            return
+        if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") or "alter.column.type" not in self.policy.tags:
+            self.narrowed.append(live.name)
+            return
+        reason = f"it is {live.type} in the sink table, and keeps this type because no other one that has values of "
+        reason += f"{shown.as_nullable()}, too, keeps all its values as they are"
+        change = "change the type of the column in the sink table"
+        fix = "correct them, set exclude.schema.changes: alter.column.type in the sink, with which such values are "
+        fix += f"NULL and counted, or {change}"
+        self.must_fit[live.name] = Refusal(
+            self.table, live.name, reason, fix, place, sql_fix=f"correct them, or {change}", code="lost-values"
+        )
 
     def in_key(self, live: t.Field) -> bool:
         """Whether a column of the sink table is in the primary key; letter case counts only if the sink says so."""
@@ -531,9 +669,12 @@ class _SinkTable:
         if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") and not self.in_key(live):
             self.narrowed.append(live.name)
             return
-        self.refuse(live.name, f"it is {live.type} in the sink table, and may be NULL in the rows",
-                    "drop NOT NULL there or in the initial schema, or use COALESCE in a projection",
-                    "drop NOT NULL there or in the table that is copied")  # fmt: skip
+        self.refuse(
+            "not-null",
+            live.name,
+            f"it is {live.type} in the sink table, and may be NULL in the rows",
+            "drop NOT NULL there",
+        )
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
         """Whether a change is made; a change that is not is refused, or left to the caller without a refusal.
@@ -544,13 +685,22 @@ class _SinkTable:
         behavior = self.policy.behavior
         shown = attrs.evolve(change, place=None)
         if behavior == "EXCEPTION":
-            self.refuse(column, f"schema.change.behavior is EXCEPTION, and the change {shown} is needed",
-                        "change the sink table, or choose another behavior")  # fmt: skip
+            self.refuse(
+                "refused-change",
+                column,
+                f"schema.change.behavior is EXCEPTION, and the change {shown} is needed",
+                "change the sink table, or choose another behavior",
+            )
             return False
         if behavior == "IGNORE" or change.tag not in self.policy.tags:
             return False
         if not can and behavior != "TRY_EVOLVE":
-            self.refuse(column, f"{self.policy.rules.title} cannot make the change {shown}",
-                        "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE",
-                        "drop the table, and set 'sink.type-normalize-strategy' = 'BROADEN' in WITH")  # fmt: skip
+            self.refuse(
+                "type-change",
+                column,
+                f"{self.policy.rules.title} cannot make the change {shown}",
+                "change the type there, or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are "
+                "NULL and counted; sink.type-normalize-strategy: BROADEN gives new tables wide types",
+                "change the type there; 'sink.type-normalize-strategy' = 'BROADEN' in WITH gives new tables wide types",
+            )
         return can

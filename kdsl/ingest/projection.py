@@ -9,7 +9,7 @@ metadata and computed columns that an initial schema declares are columns of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,18 +18,21 @@ from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.flink_sql.ddl.create_table import read_added_columns
 from kdsl.flink_sql.ddl.statement_reader import StatementReader
 from kdsl.flink_sql.ddl.statements import AddedColumn
-from kdsl.flink_sql.expressions.translator import ExpressionTranslator
+from kdsl.flink_sql.expressions.translator import ExpressionTranslator, find_wrong_calls
 from kdsl.flink_sql.expressions.values import Interval, TypedSql
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
 from kdsl.flink_sql.syntax.query_reader import read_select_list
 from kdsl.flink_sql.syntax.script_text import ScriptText
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.definition import Transform
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.selectors import TablePattern
+from kdsl.own_columns import KIND, explain_reserved
+from kdsl.resolve.columns import find_reserved_names
 from kdsl.types import model as t
+from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import literal, quote_name
 from kdsl.types.widening import TableSchema
 
@@ -90,6 +93,36 @@ class TransformRule:
             transform.table_properties(),
             _read_added(transform.add_columns or ""),
         )
+
+    def find_wrong_calls(self) -> Iterator[tuple[str, UntranslatableError]]:
+        """Find calls of functions that cannot be translated whatever columns a table has, each with its option."""
+        parts: list[tuple[str, str, object]] = [
+            ("projection", self.projection, self.items),
+            ("filter", self.filter, self.condition),
+            *((f"add-columns[{i}]", added.column.expression.text, node) for i, (added, node) in enumerate(self.added)),
+        ]
+        for option, text, root in parts:
+            yield from ((option, error) for error in find_wrong_calls(text, root))
+
+    def sketch(self, schema: TableSchema) -> TableSchema:
+        """The columns and the primary key that it gives a table, by their names alone: every type is STRING.
+
+        Expressions are not translated, so that they may use columns that the table does not have yet.
+
+        Args:
+            schema: The columns and the primary key of the upstream table.
+        """
+        every = [f.name for f in schema.columns]
+        names: dict[str, None] = {} if self.items is not None else dict.fromkeys(every)
+        for item in self.items or ():
+            if isinstance(item, n.Star):
+                names |= dict.fromkeys(every)
+            elif isinstance(item, n.Item):
+                name = item.alias or (item.value.parts[-1] if isinstance(item.value, n.Name) else None)
+                names |= {} if name is None else {name: None}
+        names |= dict.fromkeys(added.column.name for added, _ in self.added)
+        key = self.primary_keys or (schema.primary_key if {*schema.primary_key} <= {*names} else ())
+        return TableSchema(tuple(t.Field(name, t.STRING) for name in names), key)
 
     @property
     def passes_new_columns(self) -> bool:
@@ -176,9 +209,46 @@ class _Names:
         return self.values
 
 
+def limit_precision(kind: t.DataType, most: int, *, is_quotient: bool = False) -> t.DataType:
+    """A type with DECIMALs of at most some digits: a quotient loses digits after the point, any other value before it.
+
+    Args:
+        kind: The type; a DECIMAL, or one that contains DECIMALs.
+        most: How many digits.
+        is_quotient: Whether the value is the result of a division.
+    """
+
+    def limit(inner: t.DataType) -> t.DataType:
+        """Limit a part of the type."""
+        return limit_precision(inner, most)
+
+    match kind:
+        case t.Decimal(precision=precision, scale=scale) if precision > most:
+            fitting = max(0, min(scale, most - (precision - scale))) if is_quotient else min(scale, most)
+            return t.Decimal(most, fitting, nullable=kind.nullable)
+        case t.Array(element=element):
+            return attrs.evolve(kind, element=limit(element))
+        case t.Map(key=key, value=value):
+            return attrs.evolve(kind, key=limit(key), value=limit(value))
+        case t.Multiset(element=element):
+            return attrs.evolve(kind, element=limit(element))
+        case t.Row(fields=fields):
+            return attrs.evolve(kind, fields=tuple(attrs.evolve(f, type=limit(f.type)) for f in fields))
+        case _:
+            return kind
+
+
 def _column(field: t.Field) -> TypedSql:
     """The reference to a column by its quoted name, with its type, for expressions."""
     return TypedSql(quote_name(field.name), field.type)
+
+
+def _free(kind: t.DataType) -> t.DataType:
+    """The type of a column that is computed: nullable, and strings of any length.
+
+    Rows of other tables that go into the same sink table may lack the column or have longer strings.
+    """
+    return t.STRING if isinstance(kind, (t.Char, t.VarChar)) else kind.as_nullable()
 
 
 def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
@@ -188,7 +258,7 @@ def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
     for name, part in zip(_NAMES, parts, strict=False):
         text = literal(part)[0]
         values[name] = TypedSql(f"CAST({text} AS STRING)", t.VarChar(nullable=part is None), part)
-    values[EVENT_TYPE] = TypedSql(quote_name(ROW_KIND), t.VarChar(nullable=False))
+    values[EVENT_TYPE] = TypedSql(quote_name(KIND), t.VarChar(nullable=False))
     return values
 
 
@@ -200,6 +270,7 @@ def transform_table(
     declared: Sequence[ColumnDef] = (),
     *,
     allow_trimming: bool = False,
+    max_precision: int = t.MAX_DECIMAL,
 ) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
     """What becomes of an upstream table by the first transform that fits it; without one, all columns as they are.
 
@@ -210,6 +281,7 @@ def transform_table(
         metadata: The metadata columns; those that are not declared are appended to ``*``.
         declared: The columns that an initial schema declares, in order: physical, metadata and computed ones.
         allow_trimming: Whether a transform may leave out columns of the upstream primary key.
+        max_precision: How many digits a DECIMAL of an expression has at most; values with more are NULL.
 
     Returns:
         The result, or None if there are problems; and the problems, whose paths begin at ``$.transform``, or are ``$``
@@ -217,7 +289,8 @@ def transform_table(
     """
     index = next((i for i, rule in enumerate(rules) if rule.pattern.fits(table)), None)
     rule = TransformRule(TablePattern("", ())) if index is None else rules[index]
-    work = _Work(table, schema, metadata, declared, "$" if index is None else f"$.transform[{index}]", rule)
+    path = "$" if index is None else f"$.transform[{index}]"
+    work = _Work(table, schema, metadata, declared, path, rule, max_precision)
     result = work.run(allow_trimming=allow_trimming)
     return (None if work.problems else result), tuple(work.problems)
 
@@ -233,7 +306,9 @@ class _Work:
         declared: Sequence[ColumnDef],
         path: str,
         rule: TransformRule,
+        max_precision: int,
     ) -> None:
+        self.max_precision = max_precision
         self.table, self.schema, self.declared, self.path, self.rule = table, schema, declared, path, rule
         names = {c.name for c in declared}
         self.metadata = metadata
@@ -248,6 +323,8 @@ class _Work:
     def run(self, *, allow_trimming: bool) -> TransformedTable:
         """Apply the transform. Problems are collected, and the result is then not to be used."""
         upstream = {f.name: _column(f) for f in self.schema.columns}
+        for name in (name for f in self.schema.columns for name in find_reserved_names(f.name, f.type)):
+            self.add("", explain_reserved(name), "rename the column in the source")
         others = {c.name: _column(t.Field(c.name, c.type)) for c in self.metadata}
         names = {**_pseudo_columns(self.table), **others, **upstream}
         for column in self.listed:
@@ -286,7 +363,9 @@ class _Work:
         columns: dict[str, SinkColumn] = {}
         for column in self.declared:
             if column.role == "metadata":
-                columns[column.name] = SinkColumn(column.name, column.type, quote_name(column.name), column.comment)
+                columns[column.name] = SinkColumn(
+                    column.name, _free(column.type), quote_name(column.name), column.comment
+                )
             elif column.name in upstream:
                 columns[column.name] = upstream[column.name]
             elif column.expression is not None:
@@ -326,11 +405,12 @@ class _Work:
         Without a projection, all of these. A later column replaces one of ``*`` with its name, in its place; another
         two with one name are a problem. Expressions with a problem are left out. Problems are added.
         """
-        shown = [SinkColumn(c.name, c.type, quote_name(c.name)) for c in self.listed]
+        shown = [SinkColumn(c.name, _free(c.type), quote_name(c.name)) for c in self.listed]
         if self.rule.items is None:
             return [*every, *shown]
         columns: dict[str, SinkColumn] = {}
         of_star: set[str] = set()
+        comments = {c.name: c.comment for c in every}
         for item in self.rule.items:
             if isinstance(item, n.Star):
                 columns |= {c.name: c for c in every if c.name not in columns}
@@ -342,6 +422,8 @@ class _Work:
             column = self._compute("projection", self.rule.projection, value, name, names)
             if column is None:
                 continue
+            if isinstance(value, n.Name) and len(value.parts) == 1:
+                column = attrs.evolve(column, comment=comments.get(value.parts[0]))
             if column.name in columns and column.name not in of_star:
                 self.add("projection", f"the projection has two columns {column.name!r}", "rename one with AS")
             of_star.discard(column.name)
@@ -374,7 +456,16 @@ class _Work:
             self.add(option, f"the column {name!r} has the type {typed.spelling}, which tables do not have",
                      "CAST it to the type that you mean")  # fmt: skip
             return None
-        return SinkColumn(name, typed.type, typed.text)
+        upstream = {quote_name(f.name): f.type for f in self.schema.columns}
+        if typed.text in upstream:
+            return SinkColumn(name, upstream[typed.text], typed.text)
+        kind = _free(typed.type)
+        is_limited = self.max_precision < t.MAX_DECIMAL and any(isinstance(k, t.Decimal) for k in t.walk_types(kind))
+        if not is_limited:
+            return SinkColumn(name, kind, typed.text)
+        is_quotient = isinstance(value, n.Binary) and value.operator == "/"
+        kind = limit_precision(kind, self.max_precision, is_quotient=is_quotient)
+        return SinkColumn(name, kind, f"TRY_CAST({typed.text} AS {spark_type_name(kind)})")
 
     def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
         """The filter in Spark SQL; None if there is none, or, with a problem, if it cannot be translated.
@@ -393,13 +484,24 @@ class _Work:
         """Translate an expression to Spark SQL; None, and a problem, if that fails or it is nested too deeply."""
         try:
             try:
-                return ExpressionTranslator(text, _Names(names))(node)
+                member = "f" if option in ("projection", "filter") else "EXPR$"  # others are columns of Flink SQL
+                return ExpressionTranslator(text, self._limit_names(names), member=member)(node)
             except RecursionError:
                 raise nesting_error("", text, n.deepest_node(node).at) from None
         except UntranslatableError as e:
             what = option.partition("[")[0] or "a computed column"
             self.add(option, f"{what} {e.location}: {e.reason}", e.fix, "ingest-expression")
             return None
+
+    def _limit_names(self, names: Mapping[str, TypedSql]) -> _Names:
+        """The names as expressions see them: with DECIMALs of at most ``max_precision`` digits."""
+        if self.max_precision == t.MAX_DECIMAL:
+            return _Names(names)
+        return _Names({
+            name: attrs.evolve(value, type=limit_precision(value.type, self.max_precision))
+            if value.type is not None and not isinstance(value.type, Interval) else value
+            for name, value in names.items()
+        })  # fmt: skip
 
     def _primary_key(self, columns: Sequence[SinkColumn], *, allow_trimming: bool) -> tuple[str, ...]:
         """The primary key: that of the transform, without unknown columns, or that of the upstream table.

@@ -54,6 +54,7 @@ from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.task_output import Report, TaskOutput, create_task_output, record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.spark_internals.workers import current_task
 from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, STATE, require
 from kdsl.types import model as t
@@ -132,6 +133,7 @@ def read_stream(
     *,
     computed: Mapping[str, ColumnMaker] | None = None,
     name: str | None = None,
+    whole_partitions: bool = False,
 ) -> DataFrame:
     """Read a plan's topics as a stream; a checkpoint's offsets take precedence over the plan's start.
 
@@ -147,6 +149,8 @@ def read_stream(
         computed: For columns that only Python can compute, functions that create them, by column.
         name: The name of the source in checkpoints, where Spark names sources; None is the table's name. Characters
             other than ASCII letters and digits become ``_``.
+        whole_partitions: Whether each partition is read by one task, so that its rows stay in their order in whatever
+            the tasks write. Over Spark Connect and in pipelines it always is.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport, latency
@@ -179,10 +183,10 @@ def read_stream(
                 "Kafka connector; use transport='librdkafka'"
             )
         source = _source_name(spark, plan, name)
-        return _over_jvm(spark, plan, cluster, computed or {}, streaming=True, source=source)
+        return _over_jvm(spark, plan, cluster, computed or {}, streaming=True, source=source, whole=whole_partitions)
     check_stream(plan, session_version(spark))
     reports = new_name(read_id(plan, cluster)) if _reports_metrics(spark) and not in_pipeline() else None
-    stream_options = _source_options(spark, plan, cluster)
+    stream_options = _source_options(spark, plan, cluster, whole=whole_partitions)
     if reports is not None:
         stream_options |= {OPTION: reports, **_reporting_options(spark)}
     reader = spark.readStream.format(_register_source(spark))
@@ -399,6 +403,7 @@ def _over_jvm(
     *,
     streaming: bool,
     source: str | None = None,
+    whole: bool = False,
 ) -> DataFrame:
     """Read with Spark's Kafka source, and decode the records, in real-time mode with Spark's own expressions.
 
@@ -417,7 +422,10 @@ def _over_jvm(
     reporting = streaming and plan.latency != "realtime" and bool(_reporting_options(spark))
     filtered, name = (new_name(read_id(plan, cluster)) if reporting else "" for _ in range(2))
     cores = available_cores(spark)
-    raw, ids = records(spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source)
+    whole = whole or is_connect(spark)
+    raw, ids = records(
+        spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source, whole=whole
+    )
     if plan.latency == "realtime":
         return _add_computed(decode_columns(raw, plan), plan, computed, streaming=streaming)
     registry = registry_of(cluster, plan)
@@ -437,11 +445,13 @@ class _Letters:
         cluster: The cluster; its secrets are references.
         read: The id of the read.
         accumulator: The id of the accumulator for reports; None for none.
+        source: The cluster that is read, if tasks can ask it for the ids of topics; its secrets are references.
     """
 
     cluster: Cluster
     read: str
     accumulator: int | None
+    source: Cluster | None
 
 
 def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters | None:
@@ -454,7 +464,10 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters 
         return None
     how = "for the dead letters of the transport 'jvm'"
     fail_on([open_secret(name, how) for name in at.split_literals()[1]], plan.table)
-    return _Letters(at, read_id(plan, cluster), None if is_connect(spark) else letter_reports(spark))
+    from kdsl.run.librdkafka.topic_check import TopicIds
+
+    accumulator = None if is_connect(spark) else letter_reports(spark)
+    return _Letters(at, read_id(plan, cluster), accumulator, TopicIds.of(cluster).cluster)
 
 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
@@ -521,8 +534,11 @@ def _register_source(spark: SparkSession) -> str:
     return FORMAT
 
 
-def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
+def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, whole: bool = False) -> dict[str, str]:
     """Return the options of kdsl's source for a read: plan, cluster, parallelism, zone, accumulator of letters.
+
+    Partitions are read as a whole if ``whole`` says so, and where a write cannot see how they are read
+    (`kdsl.run.key_order`).
 
     The accumulator is created if the plan has dead letters, the session is a classic one, and there is none yet.
 
@@ -530,7 +546,7 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> di
         ResolveError: A format needs a registry that is not declared, or whose settings are wrong.
     """
     from kdsl.run.librdkafka.options import write_options
-    from kdsl.run.librdkafka.source import PARALLELISM, ZONE
+    from kdsl.run.librdkafka.source import PARALLELISM, WHOLE, ZONE
 
     zone = spark.conf.get(_ZONE) or "UTC"
     reports = plan.dead_letters is not None and not is_connect(spark)
@@ -538,6 +554,7 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> di
         **write_options(plan, cluster),
         PARALLELISM: str(2 * available_cores(spark)),
         ZONE: zone,
+        **({WHOLE: "true"} if whole or is_connect(spark) or in_pipeline() else {}),
         **({LETTERS_ACCUMULATOR: str(letter_reports(spark))} if reports else {}),
     }
 
@@ -557,7 +574,7 @@ def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMa
 
     for column in plan.computed:
         if column.sql:
-            value = sf.expr(column.text)
+            value = parse_column(column.text)
         elif column.column in computed:
             value = computed[column.column]()
         else:
@@ -672,11 +689,13 @@ class _Decode:
             yield
             return
         from kdsl.run.librdkafka.letter_writer import LetterWriter
+        from kdsl.run.librdkafka.topic_check import TopicIds
 
         task, letters = current_task(), self._letters
         name = f"partition {0 if task is None else task.partitionId()}"
         plan = read_plan_text(self._plan, ReadPlan)
-        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator)
+        topics = TopicIds(letters.source, {} if self._topics is None else self._topics.ids)
+        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator, topics)
         with writer, decoder.rejecting(writer):
             yield
 

@@ -228,7 +228,40 @@ class TestRefusals:
 
         decision = run.batch(show(delta(1, ("a_2",), id="STRING")))
 
-        assert "would change from BIGINT NOT NULL to STRING" in str(decision.refusals[0])
+        assert decision.note.sinks == {}
+        assert "would change from BIGINT to STRING" in str(decision.sinks["a",].must_fit["id"])
+
+    @pytest.mark.parametrize("kind", ["DOUBLE", "STRING", "DECIMAL(38, 0)"])
+    def test_messages_with_another_type_of_a_key_are_refused_and_nothing_is_learned(self, kind: str) -> None:
+        run = Run(plan(transform=[Transform(r"\.*", projection="id AS no, n", primary_keys=("no",))]))
+        run.batch(show(delta(0, ("a",), id="BIGINT", n="BIGINT")))
+
+        decision = run.batch(show(delta(9, ("a",), id=kind, n="DOUBLE")))
+
+        (refusal,) = decision.refusals
+        assert (refusal.code, refusal.column) == ("key-type", "id")
+        assert f"from BIGINT to {kind} (shown by the record at topic t, partition 0, offset 9); set" in str(refusal)
+        assert decision.note.upstream == {}
+
+    def test_a_wider_integer_of_a_key_is_learned(self) -> None:
+        run = Run(plan(transform=[Transform(r"\.*", primary_keys=("id",))]))
+        run.batch(show(delta(0, ("a",), id="INT")))
+
+        assert run.batch(show(delta(1, ("a",), id="BIGINT"))).refusals == ()
+
+    def test_a_new_table_has_no_key_of_numbers_with_fractions(self) -> None:
+        rule = Transform(r"\.*", primary_keys=("id",))
+
+        refused = Run(plan(transform=[rule])).batch(show(delta(0, ("a",), id="DOUBLE")))
+        fixed = plan(transform=[rule], source={"value": Json(infer_fixed_types="id DOUBLE")})
+
+        assert "different integers beyond 2^53 become equal" in str(refused.refusals[0])
+        assert Run(fixed).batch(show(delta(0, ("a",), id="DOUBLE"))).refusals == ()
+        prefetched = Run(plan(transform=[rule]))
+        prefetched.state = prefetched.state.add(note_prefetched(delta(0, ("a",), id="DOUBLE")))
+        assert prefetched.batch(show(delta(0, ("a",), id="DOUBLE"))).refusals[0].code == "key-type"
+        declared = {"initial_schemas": "CREATE TABLE a (id DOUBLE, PRIMARY KEY (id) NOT ENFORCED)"}
+        assert Run(plan(source=declared)).batch(show(delta(0, ("a",), id="DOUBLE"))).refusals == ()
 
     def test_tolerated_records_add_up(self) -> None:
         run = Run(plan(source={"ignore_errors": True, "max_errors": 3}))
@@ -308,3 +341,47 @@ def test_a_format_that_ignores_errors_has_no_limit() -> None:
     decision = run.batch(show(delta(0, id="BIGINT"), dirty=5))
 
     assert (decision.refusals, run.state.counts) == ((), {"dirty": 5})
+
+
+class TestOneTableOfACatalog:
+    """A catalog ignores letter case: two ids of one table are refused before anything is noted."""
+
+    def test_in_one_batch(self) -> None:
+        run = Run(plan(DeltaTables(catalog="lake")))
+        (refusal,) = run.batch(show(delta(0, ("orders",), id="BIGINT"), delta(1, ("Orders",), id="BIGINT"))).refusals
+
+        assert (refusal.table, refusal.code) == (("Orders",), "table-name")
+        assert refusal.reason == "it is the same table as orders: the catalog ignores the letter case of names"
+
+    def test_in_a_later_batch_and_what_is_advised(self) -> None:
+        run = Run(plan(DeltaTables(catalog="lake")))
+        run.batch(show(delta(0, ("orders",), id="BIGINT")))
+        seen = show(delta(1, ("Orders",), id="BIGINT", n="STRING"))
+        (refusal,) = run.batch(seen).refusals
+        run.plan = plan(DeltaTables(catalog="lake"), route=[Route("Orders", "orders")])
+
+        assert refusal.fix == "route both into one sink table, or one of them elsewhere"
+        assert run.batch(seen).refusals == ()
+        assert run.sink("orders") == {"id": "BIGINT", "n": "STRING"}
+
+    def test_elsewhere_they_are_two_tables(self) -> None:
+        seen = show(delta(0, ("orders",), id="BIGINT"), delta(1, ("Orders",), id="BIGINT"))
+        for sink in (DeltaTables("/lake"), Blackhole()):
+            assert Run(plan(sink)).batch(seen).refusals == ()
+
+
+def test_a_table_with_an_empty_name_is_refused_until_a_route_names_another() -> None:
+    seen = show(delta(0, ("shop", ""), id="BIGINT"))
+    (refusal,) = Run(plan()).batch(seen).refusals
+
+    assert (refusal.reason, refusal.fix) == ("a name of the table is empty", "name another sink table in a route")
+    assert Run(plan(route=[Route(r"shop.\.*", "shop.unnamed")])).batch(seen).refusals == ()
+
+
+def test_members_that_a_sink_does_not_tell_apart_are_refused_at_any_depth() -> None:
+    nested = "ARRAY<ROW<b MAP<STRING, ROW<x INT, X INT>>>>"
+    (refusal,) = Run(plan(DeltaTables("/lake"))).batch(show(delta(0, id="BIGINT", r=nested))).refusals
+
+    assert (refusal.column, refusal.code) == ("r", "name-case")
+    assert "does not tell its members 'x' and 'X' apart" in refusal.reason
+    assert Run(plan()).batch(show(delta(0, id="BIGINT", r=nested, R="INT"))).refusals == ()

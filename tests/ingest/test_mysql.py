@@ -148,8 +148,11 @@ class TestValuesWithoutAType:
         assert "jdbc.properties.zeroDateTimeBehavior: CONVERT_TO_NULL" in lines[1]
         assert not writer.tables
 
-    def test_zero_dates_may_become_null_and_are_counted(self, setup: Setup, mariadb: MariaDb) -> None:
+    def test_what_was_refused_is_copied_as_the_message_advises(self, setup: Setup, mariadb: MariaDb) -> None:
         name = schema_of(setup, mariadb, ZEROS)
+        with pytest.raises(IngestError, match=r"CONVERT_TO_NULL(.|\n)*copy a view that converts the column"):
+            copy(setup, source(mariadb, f"{name}.t", f"{name}.spans"))
+
         properties = {"zeroDateTimeBehavior": "CONVERT_TO_NULL"}
         writer = copy(setup, source(mariadb, f"{name}.t", f"{name}.readable", driver_properties=properties))
 

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from pyspark.errors import StreamingQueryException
+from typer.testing import CliRunner
 
 from kdsl.changelog.to_delta import DeltaTarget
+from kdsl.cli.app import app
 from kdsl.cluster import Cluster
+from kdsl.diagnostics.dead_letters import DeadLetter
 from kdsl.errors import KdslError, TopicMissingError
 from kdsl.ingest import (
     Blackhole,
@@ -147,21 +150,21 @@ def test_tables_of_change_data_go_into_their_own_delta_tables(setup: Setup) -> N
 def test_types_become_wider_by_rewriting_and_in_place(setup: Setup) -> None:
     needs_delta()
     ingestion = setup.ingestion(DeltaTables(setup.lake), transform=[KEYED], route=[INTO_T])
-    setup.produce({"id": 1, "weight": 1, "at": "2024-01-01", "clock": "10:00:00"}, {"id": 2, "weight": 2.5})
+    setup.produce({"id": 1, "weight": 1, "at": "2024-01-01", "clock": "10:00:00"}, {"id": 2, "weight": 2})
     setup.run(ingestion)
-    assert [row["weight"] for row in setup.table("lake", "t")] == [1.0, 2.5]
+    assert [row["weight"] for row in setup.table("lake", "t")] == [1, 2]
 
     setup.produce({"id": 2, "weight": "11kg", "at": "n/a", "when": "2024-01-01 10:00:00"})
     setup.run(ingestion)
     rows = setup.table("lake", "t")
 
     assert [(row["id"], row["weight"], row["at"], row["clock"]) for row in rows] == [
-        (1, "1.0", "2024-01-01", "10:00:00"), (2, "11kg", "n/a", None),
+        (1, "1", "2024-01-01", "10:00:00"), (2, "11kg", "n/a", None),
     ]  # fmt: skip
     assert [str(row["when"]) for row in rows] == ["None", "2024-01-01 10:00:00"]
     assert setup.history() == [
-        "create.table lake.t `id` BIGINT NOT NULL, `weight` DOUBLE, `at` DATE, `clock` STRING",
-        "alter.column.type lake.t `weight` DOUBLE → STRING",
+        "create.table lake.t `id` BIGINT NOT NULL, `weight` BIGINT, `at` DATE, `clock` STRING",
+        "alter.column.type lake.t `weight` BIGINT → STRING",
         "alter.column.type lake.t `at` DATE → STRING",
         "add.column lake.t `when` TIMESTAMP(0)",
     ]
@@ -264,6 +267,10 @@ def test_records_that_cannot_be_read_refuse_the_batch_unless_they_are_allowed(se
     assert setup.state().counts == {"dirty": 1}
 
 
+def remove_last_comma(letter: DeadLetter) -> DeadLetter:
+    return attrs.evolve(letter, value=(letter.value or b"").replace(b",}", b"}"))
+
+
 class TestCollectors:
     PLAIN = "nonsense", "[1]"
 
@@ -289,11 +296,26 @@ class TestCollectors:
     def test_files_have_the_records(self, setup: Setup, tmp_path: Path) -> None:
         self.run(setup, "file", path=str(tmp_path / "bad"))
 
-        lines = [line for file in (tmp_path / "bad/batch=0").glob("*.txt") for line in file.read_text().splitlines()]
+        lines = [
+            line
+            for file in (tmp_path / "bad").glob("query=*/batch=0/id=*/*.txt")
+            for line in file.read_text().splitlines()
+        ]
         records = sorted((json.loads(line) for line in lines), key=lambda record: record["offset"])
         assert [(r["offset"], r["side"], base64.b64decode(r["value"]).decode()) for r in records] == [
             (1, "value", "nonsense"), (2, "value", "[1]"),
         ]  # fmt: skip
+
+    def test_another_checkpoint_adds_files_to_the_same_folder(
+        self, setup: Setup, tmp_path: Path, kdsl_topic: MakeTopic
+    ) -> None:
+        self.run(setup, "file", path=str(tmp_path / "bad"))
+        setup.checkpoint, setup.topic = f"{setup.checkpoint}-2", kdsl_topic()
+        self.run(setup, "file", path=str(tmp_path / "bad"))
+
+        lines = [line for file in (tmp_path / "bad").rglob("*.txt") for line in file.read_text().splitlines()]
+        places = [(record["topic"], record["offset"]) for record in map(json.loads, lines)]
+        assert len({*places}) == len(places) == 4
 
     def test_a_topic_has_the_records_as_dead_letters(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
         dead = kdsl_topic()
@@ -303,6 +325,28 @@ class TestCollectors:
         assert [letter.value() for letter in letters] == [text.encode() for text in self.PLAIN]
         offsets = [dict(letter.headers() or ())["__connect.errors.offset"] for letter in letters]
         assert offsets == [b"1", b"2"]
+        ids = {dict(letter.headers() or ())["kdsl.dlq.topic-id"] for letter in letters}
+        assert ids == {setup.kafka.topic_id(setup.topic).encode()}
+
+    def test_a_replay_ends_with_the_newest_row_of_each_key(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
+        """Bad records of keys with and without a later one, also in a partition that was added since."""
+        setup.topic, dead = kdsl_topic(partitions=2), kdsl_topic("dead")
+        bad, good = '{"id": %d, "n": "%s",}', '{"id": %d, "n": "%s"}'
+        messages = [(0, 1, bad % (1, "old")), (0, 2, bad % (2, "fixed")), (0, 3, bad % (3, "old")),
+                    (0, 1, good % (1, "new")), (1, 3, good % (3, "new"))]  # fmt: skip
+        for partition, key, value in messages:
+            setup.kafka.produce(setup.topic, Record(value, f"{key}", partition=partition))
+        writer, feed = MemoryWriter(), setup.feed(ignore_errors=True)
+        pipeline = Pipeline(collector="kafka", collector_topic=dead)
+        ingestion = setup.ingestion(Memory(), feed, transform=[KEYED], route=[INTO_T], pipeline=pipeline)
+        setup.run(ingestion, writer)
+        command = ["dlq", "replay", dead, "--to", "original", "--with", f"{__name__}:remove_last_comma",
+                   "--bootstrap", setup.kafka.bootstrap_servers]  # fmt: skip
+        assert CliRunner().invoke(app, command).exit_code == 3
+        setup.run(ingestion, writer)
+
+        rows = {row["id"]: row["n"] for row in writer.tables["lake", "t"].rows()}
+        assert rows == {1: "new", 2: "fixed", 3: "new"}
 
     def test_the_topic_must_exist(self, setup: Setup) -> None:
         with pytest.raises(TopicMissingError, match="no-such-topic"):
@@ -563,7 +607,11 @@ class TestNullCharacters:
             {"id": 1, "n": "fine", "text": "a"}, {"id": 3, "n": "\\u0000", "text": None},
         ]  # fmt: skip
         assert setup.state().counts == {"dirty": 3}
-        lines = [line for file in (tmp_path / "bad/batch=0").glob("*.txt") for line in file.read_text().splitlines()]
+        lines = [
+            line
+            for file in (tmp_path / "bad").glob("query=*/batch=0/id=*/*.txt")
+            for line in file.read_text().splitlines()
+        ]
         records = sorted((json.loads(line) for line in lines), key=lambda record: record["offset"])
         assert [r["offset"] for r in records] == [1, 3, 4]
         place = f"the table public.{self.table(setup)}, column"

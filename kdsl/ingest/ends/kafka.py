@@ -26,13 +26,14 @@ from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing, nearest
 from kdsl.formats import ALONE, Format, Observer, TableId, Use, format_class
 from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
-from kdsl.ingest.ids import parse_id, quote_part
+from kdsl.ingest.ids import parse_id
 from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
+from kdsl.java_patterns import PatternError, python_pattern
 from kdsl.kafka_table import KafkaTable
 from kdsl.options import option
+from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.resolve.delivery import wrong_prefix
-from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.table import Table
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import DebeziumJson
@@ -307,6 +308,9 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         if key and value and (key.startswith(value) or value.startswith(key)):
             message = f"the prefixes {key!r} and {value!r} begin with one another, so a name does not say its side"
             yield WrongOption("ingest-prefix", "value.fields-prefix", message, "choose prefixes that differ at once")
+        for name, prefix in (("key.fields-prefix", key), ("value.fields-prefix", value)):
+            if is_reserved(prefix):
+                yield WrongOption("ingest-prefix", name, explain_reserved(prefix), "choose another prefix")
         if key and chosen.key is None:
             message = "key.fields-prefix has no effect without key.format"
             yield WrongOption("ingest-prefix", "key.fields-prefix", message, "add key.format: json, or remove it",
@@ -375,7 +379,9 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         Raises:
             ValueError: The option ``table`` is not the id of a table.
         """
-        return None if self.table is None else parse_id(self.table.replace(ANY_TOPIC, quote_part(topic)))
+        if self.table is None:
+            return None
+        return tuple(name.replace(ANY_TOPIC, topic) for name in parse_id(self.table))
 
     def metadata_columns(self, table: TableId) -> tuple[ColumnDef, ...]:
         """The metadata columns of a table's rows: those that its initial schema has, then those of ``metadata.list``.
@@ -443,7 +449,7 @@ class KafkaTopics(KafkaEnd, Sink):
         "value": ("debezium-json", "canal-json", "json"),
     }
     of_format: ClassVar[tuple[str, ...]] = ("include-schema.enabled", "emit.full-table-id.enabled")
-    rules: ClassVar[SinkRules] = SinkRules("Kafka")
+    rules: ClassVar[SinkRules] = SinkRules("Kafka", stores_rows=False)
 
     topic: str | None = option(
         "topic", "The topic of all tables. Without it a table has the topic of its id, such as db.orders.", default=None

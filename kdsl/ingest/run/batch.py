@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.target import Batch
+from kdsl.changelog.target import Batch, explain_replaced_table
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
@@ -23,8 +23,18 @@ from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
-from kdsl.ingest.run.rows import RawRead, RowReader, build_sink_tables, count_losses, read_again, read_packets
-from kdsl.ingest.run.sinks.writer import SinkWriter
+from kdsl.ingest.run.rows import (
+    RawRead,
+    RowReader,
+    build_sink_tables,
+    count_losses,
+    find_shared,
+    read_again,
+    read_packets,
+    refuse_losses,
+    refuse_rows,
+)
+from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
 from kdsl.ingest.run.tasks import (
     KnownTables,
     PickledTables,
@@ -37,12 +47,15 @@ from kdsl.ingest.run.tasks import (
 from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
+from kdsl.resolve.columns import find_case_clashes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.letter_case import tell_columns_apart
 from kdsl.run.records.drops import log_drops
 from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS
 from kdsl.run.session import require_setting, try_setting
 from kdsl.run.task_functions import write_function
+from kdsl.types import model as t
 from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema
 from kdsl.types.widening import TableSchema
 
@@ -74,20 +87,22 @@ class OpenBatch:
     Attributes:
         decision: What it does.
         read: Reads the rows of its upstream tables.
+        tables: The sink tables that get rows.
+        refusals: Why it fails; if there is one, nothing is written.
         partitions: The topic partitions that the records of each table are in.
         packets: The packets of records of Kafka; None for other sources.
         dirty: How many records cannot be read.
         reporter: Counts values that change while records are decoded; None for other sources than Kafka.
-        is_small: Whether one task can read its packets in little time.
     """
 
     decision: Decision
     read: RowReader
+    tables: Sequence[SinkTable] = ()
+    refusals: Sequence[Refusal] = ()
     partitions: Mapping[TableId, frozenset[str]] = attrs.field(factory=dict)
     packets: DataFrame | None = None
     dirty: int = 0
     reporter: ValueReporter | None = None
-    is_small: bool = False
 
 
 class BatchRunner(ABC):
@@ -101,6 +116,8 @@ class BatchRunner(ABC):
         driver: The use of the checkpoint by this run.
         collect: Collects records that cannot be read; None if they are only counted.
         forgive: Whether those of earlier runs do not count towards the limit any more.
+        accepts_tables: Whether sink tables that are gone, or others than those of earlier batches, are accepted when
+            the run first uses them.
     """
 
     def __init__(
@@ -113,8 +130,12 @@ class BatchRunner(ABC):
         collect: Collector | None = None,
         *,
         forgive: bool = False,
+        accepts_tables: bool = False,
     ) -> None:
         """Keep the arguments; nothing is read or locked before the first batch."""
+        self._accepts_tables = accepts_tables
+        self._identities: dict[TableId, str] | None = None
+        self._replaced: list[Refusal] = []
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
         self._driver = driver
         self._collect, self._forgive = collect, forgive
@@ -143,6 +164,8 @@ class BatchRunner(ABC):
             configure_session(records.sparkSession, self._plan.pipeline)
             self._driver.take_over()
         state = self._files.load(number) if self._state is None else self._state
+        if self._identities is None:
+            self._identities = dict(state.identities)
         judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
         rejected: Places | None = {}
         while rejected is not None:
@@ -182,10 +205,12 @@ class BatchRunner(ABC):
         plan, spark = self._plan, records.sparkSession
         with self._open(records, number, judged, rejected) as batch:
             decision = batch.decision
-            refusals = decision.refusals or self._refuse_changes(spark, decision)
+            refusals = [*batch.refusals, *self._replaced, *self._refuse_changes(spark, decision)]
             if refusals:
                 raise refusal_error(f"batch {number}", refusals, plan)
             losses = count_losses(plan, batch.read, decision)
+            if lossy := refuse_losses(plan, decision, losses):
+                raise refusal_error(f"batch {number}", lossy, plan)
             note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
             self._driver.require()
@@ -194,17 +219,12 @@ class BatchRunner(ABC):
             _warn_of_dropped_columns(state, decision)
             self._warn_of_ignored_columns(decision)
             if self._collect is not None and batch.packets is not None and batch.dirty:
-                self._collect(batch.packets, number)
+                self._collect(batch.packets, self._batch(number))
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
-            pairs = self._writer.pairs_updates
-            own = batch.packets if pairs else None
-            tables = build_sink_tables(
-                plan, batch.read, decision,
-                with_filtered=pairs, packets=own, reporter=batch.reporter, in_one_task=batch.is_small,
-            )  # fmt: skip
             try:
-                self._writer.write(list(tables), self._batch(number))
+                identity = self._batch(number)
+                self._writer.write(batch.tables, identity.of_part(self._files.name) if self._files.name else identity)
             except Exception as e:
                 self._driver.require(e)
                 more = self._find_null_keys(batch)
@@ -214,9 +234,32 @@ class BatchRunner(ABC):
                     self._live.pop(table, None)
                 return _join_places(rejected, more)
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
+            note = self._identify_tables(spark, decision, note, state)
             if batch.reporter is not None:
                 self._count_values(batch.reporter, note, state)
         return None
+
+    def _identify_tables(self, spark: SparkSession, decision: Decision, note: Note, before: IngestState) -> Note:
+        """Add the identities of sink tables that are new, or changed by this batch, to its note, and keep that.
+
+        Raises:
+            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
+            KdslError: A sink table cannot be read.
+        """
+        assert self._identities is not None
+        new: dict[TableId, str] = {}
+        for table, evolution in decision.sinks.items():
+            if table not in self._identities or evolution.changes:
+                identity = self._writer.identify(spark, table)
+                if identity is not None and identity != self._identities.get(table):
+                    new[table] = identity
+        if not new:
+            return note
+        self._identities |= new
+        note = attrs.evolve(note, identities={**note.identities, **new})
+        self._driver.require()
+        self._state = self._files.write(note, before)
+        return note
 
     def _find_null_keys(self, batch: OpenBatch) -> Places:
         """The records of Kafka with NULL in a primary key; none for other sources, or if the search fails.
@@ -245,6 +288,38 @@ class BatchRunner(ABC):
             rejected: Records that count as ones that cannot be read; only of Kafka.
         """
 
+    def _judge(
+        self,
+        decision: Decision,
+        read: RowReader,
+        partitions: Mapping[TableId, frozenset[str]] | None = None,
+        packets: DataFrame | None = None,
+        dirty: int = 0,
+        reporter: ValueReporter | None = None,
+        *,
+        is_small: bool = False,
+    ) -> OpenBatch:
+        """Build the sink tables of a batch, and refuse those whose rows Spark cannot compute.
+
+        The arguments are those of `OpenBatch`; ``is_small`` is whether one task can read the packets in little time.
+        """
+        pairs = self._writer.pairs_updates
+        tables = list(
+            build_sink_tables(
+                self._plan,
+                read,
+                decision,
+                with_filtered=pairs,
+                needs_kinds=self._writer.needs_rows_before,
+                packets=packets if pairs else None,
+                reporter=reporter,
+                in_one_task=is_small,
+                identities=self._identities,
+            )
+        )
+        refusals = [*decision.refusals, *refuse_rows(tables)]
+        return OpenBatch(decision, read, tables, refusals, partitions or {}, packets, dirty, reporter)
+
     def _note(self, decision: Decision, state: IngestState) -> Note:
         """What is noted of a batch; if the declaration has changed since it was noted last, also the declaration."""
         declared = write_declaration(self._plan)
@@ -272,7 +347,36 @@ class BatchRunner(ABC):
         """
         if table not in self._live:
             self._live[table] = self._writer.read_schema(spark, table, known)
+            if known is not None:
+                self._check_table(spark, table, exists=self._live[table] is not None)
         return self._live[table]
+
+    def _check_table(self, spark: SparkSession, table: TableId, *, exists: bool) -> None:
+        """Refuse the batch if a sink table is another one than that of earlier batches; or accept that, with a warning.
+
+        A table that is gone is refused by `decide_batch`. Errors are those of the sink.
+        """
+        assert self._identities is not None
+        before = self._identities.get(table)
+        now = self._writer.identify(spark, table) if exists and before is not None else None
+        if before is None or before == now or (exists and now is None):  # None: the sink cannot tell
+            return
+        reason = explain_replaced_table(before, now)
+        if self._accepts_tables:
+            _log.warning("%s %s; it is accepted", format_id(table), reason)
+            del self._identities[table]
+        elif exists:
+            fix = "restore that table, or start with a new checkpoint, which reads from the start"
+            self._replaced.append(
+                Refusal(
+                    table,
+                    None,
+                    f"the sink table {reason}",
+                    f"{fix}; or accept it without these rows: start once with --allow sink (allow=['sink'])",
+                    sql_fix=fix,
+                    code="replaced-table",
+                )
+            )
 
     def _warn_of_partitions(self, partitions: Mapping[TableId, frozenset[str]], decision: Decision) -> None:
         """Warn, once for each table with a primary key, that changes of a key may be in several partitions.
@@ -352,14 +456,26 @@ class KafkaBatchRunner(BatchRunner):
         plan, spark = self._plan, records.sparkSession
         keyed = not self._writer.needs_rows_before
         reporter = VALUE_COUNTS.open(spark)
-        decide = partial(decide_batch, plan, state, number, read_schema=partial(self._schema, spark))
+
+        def decide(seen: Seen) -> Decision:
+            """Decide what the batch does, and prepare the session for it; errors are those of the sink."""
+            decision = decide_batch(
+                plan,
+                state,
+                number,
+                seen,
+                read_schema=partial(self._schema, spark),
+                creates_again=self._accepts_tables,
+            )
+            return open_decision(spark, plan, decision)
+
         try:
             if self._may_read_again(state, rejected):
                 seen = _collect_seen(self._divide(records, state, rejected, keyed=keyed, keep=False))
                 if self._raw is not None and seen.is_one_table:
                     packets = self._divide(records, state, rejected, keyed=keyed)  # only computed where they are needed
                     read = partial(read_again, plan, self._raw, seen.ranges, spark, keyed=keyed, reporter=reporter)
-                    yield OpenBatch(decide(seen.seen), read, seen.seen.partitions, packets, 0, reporter)
+                    yield self._judge(decide(seen.seen), read, seen.seen.partitions, packets, 0, reporter)
                     self._expects_one_table = seen.is_large
                     return
             while True:
@@ -367,14 +483,22 @@ class KafkaBatchRunner(BatchRunner):
                 try:
                     seen = _collect_seen(packets)
                     decision = decide(seen.seen)
-                    read = partial(read_packets, plan, packets, keyed=keyed, reporter=reporter)
+                    shared = find_shared(decision)
+                    read = partial(read_packets, plan, packets, keyed=keyed, shared=shared, reporter=reporter)
+                    batch = self._judge(
+                        decision,
+                        read,
+                        seen.seen.partitions,
+                        packets,
+                        seen.seen.dirty,
+                        reporter,
+                        is_small=seen.is_small,
+                    )
                     unstorable: Places = {}
-                    if seen.seen.has_null_characters and not decision.refusals:
+                    if seen.seen.has_null_characters and not batch.refusals:
                         unstorable = find_null_characters(plan, packets, decision, keyed=keyed)
                     if not unstorable:
-                        yield OpenBatch(
-                            decision, read, seen.seen.partitions, packets, seen.seen.dirty, reporter, seen.is_small
-                        )
+                        yield batch
                         self._expects_one_table = seen.is_one_table and seen.is_large
                         return
                     rejected = _join_places(rejected, unstorable)
@@ -449,6 +573,24 @@ def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
     try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
     if pipeline.time_zone is not None:
         require_setting(spark, "spark.sql.session.timeZone", pipeline.time_zone, "the time zone of the ingestion")
+
+
+def open_decision(spark: SparkSession, plan: IngestPlan, decision: Decision) -> Decision:
+    """Prepare a query's session for the columns of a batch, whose names may differ only in letter case.
+
+    Returns:
+        The decision.
+
+    Raises:
+        SessionError: The session does not allow the setting to be changed.
+    """
+    feed = plan.source
+    schemas = [sink.schema.columns for sink in decision.sinks.values()]
+    for work in decision.tables:
+        listed = feed.metadata_columns(work.plan.table) if isinstance(feed, KafkaFeed) else ()
+        schemas.append((*work.upstream.schema.columns, *(t.Field(c.name, c.type) for c in listed)))
+    tell_columns_apart(spark, needed=any(next(find_case_clashes(columns), None) is not None for columns in schemas))
+    return decision
 
 
 def refusal_error(what: str, refusals: Sequence[Refusal], plan: IngestPlan) -> IngestError:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
+from kdsl.errors import ResolveError
+from kdsl.formats import TableId
+from kdsl.ingest.changes import filter_changes
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import SinkEvolution
+from kdsl.ingest.evolution import Refusal, SinkEvolution
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.messages import PASSES
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.records import ORDER, PLACE, plan_table, time_member
+from kdsl.ingest.records import plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
+from kdsl.own_columns import KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
-from kdsl.types.spark import convert_sql, spark_schema, spark_type_name
+from kdsl.types.convert import convert_exactly_sql
+from kdsl.types.spark import spark_schema, spark_type_name
 from kdsl.types.sql import quote_name
+from kdsl.types.widening import stores
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,9 +45,11 @@ def build_sink_tables(
     decision: Decision,
     *,
     with_filtered: bool = False,
+    needs_kinds: bool = True,
     packets: DataFrame | None = None,
     reporter: ValueReporter | None = None,
     in_one_task: bool = False,
+    identities: Mapping[TableId, str] | None = None,
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with a function that builds its rows.
 
@@ -50,11 +57,15 @@ def build_sink_tables(
         plan: The plan of the ingestion.
         read: Reads the upstream rows of a table.
         decision: What the batch does.
-        with_filtered: Whether rows that do not meet the filter are among them, with a column that says so.
+        with_filtered: Whether rows that do not meet the filter are among them, with a column that says so. With soft
+            deletes they are not.
+        needs_kinds: Whether the row kinds are those of the changes after the filter also for tables with a primary key;
+            most sinks only need the last changes of these.
         packets: The packets of the batch, for writers that write plain rows by themselves. A table gets them if one
             upstream table goes into it, and its rows stay as they are.
         reporter: As for `read_packets`.
         in_one_task: Whether one task finds the last changes of a table.
+        identities: The identities of sink tables that earlier batches wrote to.
     """
     works: dict[TableId, list[TableWork]] = {}
     for work in decision.tables:
@@ -62,13 +73,51 @@ def build_sink_tables(
             works.setdefault(target, []).append(work)
     for target, evolution in decision.sinks.items():
         own = tuple(works[target])
-        build = partial(_build_rows, plan, read, own, evolution, with_filtered=with_filtered)
+        build = partial(_build_rows, plan, read, own, evolution, with_filtered=with_filtered, needs_kinds=needs_kinds)
         plain = None
         if packets is not None and len(own) == 1 and _is_plain(plan, own[0], evolution):
             assert isinstance(plan.source, KafkaFeed)
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
-        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task)
+        identity = (identities or {}).get(target)
+        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task, identity=identity)
+
+
+def find_shared(decision: Decision) -> frozenset[TableId]:
+    """The upstream tables whose rows go into a sink table together with those of others.
+
+    Such rows are only in the order of their records if the records' places are read with them.
+    """
+    sources: dict[TableId, set[TableId]] = {}
+    for work in decision.tables:
+        for target in work.plan.targets:
+            sources.setdefault(target, set()).add(work.plan.table)
+    return frozenset(table for tables in sources.values() if len(tables) > 1 for table in tables)
+
+
+def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
+    """Build the rows of sink tables, without computing them, and refuse those for which Spark or kdsl cannot.
+
+    Spark analyzes all expressions then. Rows that are written as they are read have none, and are left out.
+    """
+    from pyspark.errors import AnalysisException
+
+    refusals = []
+    for table in tables:
+        try:
+            if table.plain is None:
+                _ = table.rows
+        except (AnalysisException, ResolveError) as e:
+            reason = f"its rows cannot be computed: {_first_line(e)}"
+            fix = "correct the projection or the filter of its transform"
+            sql_fix = "correct the expressions that the statement adds"
+            refusals.append(Refusal(table.table, None, reason, fix, sql_fix=sql_fix, code="expression"))
+    return refusals
+
+
+def _first_line(error: Exception) -> str:
+    """The message of an error without the plan that Spark adds to it."""
+    return str(error).split(";\n")[0].strip().split("\n")[0]
 
 
 def _build_rows(
@@ -78,11 +127,21 @@ def _build_rows(
     evolution: SinkEvolution,
     *,
     with_filtered: bool,
+    needs_kinds: bool,
 ) -> DataFrame:
     """Build the rows of a sink table from those of its upstream tables; columns that one of them lacks are NULL."""
+    from pyspark.sql import functions as F
+
+    needs_kinds |= not evolution.schema.primary_key
     parts = [
-        convert_rows(plan, transform_rows(read, work, with_filtered=with_filtered), work, evolution) for work in works
+        convert_rows(
+            plan, transform_rows(read, work, with_filtered=with_filtered, needs_kinds=needs_kinds), work, evolution
+        )
+        for work in works
     ]
+    for name, value in ((PASSES, F.lit(True)), (UNAVAILABLE, F.array().cast("array<string>"))):
+        if any(name in part.columns for part in parts):
+            parts = [part if name in part.columns else part.withColumn(name, value) for part in parts]
     rows = parts[0]
     for other in parts[1:]:
         rows = rows.unionByName(other, allowMissingColumns=True)
@@ -95,7 +154,8 @@ def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bo
         return False
     transformed, types = work.plan.transformed, {f.name: f.type for f in evolution.schema.columns}
     return (
-        not (transformed.filter or transformed.soft_delete or evolution.left_out or evolution.narrowed)
+        not (transformed.filter or transformed.soft_delete)
+        and not (evolution.left_out or evolution.narrowed or evolution.must_fit)
         and not plan.policy.rules.folds_case
         and all(
             column.sql == quote_name(column.name)
@@ -108,30 +168,62 @@ def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bo
 def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[tuple[TableId, str], int]:
     """How many values a batch loses, by sink table and column: the sink does not get the column, or its type.
 
-    Only inserts and rows after updates that meet the filter count; columns that lose none are left out. It runs a job
-    for each upstream table with such a column, and for no other.
+    Only inserts and rows after updates that meet the filter count, in the primary key all rows; columns that lose none
+    are left out. It runs a job for each upstream table with such a column, and for no other. `refuse_losses` says which
+    of them the batch may not lose.
     """
-    from pyspark.sql import functions as F
-
     losses: dict[tuple[TableId, str], int] = {}
     for target, evolution in decision.sinks.items():
+        key = {_fold(plan, name) for name in evolution.schema.primary_key}
         for work in (work for work in decision.tables if target in work.plan.targets):
             types = _types(plan, evolution)
-            lost = {}
+            lost: dict[str, str] = {}
             for column in work.plan.transformed.columns:
+                folded = _fold(plan, column.name)
                 if column.name in evolution.left_out:
                     lost[column.name] = f"({column.sql}) IS NOT NULL"
-                elif (name := _fold(plan, column.name)) in types and types[name][0] in evolution.narrowed:
-                    fitting = convert_sql(column.sql, column.type, types[name][1], lossy=True)
-                    lost[column.name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
+                elif folded in types and not stores(types[folded][1], column.type):
+                    name, wanted = types[folded]
+                    fitting = convert_exactly_sql(column.sql, column.type, wanted)
+                    lost[name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
+                if folded not in key and (name := types.get(folded, (column.name,))[0]) in lost:
+                    lost[name] += f" AND {quote_name(KIND)} IN ('+I', '+U')"
             if not lost:
                 continue
-            rows = transform_rows(read, work).where(F.col(ROW_KIND).isin("+I", "+U"))
-            counted = rows.agg(*(F.expr(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items()))
+            rows = transform_rows(read, work)
+            counts = [parse_column(f"count_if({sql})").alias(f"c{i}") for i, sql in enumerate(lost.values())]
+            counted = rows.agg(*counts)
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
                     losses[target, name] = losses.get((target, name), 0) + count
     return losses
+
+
+def refuse_losses(
+    plan: IngestPlan, decision: Decision, losses: Mapping[tuple[TableId, str], int]
+) -> tuple[Refusal, ...]:
+    """The refusals of a batch that would lose values which its sink tables must hold; nothing of it is written then.
+
+    Args:
+        plan: The plan of the ingestion.
+        decision: What the batch does.
+        losses: The result of `count_losses`.
+    """
+    refusals = []
+    for (table, name), count in losses.items():
+        evolution = decision.sinks[table]
+        if name in evolution.left_out or name in evolution.narrowed:
+            continue
+        refusal = evolution.must_fit.get(name)
+        if refusal is None and plan.policy.behavior in ("TRY_EVOLVE", "IGNORE"):
+            continue
+        kind = next(f.type for f in evolution.schema.columns if f.name == name).as_nullable()
+        if refusal is None:  # of two tables that go into it, one has integers, and the other DOUBLE
+            fix, reason = "CAST it to STRING in a projection of all tables that go into it", f"it is {kind}"
+            refusal = Refusal(table, name, reason, fix, code="lost-values")
+        verb = "value does" if count == 1 else "values do"
+        refusals.append(attrs.evolve(refusal, reason=f"{count:,} {verb} not fit {kind}: {refusal.reason}"))
+    return tuple(refusals)
 
 
 def _fold(plan: IngestPlan, name: str) -> str:
@@ -151,6 +243,7 @@ def read_packets(
     *,
     keyed: bool = False,
     places: bool = False,
+    shared: Collection[TableId] = (),
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
@@ -162,7 +255,8 @@ def read_packets(
         packets: The packets.
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
-        places: Whether rows have the columns `kdsl.ingest.records.PLACE`.
+        places: Whether rows have the columns `kdsl.own_columns.PLACE`.
+        shared: Upstream tables that share a sink table with others; their rows have these columns, too.
         reporter: Sends the counts of values that change while records are decoded.
 
     Raises:
@@ -172,6 +266,7 @@ def read_packets(
 
     assert isinstance(plan.source, KafkaFeed)
     key = _find_identifying_key(work) if keyed else ()
+    places = places or work.plan.table in shared
     read = plan_table(plan.source, work.plan.table, work.upstream, key, places=places)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
@@ -258,30 +353,44 @@ def _find_identifying_key(work: TableWork) -> tuple[str, ...]:
     return transformed.primary_key
 
 
-def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = False) -> DataFrame:
+def transform_rows(
+    read: RowReader, work: TableWork, *, with_filtered: bool = False, needs_kinds: bool = False
+) -> DataFrame:
     """The upstream rows of a table that meet its filter, or all with a column that says whether they do.
 
     Without a filter, all, without that column. Rows of a source without row kinds are inserts. The job fails if the
     filter needs a value that a change does not contain; not with ``with_filtered``.
+
+    Args:
+        read: Reads the upstream rows.
+        work: The table.
+        with_filtered: As for `build_sink_tables`.
+        needs_kinds: Whether an update with only one row that meets the filter becomes an insert or a delete; otherwise
+            that row stays as it is. With soft deletes, whose deletes become inserts, it always does.
     """
     from pyspark.sql import functions as F
 
-    rows = read(work)
-    if ROW_KIND not in rows.columns:
-        rows = rows.select(F.lit("+I").alias(ROW_KIND), "*")
-    condition = work.plan.transformed.filter
-    if condition is None:
+    rows, transformed = read(work), work.plan.transformed
+    has_kinds = KIND in rows.columns
+    if not has_kinds:
+        rows = rows.select(F.lit("+I").alias(KIND), "*")
+    if transformed.filter is None:
         return rows
-    if with_filtered:
-        return rows.withColumn(PASSES, F.expr(condition))
-    if UNAVAILABLE not in rows.columns:
-        return rows.where(condition)
-    reason = F.concat(
-        F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
-        F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL"),
-    )  # fmt: skip
-    is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(condition, rows))
-    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(F.expr(condition)))
+    passes = parse_column(transformed.filter)
+    if with_filtered and not transformed.soft_delete:
+        return rows.withColumn(PASSES, passes)
+    if UNAVAILABLE in rows.columns:
+        reason = F.concat(
+            F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
+            F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL, and for this "
+                  "change the format's option unavailable to null"),
+        )  # fmt: skip
+        is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(transformed.filter, rows))
+        passes = F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(passes)
+    if not (has_kinds and (needs_kinds or transformed.soft_delete)):
+        return rows.where(passes)
+    combine = partial(filter_changes, soft_delete=transformed.soft_delete)
+    return rows.withColumn(PASSES, passes).mapInArrow(combine, rows.schema)
 
 
 def _find_used(sql: str, rows: DataFrame) -> Column:
@@ -309,21 +418,21 @@ def _find_unavailable(rows: DataFrame, columns: Mapping[str, str]) -> Column:
 def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: SinkEvolution) -> DataFrame:
     """Rows with the columns and types of a sink table, without those that it does not get.
 
-    Values that do not fit a column that stays narrow are NULL. With soft deletes, deletes become inserts. The columns
+    Values that a column does not hold are NULL. With soft deletes, deletes become inserts. The columns
     of the order, the place, the filter and unavailable values stay.
     """
     from pyspark.sql import functions as F
 
     transformed, types = work.plan.transformed, _types(plan, evolution)
-    kind = F.col(ROW_KIND)
-    columns = [(F.when(kind == "-D", F.lit("+I")).otherwise(kind) if transformed.soft_delete else kind).alias(ROW_KIND)]
+    kind = F.col(KIND)
+    columns = [(F.when(kind == "-D", F.lit("+I")).otherwise(kind) if transformed.soft_delete else kind).alias(KIND)]
     sources: dict[str, str] = {}
     for column in transformed.columns:
         if column.name in evolution.left_out:
             continue
         name, wanted = types[_fold(plan, column.name)]
-        sql = convert_sql(column.sql, column.type, wanted, lossy=name in evolution.narrowed)
-        columns.append(F.expr(sql).alias(name))
+        sql = convert_exactly_sql(column.sql, column.type, wanted)
+        columns.append(parse_column(sql).alias(name))
         sources[name] = column.sql
     if UNAVAILABLE in rows.columns:
         columns.append(_find_unavailable(rows, sources))

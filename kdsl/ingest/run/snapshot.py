@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.changelog.target import Batch
-from kdsl.errors import KdslError
+from kdsl.errors import CheckpointError, KdslError
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
-from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
+from kdsl.ingest.run.batch import configure_session, open_decision, refusal_error, with_losses
 from kdsl.ingest.run.changes import decide_tables, row_reader
-from kdsl.ingest.run.rows import build_sink_tables, count_losses
+from kdsl.ingest.run.rows import build_sink_tables, count_losses, refuse_losses, refuse_rows
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
-from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.checkpoint.driver import FILE as DRIVER, CurrentDriver
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.spark_internals.session import active_session, clone_session, is_connect, java_session, jvm_of
 
@@ -53,7 +53,8 @@ def copy_snapshot(
 
     Raises:
         ResolveError: The ingestion has mistakes.
-        CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
+        CheckpointError: Another driver uses the checkpoint, it does not say any more which copy it is of, or it cannot
+            be read or written.
         IngestError: A table is refused; nothing was written.
         KdslError: There is no checkpoint, kdsl cannot read the source or it is a stream, the session is one of Spark
             Connect, no table is selected, a reference to a secret cannot be resolved, or the source or the sink cannot
@@ -70,10 +71,9 @@ def copy_snapshot(
     if not source.copied_once:
         raise KdslError(f"the source {source.type!r} is not copied once: it is a stream of changes; run it")
     folder = Checkpoint.open(spark, location).folder
+    document = identify_copy(folder)
     driver = CurrentDriver(folder)
     driver.take_over()
-    text = folder.read(FILE)
-    document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False} if text is None else json.loads(text)
     if document["done"]:
         _log.info("%s: the tables were copied already", folder.location)
         return False
@@ -83,6 +83,31 @@ def copy_snapshot(
         _copy(session, ingestion, plan, folder, document, writer, driver)
     folder.write(FILE, json.dumps({**document, "done": True}))
     return True
+
+
+def identify_copy(folder: Folder) -> dict[str, Any]:
+    """Read what identifies the copy of a checkpoint, and how far it is; note a new one in an unused checkpoint.
+
+    Raises:
+        CheckpointError: A driver has used the checkpoint, and the note is lost or damaged; or the checkpoint cannot be
+            read or written.
+    """
+    text = folder.read(FILE)
+    if text is None and folder.read(DRIVER) is None:
+        document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False}
+        folder.write(FILE, json.dumps(document))  # before a driver takes the checkpoint over
+        return document
+    try:
+        document = dict(json.loads(text or ""))
+        if {"id", "done"} <= document.keys():
+            return document
+    except (ValueError, TypeError):
+        pass
+    state = "is missing, although a copy has begun" if text is None else "is damaged"
+    raise CheckpointError(
+        f"{folder.path(FILE)} {state}: it says which rows the sink tables have already, and without it they would be "
+        "written again; restore it from a copy of the checkpoint, or empty the sink and start with a new checkpoint"
+    )
 
 
 def _copy(
@@ -119,14 +144,19 @@ def _copy(
     folder.write(FILE, json.dumps(document))
     sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     decision = decide_tables(plan, IngestState(), 0, batch, partial(sink_writer.read_schema, session))
+    open_decision(session, plan, decision)
     changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
-    refusals = decision.refusals or sink_writer.refuse(session, changes)
+    read = row_reader(batch)
+    pairs, needs_kinds = sink_writer.pairs_updates, sink_writer.needs_rows_before
+    tables = list(build_sink_tables(plan, read, decision, with_filtered=pairs, needs_kinds=needs_kinds))
+    refusals = [*decision.refusals, *refuse_rows(tables), *(sink_writer.refuse(session, changes) if changes else ())]
     if refusals:
         raise refusal_error("the copy", refusals, plan)
-    read = row_reader(batch)
-    decision = with_losses(decision, count_losses(plan, read, decision))
+    losses = count_losses(plan, read, decision)
+    if lossy := refuse_losses(plan, decision, losses):
+        raise refusal_error("the copy", lossy, plan)
+    decision = with_losses(decision, losses)
     note = attrs.evolve(decision.note, declared=write_declaration(plan))
     driver.require()
     StateFiles(folder).write(note, IngestState())
-    tables = build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates)
-    sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))
+    sink_writer.write(tables, Batch(document["id"], 0, f"{document['id']}/0"))

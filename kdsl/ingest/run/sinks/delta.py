@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kdsl.changelog.target import Batch
+import attrs
+
+from kdsl.changelog.target import Batch, require_same_table
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.formats import TableId
 from kdsl.ingest.ends import DeltaTables
+from kdsl.ingest.ends.tables import CHANGE_FEED, CHANGE_FEED_COLUMNS
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.projection import TransformedTable
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
@@ -19,6 +23,8 @@ from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_FEED_BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
 
 
 class DeltaWriter(TableWriter):
@@ -32,6 +38,7 @@ class DeltaWriter(TableWriter):
     """
 
     needs_rows_before = False
+    needs_whole_partitions = False
 
     def __init__(self, sink: DeltaTables, concurrency: int) -> None:
         super().__init__(concurrency)
@@ -41,9 +48,9 @@ class DeltaWriter(TableWriter):
         """The Delta table of a sink table: a folder below the sink's path, or a name in its catalog."""
         if self._sink.path is not None:
             path = "/".join([self._sink.path.rstrip("/"), *table])
-            return DeltaTarget(path, is_path=True, schema_evolution=False)
+            return DeltaTarget(path, is_path=True, schema_evolution=False, creates=False)
         names = ".".join(map(quote_name, [*filter(None, [self._sink.catalog]), *table]))
-        return DeltaTarget(names, is_path=False, schema_evolution=False)
+        return DeltaTarget(names, is_path=False, schema_evolution=False, creates=False)
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The columns of a table, None if there is none; its primary key, which Delta does not store, is the known one.
@@ -53,6 +60,10 @@ class DeltaWriter(TableWriter):
         """
         columns = self.target(table).read_columns(spark)
         return None if columns is None else TableSchema(columns, () if known is None else known.primary_key)
+
+    def identify(self, spark: SparkSession, table: TableId) -> str | None:
+        """Delta's id of a table; see `SinkWriter.identify`."""
+        return self.target(table).identify(spark)
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
         """Whether the catalog has a database; with a path, whether the database's folder there has anything.
@@ -67,18 +78,24 @@ class DeltaWriter(TableWriter):
         return bool(folder.names("/".join(database)))
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse the changes of types of a table if together they would rewrite more bytes than the sink allows.
+        """Refuse columns that a change data feed reserves, and changes of types that lose digits or rewrite too much.
 
-        There is then one refusal, which names the first of them. Other changes are never refused.
+        For the last there is one refusal, which names the first of them. Other changes are never refused. The table is
+        read if a BIGINT becomes DOUBLE.
 
         Raises:
             ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta cannot be
                 added to the session.
         """
         altered = [change for change in changes if change.tag == "alter.column.type"]
-        if not altered:
-            return []
         target = self.target(table)
+        refusals = self._refuse_feed_columns(spark, table, changes)
+        refusals += filter(
+            None,
+            [refuse_large_integers(table, change, partial(target.count_large_integers, spark)) for change in altered],
+        )
+        if refusals or not altered:
+            return refusals
         size = target.bytes_to_rewrite(spark, [change.columns[0] for change in altered])
         if size <= self._sink.rewrite_max_bytes:
             return []
@@ -87,7 +104,34 @@ class DeltaWriter(TableWriter):
         raised = f"sink.rewrite.max-bytes, which is {self._sink.rewrite_max_bytes:,}; or ALTER TABLE … SET "
         raised += "TBLPROPERTIES ('delta.enableTypeWidening' = 'true') if the type is only a wider number"
         fix = f"raise {raised}; or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
-        return [Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}")]
+        return [
+            Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}", code="rewrite")
+        ]
+
+    def _refuse_feed_columns(
+        self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]
+    ) -> list[Refusal]:
+        """Refuse new columns with the names of those of a change data feed, if the table has one, or would get one."""
+        new = [
+            (change, field)
+            for change in changes
+            for field in change.columns
+            if change.tag != "alter.column.type" and field.name.lower() in CHANGE_FEED_COLUMNS
+        ]
+        if not new:
+            return []
+        if new[0][0].tag == "create.table":
+            enabled = spark.conf.get(_FEED_BY_DEFAULT, "")
+        else:
+            enabled = self.target(table).read_property(spark, CHANGE_FEED)
+        if (enabled or "").lower() != "true":
+            return []
+        reason, fix = "the change data feed of the table reserves the name", "rename the column with a projection"
+        sql_fix = "write INSERT INTO … SELECT with another name"
+        return [
+            Refusal(table, field.name, reason, fix, change.place, sql_fix=sql_fix, code="name-reserved")
+            for change, field in new
+        ]
 
     def change_table(
         self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable
@@ -101,11 +145,13 @@ class DeltaWriter(TableWriter):
         See `TableWriter.write_table`. A change of the table and the rows are different commits.
 
         Raises:
-            ChangelogError: The table has another batch with this number or a later one, or lacks a column; or Delta
-                cannot be added to the session.
+            ChangelogError: The table has another batch with this number or a later one, or lacks a column; it is gone,
+                or another one than that of earlier batches; or Delta cannot be added to the session.
             Exception: That of Spark, if a job fails.
         """
-        target, spark = self.target(table.table), table.rows.sparkSession
+        target, spark = attrs.evolve(self.target(table.table), id=table.identity), table.rows.sparkSession
+        if table.evolution.changes and table.identity is not None:
+            require_same_table(repr(target), table.identity, target.identify(spark))
         self.change_table(spark, table.table, table.evolution.changes, table.tables[0].plan.transformed)
         if not table.schema.primary_key:
             target.append(table.inserts(), batch)

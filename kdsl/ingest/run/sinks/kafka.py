@@ -23,6 +23,7 @@ from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve import resolve
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.write import Prepare, write, write_prepared
+from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.workers import current_query_id
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
@@ -102,7 +103,7 @@ class KafkaWriter(SinkWriter):
         existing = LibrdkafkaAdmin(self._cluster, self._plan.table).topics(list(topics.values()), known=True)
         return [
             Refusal(table, None, f"its topic {topic!r} does not exist, and allow.auto.create.topics is false",
-                    "create it", new[table].place)
+                    "create it", new[table].place, code="missing-topic")
             for table, topic in topics.items() if topic not in existing
         ]  # fmt: skip
 
@@ -172,7 +173,7 @@ class KafkaWriter(SinkWriter):
             F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in self._headers(table)
         ]
         empty = F.lit(None).cast("array<struct<key: string, value: binary>>")
-        return table.changes().mapInArrow(encode, _MESSAGES).select(
+        return map_in_arrow(table.changes(), encode, _MESSAGES).select(
             "key",
             "value",
             F.lit(sink.topic_of(table.table)).alias("topic"),

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kdsl.changelog.target import Batch, is_applied
-from kdsl.changelog.to_memory import MemoryTable, memory
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.changelog.to_memory import MemoryTable, memory, widen_value
+from kdsl.formats import TableId
+from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
+from kdsl.own_columns import KIND
 from kdsl.run.dataframes.collect import collect_arrow
+from kdsl.types.widening import MAX_INTEGER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class BlackholeWriter(TableWriter):
     """Computes the rows, and drops them."""
+
+    needs_whole_partitions = False
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Compute the rows; see `TableWriter.write_table`."""
@@ -24,6 +33,8 @@ class BlackholeWriter(TableWriter):
 class PrintWriter(TableWriter):
     """Prints one line for each row: the table, the row kind and the values."""
 
+    needs_whole_partitions = False
+
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Print the changes of the table and then of its rows, which are collected; see `TableWriter.write_table`.
 
@@ -33,7 +44,7 @@ class PrintWriter(TableWriter):
         for change in table.evolution.changes:
             print(change)
         for row in collect_arrow(table.changes()).to_pylist():
-            kind = row.pop(ROW_KIND)
+            kind = row.pop(KIND)
             print(f"{format_id(table.table)} {kind}[{', '.join(map(str, row.values()))}]")
 
 
@@ -46,12 +57,25 @@ class MemoryWriter(TableWriter):
     """
 
     needs_rows_before = False
+    needs_whole_partitions = False
 
     def __init__(self, concurrency: int = 1) -> None:
         super().__init__(concurrency)
         self.tables: dict[TableId, MemoryTable] = {}
         self.appended: dict[TableId, list[dict[str, Any]]] = {}
         self._applied: dict[tuple[TableId, str], Batch] = {}
+
+    def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
+        """Refuse changes of types by which rows would lose digits."""
+        del spark
+
+        def count(column: str) -> int:
+            """Count the integers of a column that DOUBLE may not hold."""
+            keyed = self.tables[table].rows() if table in self.tables else []
+            values = (row.get(column) for row in (*keyed, *self.appended.get(table, ())))
+            return sum(isinstance(value, int) and abs(value) > MAX_INTEGER for value in values)
+
+        return list(filter(None, (refuse_large_integers(table, change, count) for change in changes)))
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Apply the last changes by the primary key, or append the inserts of a table without one.
@@ -72,6 +96,9 @@ class MemoryWriter(TableWriter):
             return
         if is_applied(format_id(name), batch, self._applied.get((name, batch.writer))):
             return
-        rows = collect_arrow(table.inserts().drop(ROW_KIND))
+        rows = collect_arrow(table.inserts().drop(KIND))
+        altered = [c.columns[0].name for c in table.evolution.changes if c.tag == "alter.column.type"]
+        for row in self.appended.get(name, ()) if altered else ():
+            row |= {one: widen_value(row[one], rows.schema.field(one).type) for one in altered if one in row}
         self.appended.setdefault(name, []).extend(rows.to_pylist())
         self._applied[name, batch.writer] = batch
