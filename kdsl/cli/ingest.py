@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
@@ -27,6 +28,7 @@ from kdsl.ingest.learned import load_state
 from kdsl.ingest.restart import AllowedChange
 from kdsl.ingest.show import show_plan
 from kdsl.ingest.state import IngestState
+from kdsl.ingest.unused import UnusedPatterns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,6 +170,9 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
         with progress(f"reading {source.topics}"):
             tables = sample_tables(plan, source).tables
         plan = attrs.evolve(plan, initial_schemas={name: one.schema for name, one in tables.items()})
+        unused = UnusedPatterns(list(plan.patterns()))
+        unused.add(tables)
+        plan = attrs.evolve(plan, notices=tuple(dict.fromkeys([*plan.notices, *unused.warn("so far")])))
     out.print(show_plan(plan).rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -273,18 +278,12 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
     """Print the tables that were learned, or how they changed.
 
     Raises:
-        BadParameter: ``name`` is not that of a known table.
+        BadParameter: ``name`` is not that of a known table (`_find_table`).
         KdslError: The checkpoint has nothing of an ingestion, or cannot be read; or, for ``ddl`` and ``python``, the
             source is not a topic of Kafka, or a table cannot be written in the form.
     """
     state = load_state(checkpoint)
-    try:
-        only = None if name is None else parse_id(name)
-    except ValueError as e:
-        raise typer.BadParameter(str(e), param_hint="TABLE") from None
-    if only is not None and only not in state.upstream and only not in state.sinks:
-        known = ", ".join(map(format_id, sorted(state.upstream)))
-        raise typer.BadParameter(f"there is no table {name!r}; there are: {known}", param_hint="TABLE")
+    only = None if name is None else _find_table(name, state)
     if form == "history":
         plan = ingestion.plan()
         wanted = None if only is None else {only, *(plan.targets(only) if only in state.upstream else ())}
@@ -294,6 +293,23 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
         tables = {table: one for table, one in state.upstream.items() if only in (None, table)}
         text = _tables_text(ingestion, tables, form)
     out.print(text.rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+
+
+def _find_table(name: str, state: IngestState) -> TableId:
+    """Find a table by its id, or by its names with dots between them and without quotes, where only one has these.
+
+    Raises:
+        BadParameter: There is no such table, or several fit.
+    """
+    tables = {*state.upstream, *state.sinks}
+    with suppress(ValueError):
+        if (table := parse_id(name)) in tables:
+            return table
+    fitting = [table for table in tables if ".".join(table) == name]
+    if len(fitting) == 1:
+        return fitting[0]
+    known = ", ".join(map(format_id, sorted(state.upstream)))
+    raise typer.BadParameter(f"there is no table {name!r}; there are: {known}", param_hint="TABLE")
 
 
 def _tables_text(ingestion: Ingestion, tables: dict[TableId, UpstreamTable], form: Form | None) -> str:
