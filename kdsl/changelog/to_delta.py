@@ -85,7 +85,7 @@ def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> De
     return DeltaTarget(path, not isinstance(table, str) or "/" in path or os.sep in path, schema_evolution)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class DeltaTarget:
     """A Delta table as a target; see `delta`.
 
@@ -101,6 +101,9 @@ class DeltaTarget:
     table: str
     is_path: bool
     schema_evolution: bool
+
+    def __repr__(self) -> str:
+        return f"delta({self.table!r})"
 
     def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one and that Delta can store the columns; add Delta to the session.

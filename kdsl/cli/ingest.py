@@ -24,11 +24,12 @@ from kdsl.formats import TableId
 from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Source
 from kdsl.ingest.evolution import SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
-from kdsl.ingest.learned import load_state
+from kdsl.ingest.learned import load_progress, load_state
 from kdsl.ingest.restart import AllowedChange
 from kdsl.ingest.show import show_plan
 from kdsl.ingest.state import IngestState
 from kdsl.ingest.unused import UnusedPatterns
+from kdsl.spark_internals.session import wait_for_listeners
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _PIPELINE = "pipeline."
 _WAIT = 0.2
+_LAST_EVENTS = 20_000
+"""How many milliseconds the end of a run waits for the last lines of its log."""
 Form = Literal["ddl", "python", "history"]
 
 
@@ -210,6 +213,8 @@ def _run(
             elif (error := explain_end(spark, query, checkpoint)) is not None:
                 raise KdslError(error)
         finally:
+            with suppress(Exception):  # the JVM has ended; the last lines of the log are then lost
+                wait_for_listeners(spark, _LAST_EVENTS)
             spark.stop()
 
 
@@ -222,23 +227,31 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
         KdslError: The checkpoint has nothing of an ingestion, or cannot be read.
         Exit: The progress is not known (exit code 1); raised at the end.
     """
-    state, plan = load_state(checkpoint), ingestion.plan()
+    loaded, plan = load_progress(checkpoint), ingestion.plan()
+    state = loaded.state
     lines, exit_code = [f"checkpoint {checkpoint}"], 0
     try:
         lines += _progress_lines(ingestion.source, checkpoint, state)
     except KdslError as e:
         lines.append(f"the progress is not known: {e}")
         exit_code = 1
+    if loaded.unfinished is not None:
+        what = "the copy" if ingestion.source.copied_once else f"batch {loaded.unfinished}"
+        pending = f"; its {loaded.pending:,} records are not counted here" if loaded.pending else ""
+        lines.append(f"{what} is not finished{pending}")
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
     if state.changes:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
     out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
-    grid = Grid(title=f"{len(state.upstream):,} tables", title_justify="left")
+    grid = Grid(title=f"{len(state.upstream):,} table{'' if len(state.upstream) == 1 else 's'}", title_justify="left")
     for name in ("table", "records", "columns", "primary key", "sink tables"):
         grid.add_column(name, overflow="fold", justify="right" if name in ("records", "columns") else "left")
     for table, upstream in sorted(state.upstream.items()):
         schema = upstream.schema
-        targets = ", ".join(map(format_id, plan.targets(table)))
+        targets = ", ".join(
+            format_id(target) if target in state.sinks else f"{format_id(target)} (no rows yet)"
+            for target in plan.targets(table)
+        )
         records, columns = f"{state.records.get(table, 0):,}", f"{len(schema.columns):,}"
         grid.add_row(format_id(table), records, columns, ", ".join(schema.primary_key), targets)
     out.print(grid)

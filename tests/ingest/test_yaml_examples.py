@@ -26,7 +26,6 @@ SOURCE = "source: {type: kafka, properties.bootstrap.servers: 'a:9092', topic: o
 SINK = "sink: {type: memory}\n"
 BINLOG = "ingest-binlog"
 PROBLEMS = {
-    "into-hologres": ["ingest-hologres"],
     "from-mysql": [BINLOG],
     "primary-keys": ["ingest-selector"],
     "no-mapping": [BINLOG],

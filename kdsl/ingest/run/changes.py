@@ -13,6 +13,7 @@ from kdsl.ingest.decision import Decision, Seen, TableWork, decide_batch
 from kdsl.ingest.evolution import Refusal, UpstreamTable
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.run.batch import BatchRunner, OpenBatch
+from kdsl.ingest.run.progress import IngestLog
 from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable, StreamReader
 from kdsl.ingest.run.tasks import Places
@@ -35,6 +36,7 @@ class TableBatchRunner(BatchRunner):
         files: The state of the ingestion.
         checkpoint: The checkpoint of the query.
         driver: The use of the checkpoint by this run.
+        log: What the log says of the run; by default one of its own.
     """
 
     def __init__(
@@ -45,8 +47,9 @@ class TableBatchRunner(BatchRunner):
         files: StateFiles,
         checkpoint: Checkpoint,
         driver: CurrentDriver,
+        log: IngestLog | None = None,
     ) -> None:
-        super().__init__(plan, writer, files, checkpoint, driver)
+        super().__init__(plan, writer, files, checkpoint, driver, log=log)
         self._reader = reader
 
     @contextmanager

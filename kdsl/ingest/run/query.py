@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,13 +21,16 @@ from kdsl.ingest.run.batch import BatchRunner, KafkaBatchRunner
 from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
 from kdsl.ingest.run.prefetch import sample_tables
+from kdsl.ingest.run.progress import INGEST_LOGS, IngestLog, warn_of_missing_topics
 from kdsl.ingest.run.raw import raw_table, topic_regex
 from kdsl.ingest.run.rows import RawRead
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
+from kdsl.ingest.run.sinks.writer import find_reason
 from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver, explain_other_driver
+from kdsl.run.listeners.listener import listen, observe
 from kdsl.run.listeners.start import start_query
 from kdsl.run.listeners.watch import error_of
 from kdsl.run.records.packets import PACKET_COLUMNS
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 _LOOK = "1 second"
 """How often a source other than Kafka is asked for changes, unless the pipeline says it."""
-_OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
-"""An error of kdsl in the message of a query's error, up to Java's stack trace."""
 _TWO_DRIVERS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
 """What Spark's errors say if another query has written an entry of a log, or the id of a query, of its checkpoint."""
 
@@ -172,23 +172,34 @@ def start_ingestions(
     opened = Checkpoint.open(spark, location)
     driver = CurrentDriver(opened.folder)
     runners: list[BatchRunner] = []
+    is_once = once or plans[0].pipeline.runtime_mode == "BATCH"
+    logs = [IngestLog(plan, part.name, once=is_once) for part, plan in zip(parts, plans, strict=True)]
     if rebuild_schemas:
         for part in parts:
             StateFiles(opened.folder, part.name).set_aside()
-    for part, plan, sink_writer in zip(parts, plans, writers, strict=True):
+    for part, plan, sink_writer, log in zip(parts, plans, writers, logs, strict=True):
         files = _open_state(spark, part, plan, opened, sink_writer, allow)
         if reader is not None:
-            runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened, driver))
+            runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened, driver, log))
             continue
         feed = part.ingestion.source
         assert isinstance(feed, KafkaFeed)
         collector = open_collector(spark, feed, part.ingestion.pipeline.valid()) if feed.valid().ignore_errors else None
         runners.append(
-            KafkaBatchRunner(plan, sink_writer, files, opened, driver, collector, forgive=forgive_errors, raw=raw)
+            KafkaBatchRunner(
+                plan, sink_writer, files, opened, driver, collector, log=log, forgive=forgive_errors, raw=raw
+            )
         )
     shared = partial(_run_all, list(zip(map(topic_regex, feeds), runners, strict=False)))
     stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else shared)
-    return start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
+    for feed in feeds:
+        warn_of_missing_topics(feed)
+    observe(INGEST_LOGS)
+    listen(spark)
+    query = start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
+    for log in logs:
+        INGEST_LOGS.follow(query.id, log)
+    return query
 
 
 def _open_state(
@@ -269,5 +280,4 @@ def explain_end(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> 
         return None
     if any(words in str(error) for words in _TWO_DRIVERS):
         return explain_other_driver(checkpoint)
-    own = _OWN_ERROR.search(str(error))
-    return str(error) if own is None else own[1].strip()
+    return find_reason(error)

@@ -13,6 +13,7 @@ import attrs
 from kdsl.changelog.target import Batch
 from kdsl.errors import KdslError
 from kdsl.ingest.definition import IngestionDef
+from kdsl.ingest.learned import COPY_FILE as FILE
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
@@ -21,7 +22,7 @@ from kdsl.ingest.run.rows import build_sink_tables, count_losses
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
-from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
+from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.spark_internals.session import active_session, clone_session, is_connect, java_session, jvm_of
@@ -29,8 +30,6 @@ from kdsl.spark_internals.session import active_session, clone_session, is_conne
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILE = f"{FOLDER}/snapshot.json"
-"""The file of a checkpoint that identifies a copy, and says how far it is."""
 _log = logging.getLogger(__name__)
 
 

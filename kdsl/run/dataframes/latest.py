@@ -13,6 +13,8 @@ from kdsl.types.sql import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+NULL_KEY = "is NULL in a row, and part of the primary key"
+"""What errors say of a column of the key that is NULL."""
 _ROW, _ORDER, _KEY, _KNOWN = "__kdsl_row", "__kdsl_order", "__kdsl_key", "__kdsl_known"
 
 
@@ -119,5 +121,5 @@ def _present(df: DataFrame, name: str) -> Column:
     column = F.col(quote_name(name))
     if not df.schema[name].nullable:
         return column
-    missing = F.raise_error(F.lit(f"the key column {name!r} is NULL in a row, so it is unknown which row it changes"))
+    missing = F.raise_error(F.lit(f"the key column {name!r} {NULL_KEY}"))
     return F.when(column.isNull(), missing).otherwise(column)
