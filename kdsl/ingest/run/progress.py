@@ -126,7 +126,7 @@ class IngestLog:
             return
         self._has_ended = True
         parts = [_write_records(self._records, self._rows), *_write_counts(self._counts)]
-        batches = f"{self._batches:,} batch{'' if self._batches == 1 else 'es'}"
+        batches = "1 batch" if self._batches == 1 else f"{self._batches:,} batches"
         how = "ended" if error is None else "failed"
         seconds = time.monotonic() - self._began
         _log.info("%s%s after %s: %s, in %.1f s", self._prefix, how, batches, ", ".join(parts), seconds)
@@ -138,12 +138,16 @@ class IngestLog:
 def _write_records(records: Mapping[TableId, int], rows: int) -> str:
     """How many records of which tables; without tables, how many rows."""
     if not records:
-        return f"{rows:,} rows" if rows else "no rows"
+        return _count(rows, "row") if rows else "no rows"
     first = sorted(records, key=lambda table: (-records[table], table))[:_MOST_TABLES]
     names = [f"{format_id(table)} {records[table]:,}" for table in first]
     names += ["…"] if len(records) > len(names) else []
-    tables = "1 table" if len(records) == 1 else f"{len(records):,} tables"
-    return f"{sum(records.values()):,} records of {tables} ({', '.join(names)})"
+    return f"{_count(sum(records.values()), 'record')} of {_count(len(records), 'table')} ({', '.join(names)})"
+
+
+def _count(number: int, what: str) -> str:
+    """A number of things; ``what`` is the word for one."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _write_counts(counts: Mapping[str, int]) -> list[str]:
