@@ -20,10 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.merge import IS_DELETE, check_jvm_target, match_columns, write_assignments, write_condition
+from kdsl.changelog.merge import (
+    check_jvm_target,
+    list_columns,
+    match_columns,
+    write_assignments,
+    write_condition,
+    write_is_delete,
+)
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError, listing
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.retry import Backoff
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.errors import JavaError, java_causes
@@ -39,6 +46,7 @@ from kdsl.spark_internals.session import (
     jvm_of,
     session_id,
 )
+from kdsl.spark_internals.sql_text import run_sql
 from kdsl.spark_versions import ICEBERG, list_working, require, spark_version
 from kdsl.types.sql import quote_name
 
@@ -201,14 +209,14 @@ class IcebergTarget:
         copy_to_session(changes, session).createOrReplaceTempView(_VIEW)
         with _snapshot_properties(session, _write_identity(batch)):
             # It starts from the snapshot that was searched; its commit fails if there is a later one with other rows.
-            session.sql(_write_merge(name, changes, keys, existing))
+            run_sql(session, _write_merge(name, changes, keys, existing))
             if batch is None:
                 return
             last = _find_last(self._load(session, name), batch.writer)
             # A merge without effect adds no snapshot. After a later batch, which another driver has applied since, the
             # number must not be stored: that driver's next batch would be compared with it.
             if last is None or last.number < batch.number:
-                session.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
+                run_sql(session, f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
 
     def _has(self, batch: Batch | None, table: _Table | None) -> bool:
         """Whether the table has a batch already, as `is_applied`, also with its errors; not for None."""
@@ -298,8 +306,9 @@ class IcebergTarget:
 
         Spark's errors are raised unchanged, such as for a type that Iceberg does not have.
         """
-        columns = _write_columns(session, changes.drop(ROW_KIND, UNAVAILABLE).schema)
-        session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
+        rows = changes.drop(kind_column(changes.columns), unavailable_column(changes.columns))
+        columns = _write_columns(session, rows.schema)
+        run_sql(session, f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
 
     def _add_columns(
         self, session: SparkSession, name: str, table: _Table | None, changes: DataFrame
@@ -332,7 +341,7 @@ class IcebergTarget:
         if new:
             columns = _write_columns(session, changes.select(*(quote_name(f.name) for f in new)).schema)
             whole = name if table is None or table.branch is None else _name_table(name)
-            session.sql(f"ALTER TABLE {whole} ADD COLUMNS ({columns})")
+            run_sql(session, f"ALTER TABLE {whole} ADD COLUMNS ({columns})")
         return list(schema.names), bool(new)
 
 
@@ -496,15 +505,15 @@ def _write_merge(table: str, changes: DataFrame, keys: Sequence[str], existing: 
         keys: The columns of the key.
         existing: The columns that the table had before.
     """
-    names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+    names, is_delete = list_columns(changes), write_is_delete(changes)
     updated, values = write_assignments(changes, keys, names, existing)
     parts = [
         f"MERGE INTO {table} AS target USING {_VIEW} AS source ON {write_condition(keys)}",
-        f"WHEN MATCHED AND {IS_DELETE} THEN DELETE",
+        f"WHEN MATCHED AND {is_delete} THEN DELETE",
     ]
     if updated:
         pairs = ", ".join(f"target.{name} = {value}" for name, value in updated.items())
         parts.append(f"WHEN MATCHED THEN UPDATE SET {pairs}")
     columns, inserted = ", ".join(values), ", ".join(values.values())
-    parts.append(f"WHEN NOT MATCHED AND NOT ({IS_DELETE}) THEN INSERT ({columns}) VALUES ({inserted})")  # noqa: S608
+    parts.append(f"WHEN NOT MATCHED AND NOT ({is_delete}) THEN INSERT ({columns}) VALUES ({inserted})")  # noqa: S608
     return " ".join(parts)

@@ -54,6 +54,7 @@ from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.task_output import Report, TaskOutput, create_task_output, record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.spark_internals.workers import current_task
 from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, STATE, require
 from kdsl.types import model as t
@@ -437,11 +438,13 @@ class _Letters:
         cluster: The cluster; its secrets are references.
         read: The id of the read.
         accumulator: The id of the accumulator for reports; None for none.
+        source: The cluster that is read, if tasks can ask it for the ids of topics; its secrets are references.
     """
 
     cluster: Cluster
     read: str
     accumulator: int | None
+    source: Cluster | None
 
 
 def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters | None:
@@ -454,7 +457,10 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters 
         return None
     how = "for the dead letters of the transport 'jvm'"
     fail_on([open_secret(name, how) for name in at.split_literals()[1]], plan.table)
-    return _Letters(at, read_id(plan, cluster), None if is_connect(spark) else letter_reports(spark))
+    from kdsl.run.librdkafka.topic_check import TopicIds
+
+    accumulator = None if is_connect(spark) else letter_reports(spark)
+    return _Letters(at, read_id(plan, cluster), accumulator, TopicIds.of(cluster).cluster)
 
 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
@@ -557,7 +563,7 @@ def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMa
 
     for column in plan.computed:
         if column.sql:
-            value = sf.expr(column.text)
+            value = parse_column(column.text)
         elif column.column in computed:
             value = computed[column.column]()
         else:
@@ -672,11 +678,13 @@ class _Decode:
             yield
             return
         from kdsl.run.librdkafka.letter_writer import LetterWriter
+        from kdsl.run.librdkafka.topic_check import TopicIds
 
         task, letters = current_task(), self._letters
         name = f"partition {0 if task is None else task.partitionId()}"
         plan = read_plan_text(self._plan, ReadPlan)
-        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator)
+        topics = TopicIds(letters.source, {} if self._topics is None else self._topics.ids)
+        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator, topics)
         with writer, decoder.rejecting(writer):
             yield
 

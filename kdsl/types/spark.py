@@ -119,7 +119,7 @@ def spark_type_name(kind: t.DataType) -> str:
 
 
 def simple_string(kind: t.DataType) -> str:
-    """PySpark's ``simpleString`` of the Spark type of a column type, as in ``CAST(x AS …)``, without PySpark."""
+    """PySpark's ``simpleString`` of the Spark type of a column type, with quoted names, as in ``CAST(x AS …)``."""
     match kind:
         case t.Decimal(precision=precision, scale=scale):
             return f"decimal({precision},{scale})"
@@ -132,7 +132,7 @@ def simple_string(kind: t.DataType) -> str:
         case t.Multiset(element=element):
             return f"map<{simple_string(element)},int>"
         case t.Row(fields=fields):
-            return f"struct<{','.join(f'{f.name}:{simple_string(f.type)}' for f in fields)}>"
+            return f"struct<{','.join(f'{quote_name(f.name)}:{simple_string(f.type)}' for f in fields)}>"
         case t.Timestamp():
             return "timestamp_ntz"
         case t.TimestampLtz():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import tempfile
 import threading
@@ -34,9 +33,11 @@ from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
 from kdsl.run.listeners.watch import error_of
 from kdsl.run.session import available_cores, change_settings, check_spark
+from kdsl.spark_internals.sql_text import parse_column, run_sql
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
+from kdsl.types.zones import find_offset, region_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kdsl.flink_sql.scripts")
 _ZONE = "spark.sql.session.timeZone"
-_FIXED_ZONE = re.compile(r"(?:UTC|GMT|UT|Z)?(?:([+-])(\d{1,2})(?::(\d\d))?)?")
-"""Java's names of zones with a fixed offset, such as ``GMT+8`` and ``+05:30``."""
 
 
 class ScriptError(KdslError):
@@ -278,7 +277,7 @@ class _ScriptRun:
             self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
         for view in job.views:
             self.create_instant_views(view.query)
-            df = self.spark.sql(view.query.text)
+            df = run_sql(self.spark, view.query.text)
             names = [*view.columns.names, *([ROW_KIND] if view.query.changelog else [])]
             df = df.toDF(*names)
             if delays := self.missing_marks(view):
@@ -332,12 +331,12 @@ class _ScriptRun:
             numbers = self.spark.readStream.format(counter_source.FORMAT).options(**options, tasks=str(tasks)).load()
         else:
             numbers = self.spark.range(0, rows.rows or 0, 1, tasks).toDF(NUMBER)
-        df = numbers.selectExpr(*rows.columns.values())
+        df = numbers.select(*map(parse_column, rows.columns.values()))
         columns = table.declared.columns
         for column in columns:
             if column.role == "computed" and column.expression is not None:
-                text = f"CAST({column.expression.text} AS {spark_type_name(column.type)}) AS {quote_name(column.name)}"
-                df = df.selectExpr("*", text)
+                value = parse_column(f"CAST({column.expression.text} AS {spark_type_name(column.type)})")
+                df = df.select("*", value.alias(column.name))
         for mark in table.declared.watermarks if streaming else ():
             wall_clock = isinstance(next(c.type for c in columns if c.name == mark.column), t.Timestamp)
             df = with_watermark(
@@ -351,20 +350,21 @@ class _ScriptRun:
         Those of a changelog begin with the column of the row kind. Spark's views of instants that the query needs are
         created, too. Spark's errors are not converted.
         """
+        from pyspark.sql import functions as F
+
         self.create_instant_views(job.query)
-        df = self.spark.sql(job.query.text)
+        df = run_sql(self.spark, job.query.text)
         if not job.query.changelog:
             names = [f"c{i}" for i in range(len(df.columns))]
         else:
             names = [*(f"c{i}" for i in range(len(df.columns) - 1)), ROW_KIND]
         df = df.toDF(*names)
-        columns = [ROW_KIND] if job.query.changelog else []
+        columns = [F.col(ROW_KIND)] if job.query.changelog else []
         for column in job.columns:
             value = "NULL" if column.index is None else f"c{column.index}"
-            columns.append(
-                f"CAST({column.constant or value} AS {spark_type_name(column.type)}) AS {quote_name(column.name)}"
-            )
-        return df.selectExpr(*columns)
+            text = f"CAST({column.constant or value} AS {spark_type_name(column.type)})"
+            columns.append(parse_column(text).alias(column.name))
+        return df.select(*columns)
 
     # writing
 
@@ -526,12 +526,11 @@ def _write_lines(lines: Iterator[str], prefix: str, stream: TextIO) -> None:
 
 def _zone_offsets(zone: str) -> set[int] | None:
     """Return the offsets from UTC, in milliseconds, that a zone has from 1970 to 2037; None for an unknown zone."""
-    fixed = _FIXED_ZONE.fullmatch(zone)
-    if fixed:
-        sign, hours, minutes = fixed.groups("0")
-        return {(-1 if sign == "-" else 1) * (int(hours) * 60 + int(minutes)) * 60_000}
+    fixed = find_offset(zone)
+    if fixed is not None:
+        return {round(fixed.total_seconds() * 1000)}
     try:
-        region = ZoneInfo(zone)
+        region = ZoneInfo(region_name(zone))
     except (KeyError, ValueError, OSError):
         return None
     months = (datetime(1970 + i // 12, 1 + i % 12, 1, tzinfo=UTC) for i in range(68 * 12))

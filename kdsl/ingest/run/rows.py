@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import SinkEvolution
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.messages import PASSES
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.records import ORDER, PLACE, plan_table, time_member
+from kdsl.ingest.records import plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
+from kdsl.own_columns import KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.spark import convert_sql, spark_schema, spark_type_name
 from kdsl.types.sql import quote_name
@@ -126,8 +127,9 @@ def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[
                     lost[column.name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
             if not lost:
                 continue
-            rows = transform_rows(read, work).where(F.col(ROW_KIND).isin("+I", "+U"))
-            counted = rows.agg(*(F.expr(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items()))
+            rows = transform_rows(read, work).where(F.col(KIND).isin("+I", "+U"))
+            counts = [parse_column(f"count_if({sql})").alias(f"c{i}") for i, sql in enumerate(lost.values())]
+            counted = rows.agg(*counts)
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
                     losses[target, name] = losses.get((target, name), 0) + count
@@ -162,7 +164,7 @@ def read_packets(
         packets: The packets.
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
-        places: Whether rows have the columns `kdsl.ingest.records.PLACE`.
+        places: Whether rows have the columns `kdsl.own_columns.PLACE`.
         reporter: Sends the counts of values that change while records are decoded.
 
     Raises:
@@ -267,21 +269,21 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
     from pyspark.sql import functions as F
 
     rows = read(work)
-    if ROW_KIND not in rows.columns:
-        rows = rows.select(F.lit("+I").alias(ROW_KIND), "*")
+    if KIND not in rows.columns:
+        rows = rows.select(F.lit("+I").alias(KIND), "*")
     condition = work.plan.transformed.filter
     if condition is None:
         return rows
     if with_filtered:
-        return rows.withColumn(PASSES, F.expr(condition))
+        return rows.withColumn(PASSES, parse_column(condition))
     if UNAVAILABLE not in rows.columns:
-        return rows.where(condition)
+        return rows.where(parse_column(condition))
     reason = F.concat(
         F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
         F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL"),
     )  # fmt: skip
     is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(condition, rows))
-    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(F.expr(condition)))
+    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(parse_column(condition)))
 
 
 def _find_used(sql: str, rows: DataFrame) -> Column:
@@ -315,15 +317,15 @@ def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: 
     from pyspark.sql import functions as F
 
     transformed, types = work.plan.transformed, _types(plan, evolution)
-    kind = F.col(ROW_KIND)
-    columns = [(F.when(kind == "-D", F.lit("+I")).otherwise(kind) if transformed.soft_delete else kind).alias(ROW_KIND)]
+    kind = F.col(KIND)
+    columns = [(F.when(kind == "-D", F.lit("+I")).otherwise(kind) if transformed.soft_delete else kind).alias(KIND)]
     sources: dict[str, str] = {}
     for column in transformed.columns:
         if column.name in evolution.left_out:
             continue
         name, wanted = types[_fold(plan, column.name)]
         sql = convert_sql(column.sql, column.type, wanted, lossy=name in evolution.narrowed)
-        columns.append(F.expr(sql).alias(name))
+        columns.append(parse_column(sql).alias(name))
         sources[name] = column.sql
     if UNAVAILABLE in rows.columns:
         columns.append(_find_unavailable(rows, sources))

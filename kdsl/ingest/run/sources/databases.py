@@ -20,6 +20,7 @@ from kdsl.ingest.run.sources.mysql import OPTIONS, ZERO_DATES, MySqlTable, quote
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable
 from kdsl.ingest.selectors import RoutePattern
 from kdsl.secrets import Secret
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.spark import from_spark
 from kdsl.types.widening import TableSchema
@@ -146,12 +147,10 @@ def _read_rows(
         ChangelogError: The driver cannot be attached, the database cannot be reached, or the query fails.
         SecretError: A reference to a secret cannot be resolved.
     """
-    from pyspark.sql import functions as F
-
     selected = ", ".join(f"{column.sql} AS {quote(f'c{i}')}" for i, column in enumerate(columns))
     query = f"SELECT {selected} FROM {target.table}"  # noqa: S608  # names are quoted
     rows = target.read_rows(spark, query, options)
-    return rows.select(*(F.expr(c.spark_sql(f"c{i}", repr(target))).alias(c.name) for i, c in enumerate(columns)))
+    return rows.select(*(parse_column(c.spark_sql(f"c{i}", repr(target))).alias(c.name) for i, c in enumerate(columns)))
 
 
 def select_tables(
