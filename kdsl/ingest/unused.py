@@ -151,7 +151,7 @@ def _find_targets(rules: Sequence[RouteRule], mode: RouteMode, table: TableId) -
         return ()
 
 
-def known_tables(source: Source | None) -> frozenset[TableId] | None:
+def find_known_tables(source: Source | None) -> frozenset[TableId] | None:
     """All upstream tables of a source, where the declaration says them; None if only messages do."""
     try:
         if isinstance(source, DeltaChanges):

@@ -110,10 +110,10 @@ class OneByOne(TableWriter):
 
 
 def sink_table(name: str) -> SinkTable:
-    def unused() -> Any:
+    def build() -> Any:
         raise NotImplementedError
 
-    return SinkTable(("lake", name), None, (), unused)  # type: ignore[arg-type]
+    return SinkTable(("lake", name), None, (), build)  # type: ignore[arg-type]
 
 
 def test_the_error_names_the_table_that_failed_and_those_that_were_not_tried() -> None:

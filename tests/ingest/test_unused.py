@@ -11,7 +11,7 @@ from kdsl.formats import Format, TableId
 from kdsl.ingest import DeltaChanges, Ingestion, KafkaFeed, KafkaTopics, Memory, Pipeline, Route, Source, Transform
 from kdsl.ingest.run.progress import IngestLog
 from kdsl.ingest.state import Note
-from kdsl.ingest.unused import UnusedPatterns, known_tables
+from kdsl.ingest.unused import UnusedPatterns, find_known_tables
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
 
@@ -43,7 +43,7 @@ def warnings(ingestion: Ingestion) -> dict[str | None, str]:
     ],
 )
 def test_the_tables_that_the_declaration_says(source: Source, tables: set[TableId] | None) -> None:
-    assert known_tables(source) == tables
+    assert find_known_tables(source) == tables
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class IngestLog:
 
         Args:
             note: The note of the batch.
-            tables: The upstream tables of which it has rows.
+            tables: The upstream tables that it has rows for.
         """
         self._notes[note.batch] = note
         while len(self._notes) > _MOST_BATCHES:  # reports that never came
@@ -136,7 +136,7 @@ class IngestLog:
 
 
 def _write_records(records: Mapping[TableId, int], rows: int) -> str:
-    """How many records of which tables; without tables, how many rows."""
+    """The number of records, and that of each table; without tables, the number of rows."""
     if not records:
         return _count(rows, "row") if rows else "no rows"
     first = sorted(records, key=lambda table: (-records[table], table))[:_MOST_TABLES]
