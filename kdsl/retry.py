@@ -14,6 +14,8 @@ from typing import TypeVar
 import attrs
 
 V = TypeVar("V")
+PROGRESS = "kdsl_progress"
+"""The attribute of log records that say how far something is; the next one makes it obsolete."""
 
 
 class Deadline:

@@ -196,7 +196,7 @@ def _run(
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    with log_lines():
+    with log_lines() as lines:
         with progress("starting Spark"):
             spark: SparkSession = session(ingestion.pipeline.valid().name or name, conf)
         try:
@@ -205,8 +205,9 @@ def _run(
                 print_status("done" if copied else "the tables were copied already")
                 return
             query = start(ingestion, spark, checkpoint)
-            while query.isActive and not stopping.wait(_WAIT):
-                pass
+            with lines.show_progress("waiting for the first batch"):
+                while query.isActive and not stopping.wait(_WAIT):
+                    pass
             if query.isActive:
                 query.stop()
                 print_status("stopped")

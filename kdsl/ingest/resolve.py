@@ -20,7 +20,7 @@ from kdsl.ingest.evolution import Policy, evolve_sink, merge_schemas
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
 from kdsl.ingest.selectors import RouteRule, SelectorError, misread_dots, route_table
-from kdsl.ingest.unused import UnusedPatterns, find_patterns, find_known_tables
+from kdsl.ingest.unused import UnusedPatterns, find_known_tables, find_patterns
 from kdsl.options import Options, Spelling
 from kdsl.resolve.formats import open_secret
 from kdsl.run.dead_letters.cluster import join_letter_properties

@@ -26,6 +26,7 @@ from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.state import IngestState, Note
 from kdsl.ingest.unused import UnusedPatterns
 from kdsl.java_patterns import python_pattern
+from kdsl.retry import PROGRESS
 
 if TYPE_CHECKING:
     from kdsl.run.listeners.events import Progress, Query, ReadProgress
@@ -112,13 +113,14 @@ class IngestLog:
         text = f"{self._prefix}batch {progress.batch}: {', '.join(parts)}"
         text += "" if seconds is None else f", in {seconds / 1000:,.1f} s"
         lag = _find_lag(reads)
-        _log.info("%s", text if lag is None else f"{text}; {f'{lag:,} records behind' if lag else 'up to date'}")
+        text += "" if lag is None else f"; {f'{lag:,} records behind' if lag else 'up to date'}"
+        _log.info("%s", text, extra={PROGRESS: True})
 
     def report_idle(self) -> None:
         """Log once after a batch, and once at the start, that the query waits for records."""
         if not self._idle:
             self._idle = True
-            _log.info("%sno new records; waiting for them", self._prefix)
+            _log.info("%sno new records; waiting for them", self._prefix, extra={PROGRESS: True})
 
     def report_end(self, error: str | None) -> None:
         """Log the sums of the run, once; for one that ends by itself, also the patterns that fit no table."""
