@@ -169,13 +169,16 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
         if not isinstance(source, KafkaFeed):
             raise typer.BadParameter(f"it reads topics, and the source is {source.type!r}", param_hint="--sample")
         from kdsl.ingest.run.prefetch import sample_tables
+        from kdsl.ingest.run.progress import explain_missing_topics
 
         with progress(f"reading {source.topics}"):
             tables = sample_tables(plan, source).tables
+            missing = explain_missing_topics(source)
         plan = attrs.evolve(plan, initial_schemas={name: one.schema for name, one in tables.items()})
         unused = UnusedPatterns(list(plan.patterns()))
         unused.add(tables)
-        plan = attrs.evolve(plan, notices=tuple(dict.fromkeys([*plan.notices, *unused.warn("so far")])))
+        warnings = [*plan.notices, *unused.warn("so far"), *([missing] if missing else [])]
+        plan = attrs.evolve(plan, notices=tuple(dict.fromkeys(warnings)))
     out.print(show_plan(plan).rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
 
 

@@ -40,21 +40,21 @@ _COUNTS = {"dirty": "cannot be read", "without-columns": "of tables without colu
 _log = logging.getLogger(__name__)
 
 
-def warn_of_missing_topics(feed: KafkaFeed) -> None:
-    """Warn if no topic matches the pattern of a source; without an answer of the brokers, nothing is logged.
+def explain_missing_topics(feed: KafkaFeed) -> str | None:
+    """Explain that no topic matches the pattern of a source; None if one does, or if the brokers do not answer.
 
     Args:
         feed: The source, with the secrets of its cluster.
     """
     if feed.topic_pattern is None:
-        return
+        return None
     with suppress(KdslError):  # the query asks the same brokers, and reports what is wrong with them
         topics = open_admin(feed.cluster, "ingestion").names()
         matches = re.compile(python_pattern(feed.topic_pattern)).fullmatch
         if not any(map(matches, topics)):
             hint = nearest(feed.topic_pattern, topics)
-            _log.warning("no topic matches %s so far%s; correct topic-pattern, or create a topic",
-                         feed.topic_pattern, hint)  # fmt: skip
+            return f"no topic matches {feed.topic_pattern} so far{hint}; correct topic-pattern, or create a topic"
+    return None
 
 
 class IngestLog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from kdsl.ingest.run.batch import BatchRunner, KafkaBatchRunner
 from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
 from kdsl.ingest.run.prefetch import sample_tables
-from kdsl.ingest.run.progress import INGEST_LOGS, IngestLog, warn_of_missing_topics
+from kdsl.ingest.run.progress import INGEST_LOGS, IngestLog, explain_missing_topics
 from kdsl.ingest.run.raw import raw_table, topic_regex
 from kdsl.ingest.run.rows import RawRead
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_log = logging.getLogger(__name__)
 _LOOK = "1 second"
 """How often a source other than Kafka is asked for changes, unless the pipeline says it."""
 _TWO_DRIVERS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
@@ -192,8 +194,8 @@ def start_ingestions(
         )
     shared = partial(_run_all, list(zip(map(topic_regex, feeds), runners, strict=False)))
     stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else shared)
-    for feed in feeds:
-        warn_of_missing_topics(feed)
+    for warning in filter(None, map(explain_missing_topics, feeds)):
+        _log.warning("%s", warning)
     observe(INGEST_LOGS)
     listen(spark)
     query = start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
