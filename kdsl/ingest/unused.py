@@ -183,13 +183,11 @@ class UnusedPatterns:
     patterns: list[NamedPattern]
     tables: set[TableId] = attrs.field(factory=set)
 
-    def add(self, tables: Iterable[TableId]) -> bool:
-        """Add tables, and forget the patterns that fit one. Return whether these are the first tables."""
+    def add(self, tables: Iterable[TableId]) -> None:
+        """Add tables, and forget the patterns that fit one."""
         new = set(tables) - self.tables
-        is_first = bool(new) and not self.tables
         self.tables |= new
         self.patterns = [one for one in self.patterns if not one.fits_any(new)]
-        return is_first
 
     def warn(self, when: str = "") -> Iterator[str]:
         """Yield a line for each pattern that fits none of the tables; see `NamedPattern.explain`."""

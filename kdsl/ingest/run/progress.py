@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -75,13 +75,13 @@ class IngestLog:
         self._counts: Counter[str] = Counter()
         self._rows = self._batches = 0
         self._began = time.monotonic()
-        self._idle = self._has_ended = False
+        self._idle = self._has_ended = self._has_warned = False
 
     def begin(self, state: IngestState) -> None:
         """Take the tables that earlier runs have read, which patterns may fit."""
         self._unused.add(state.records)
 
-    def add(self, note: Note, tables: Iterable[TableId]) -> None:
+    def add(self, note: Note, tables: Collection[TableId]) -> None:
         """Take a batch that is written; one that is written again replaces it.
 
         After the first batch with tables, the log warns of patterns that fit none of them.
@@ -93,7 +93,9 @@ class IngestLog:
         self._notes[note.batch] = note
         while len(self._notes) > _MOST_BATCHES:  # reports that never came
             del self._notes[min(self._notes)]
-        if self._unused.add(tables):
+        self._unused.add(tables)
+        if tables and not self._has_warned:
+            self._has_warned = True
             for warning in self._unused.warn("so far"):
                 _log.warning("%s%s", self._prefix, warning)
 
@@ -104,6 +106,8 @@ class IngestLog:
             return
         self._idle = False
         self._batches += 1
+        if self._prefix and note.is_empty:
+            return  # the batch has records of other ingestions only
         self._records.update(note.records)
         self._counts.update(note.counts)
         rows = 0 if self._counts_records else int(progress.document.get("numInputRows") or 0)

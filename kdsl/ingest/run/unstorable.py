@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-_OF_NULL_KEYS = (NULL_KEY, "NOT_NULL_ASSERT_VIOLATION", "NOT_NULL_CONSTRAINT_VIOLATION", "not-null constraint")
+_OF_NULL_KEYS = (NULL_KEY, "NOT_NULL_ASSERT_VIOLATION", "NOT_NULL_CONSTRAINT_VIOLATED", "not-null constraint")
 """What errors of kdsl, of Spark, of Delta Lake and of Postgres say of NULL in a column that must have a value."""
 
 

@@ -149,6 +149,8 @@ class KafkaWriter(SinkWriter):
                 continue
             sizes = [f"{partitions or 'the default number of'} partitions", *(f"{k}={v}" for k, v in configs.items())]
             _log.info("created the topic %s with %s", topic, ", ".join(sizes))
+        if admin is not None and len(existing) < len(topics):
+            admin.topics(topics, known=True)  # other brokers learn of a new topic later
 
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
         """Write the messages of all tables; see `SinkWriter.write`.
