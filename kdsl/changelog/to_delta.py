@@ -41,8 +41,10 @@ from kdsl.spark_internals.session import (
 from kdsl.spark_internals.sql_text import parse_column, run_sql
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types import model as t
-from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name
+from kdsl.types.convert import convert_sql
+from kdsl.types.spark import from_spark, spark_schema, spark_type_name
 from kdsl.types.sql import quote_name, string_token
+from kdsl.types.widening import MAX_INTEGER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -298,6 +300,19 @@ class DeltaTarget:
         with session.active():
             detail = session.detail(self)
         return 0 if _changes_in_place(detail, new) else int(detail["sizeInBytes"])
+
+    def count_large_integers(self, spark: SparkSession, column: str) -> int:
+        """Count the integers of a column, which exists, that DOUBLE may not hold: those beyond 2^53.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
+        from pyspark.sql import DataFrame
+
+        session = _Delta(spark)
+        with session.active():
+            large = f"{quote_name(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
+            return DataFrame(session.open(self).toDF(), session.python()).where(parse_column(large)).count()
 
     def change_types(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
         """Give columns wider types: in place if the table has type widening and Delta supports it, else by rewriting.

@@ -52,10 +52,12 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_each_batch_and_the_end_have_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    logs, log = IngestLogs(), IngestLog(PLAN, "shop")
+    logs, log, other = IngestLogs(), IngestLog(PLAN), IngestLog(PLAN, "other")
     logs.on_start(QUERY)
     logs.follow("q", log)
     logs.follow("q", log)
+    logs.follow("q", other)
+    other.add(Note(0), [])
     many: dict[TableId, int] = {(f"t{i}",): i for i in range(1, 8)}
     few: dict[TableId, int] = {("shop", "orders"): 1200, ("a.b",): 4}
     log.add(Note(0, records=few, counts={"dirty": 2, "lost-values": 5}), [])
@@ -71,15 +73,16 @@ def test_each_batch_and_the_end_have_a_line(caplog: pytest.LogCaptureFixture) ->
     logs.on_end(QUERY)
     logs.on_end(QUERY)
 
-    assert [line.removeprefix("shop: ") for line in messages(caplog)[:-1]] == [
+    assert messages(caplog)[:-2] == [
         "batch 0: 1,204 records of 2 tables (shop.orders 1,200, `a.b` 4), 2 cannot be read, 5 values lost, in 1.5 s; "
         "1,000 records behind",
         "no new records; waiting for them",
         "batch 1: 28 records of 7 tables (t7 7, t6 6, t5 5, t4 4, t3 3, …), in 60.0 s; up to date",
         "batch 2: no rows, in 1.5 s",
     ]
-    assert messages(caplog)[-1].startswith(
-        "shop: ended after 3 batches: 1,232 records of 9 tables (shop.orders 1,200, t7 7, t6 6, t5 5, `a.b` 4, …), "
+    assert messages(caplog)[-1].startswith("other: ended after 1 batch: no rows, in 0.")
+    assert messages(caplog)[-2].startswith(
+        "ended after 3 batches: 1,232 records of 9 tables (shop.orders 1,200, t7 7, t6 6, t5 5, `a.b` 4, …), "
         "2 cannot be read, 5 values lost, in 0."
     )
 

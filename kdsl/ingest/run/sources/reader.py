@@ -11,7 +11,8 @@ from kdsl.formats import TableId
 from kdsl.ingest.evolution import Refusal
 from kdsl.own_columns import KIND, ORDER
 from kdsl.spark_internals.sql_text import parse_column
-from kdsl.types.spark import convert_sql, spark_type_name
+from kdsl.types.convert import convert_sql
+from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema
 
