@@ -138,6 +138,10 @@ def test_the_error_names_the_table_that_failed_and_those_that_were_not_tried() -
     [
         ("no space left", "no space left"),
         ("Job aborted: x\nkdsl.errors.RecordError: a: row 5 is wrong\n\n\tat org.apache.X", "a: row 5 is wrong"),
+        (
+            "Thrown.\nTraceback (most recent call last):\n  File x\n    y()\nValueError: z\n\n\tat org.X",
+            "ValueError: z",
+        ),
         ("[A] b\nDriver stacktrace:\n  x", "[A] b"),
         ("", "KdslError"),
     ],

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
 """An error of kdsl in the message of Spark's error, up to Java's stack trace."""
+_PYTHON_ERROR = re.compile(r"^Traceback .*?\n(?=\S)(.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
+"""What follows the trace of Python in the message of Spark's error."""
 _TRACE = re.compile(r"\n\s*at |\n\n|\nJVM stacktrace:|\nDriver stacktrace:|\nTraceback ")
 """What begins the trace in the message of an error."""
 
@@ -147,7 +149,7 @@ class TableWriteError(KdslError):
 def find_reason(error: BaseException) -> str:
     """The message of an error, without a trace; of Spark's, that of kdsl's error in it, if there is one."""
     text = str(error)
-    own = _OWN_ERROR.search(text)
+    own = _OWN_ERROR.search(text) or _PYTHON_ERROR.search(text)
     return (_TRACE.split(text, maxsplit=1)[0] if own is None else own[1]).strip() or type(error).__name__
 
 
