@@ -8,7 +8,7 @@ left out, and what is refused. Both are safe to repeat: with the result as input
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Literal
 
@@ -19,6 +19,7 @@ from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
 from kdsl.ingest.ids import format_id
 from kdsl.types import model as t
+from kdsl.types.sql import quote_name
 from kdsl.types.widening import (
     PrimaryKeyError,
     TableSchema,
@@ -33,6 +34,7 @@ from kdsl.types.widening import (
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
 RefusalCode = Literal[
+    "database-change",
     "database-type",
     "expression",
     "key-type",
@@ -47,7 +49,9 @@ RefusalCode = Literal[
     "missing-topic",
     "name-case",
     "name-character",
+    "name-empty",
     "name-length",
+    "name-reserved",
     "not-null",
     "not-null-missing",
     "refused-change",
@@ -66,6 +70,12 @@ RefusalCode = Literal[
 """The stable names of the reasons for which a batch is refused. Each can be freed by what its message advises."""
 _SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
 """What to do in a script where a projection would help."""
+_NAME_FIX = "rename the column with a projection, or leave it out"
+NESTED_FIX = (
+    "leave the column out with a projection; or declare it as STRING, in which it is JSON, and start with a new "
+    "checkpoint"
+)
+"""What to do about a column of a nested type that a sink cannot store."""
 
 
 @attrs.frozen(order=True)
@@ -222,6 +232,7 @@ def learn(
     *,
     static: bool = False,
     max_tables: int = MAX_TABLES,
+    has_own_key: Callable[[TableId], bool] = lambda _: False,
 ) -> Learned:
     """Join what records show with the known tables.
 
@@ -235,6 +246,8 @@ def learn(
         static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
             its first batch shows.
         max_tables: The largest number of tables; with more known ones, no new table is accepted.
+        has_own_key: Whether a transform gives a table its primary key. Of different keys in its messages, which are
+            then not refused, the first one stays.
     """
     tables = dict(known)
     first: dict[TableId, dict[str, Place]] = {}
@@ -243,8 +256,11 @@ def learn(
         table = delta.table
         if static and table in known:
             continue
+        known_table = tables.get(table)
+        if known_table is not None and has_own_key(table):
+            delta = attrs.evolve(delta, schema=attrs.evolve(delta.schema, primary_key=known_table.schema.primary_key))
         try:
-            tables[table] = join_delta(tables.get(table), delta)
+            tables[table] = join_delta(known_table, delta)
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
             sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
@@ -367,6 +383,11 @@ class Policy:
         wide = sink.valid().type_normalization == "BROADEN"
         return cls(pipeline.valid().schema_change, tags, wide, sink.rules)
 
+    def reserving(self, names: frozenset[str]) -> Policy:
+        """The policy for a table whose columns cannot have some more names."""
+        rules = attrs.evolve(self.rules, reserved=self.rules.reserved | names)
+        return attrs.evolve(self, rules=rules) if names else self
+
 
 @attrs.frozen
 class SinkEvolution:
@@ -389,6 +410,25 @@ class SinkEvolution:
     narrowed: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     must_fit: Mapping[str, Refusal] = attrs.field(factory=dict)
+
+
+def refuse_key_type(table: TableId, column: str, before: t.DataType, shown: t.DataType, place: Place | None) -> Refusal:
+    """The refusal of values of another type in a column of a primary key, by which keys could become equal.
+
+    Args:
+        table: The table.
+        column: The column.
+        before: The type that it has, and keeps.
+        shown: The type of the values.
+        place: The record that showed it first, where it is known.
+    """
+    kind = before.as_nullable()
+    reason = f"it is a column of the primary key, and would change from {kind} to {shown.as_nullable()}"
+    fixed, effect = f"{quote_name(column)} {kind}", "by which such records are left out and counted"
+    fix = f"set infer-schema.fixed-types: {fixed} of the format and ingestion.ignore-errors: true, {effect}"
+    sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, and 'ingestion.ignore-errors' = 'true' in "
+    sql_fix += f"OPTIONS of the table that is copied, {effect}"
+    return Refusal(table, column, reason, fix, place, sql_fix=sql_fix, code="key-type")
 
 
 def evolve_sink(
@@ -444,7 +484,7 @@ class _SinkTable:
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
-        return name.lower() if self.policy.rules.folds_case else name
+        return self.policy.rules.fold(name)
 
     def wide(self, kind: t.DataType) -> t.DataType:
         """The type that the sink gets for a type: STRING for TIME if it has none such, or a wide one by the policy."""
@@ -476,28 +516,13 @@ class _SinkTable:
         )
 
     def check_names(self) -> None:
-        """Refuse columns that the sink cannot tell apart, names that it would cut, and characters that it forbids."""
+        """Refuse columns whose names the sink cannot store, as `SinkRules.wrong_columns` says, or cannot tell apart."""
         rules = self.policy.rules
+        for wrong in rules.wrong_columns(self.wanted.columns):
+            self.refuse(wrong.code, wrong.column, wrong.reason, NESTED_FIX if wrong.is_member else _NAME_FIX, _SELECT)
         by_name: dict[str, list[str]] = {}
         for field in self.wanted.columns:
             by_name.setdefault(self.fold(field.name), []).append(field.name)
-            size = len(field.name.encode())
-            if rules.max_name_bytes is not None and size > rules.max_name_bytes:
-                self.refuse(
-                    "name-length",
-                    field.name,
-                    f"the name has {size} bytes, and {rules.title} would cut it to {rules.max_name_bytes}",
-                    "rename the column with a projection",
-                    _SELECT,
-                )
-            if wrong := set(field.name) & set(rules.forbidden):
-                self.refuse(
-                    "name-character",
-                    field.name,
-                    f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
-                    "rename the column with a projection",
-                    _SELECT,
-                )
         for names in by_name.values():
             if len(names) > 1:
                 columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
@@ -562,8 +587,7 @@ class _SinkTable:
                     "not-null-missing",
                     field.name,
                     f"the sink table has it as {field.type}, and the rows do not have it",
-                    "drop NOT NULL in the sink table, or compute it in a projection",
-                    "drop NOT NULL in the sink table, or compute it with ADD COLUMN",
+                    "drop NOT NULL there",
                 )
         return TableSchema(tuple(columns), live.primary_key)
 
@@ -612,28 +636,21 @@ class _SinkTable:
         Those that it does not hold are NULL and counted with TRY_EVOLVE, with IGNORE, and if the sink's options exclude
         changes of types. Otherwise, and always in the primary key, they refuse the batch.
         """
-        in_key = self.in_key(live)
-        if not in_key and (
-            self.policy.behavior in ("TRY_EVOLVE", "IGNORE") or "alter.column.type" not in self.policy.tags
-        ):
+        place = self.places.get(live.name)
+        if self.in_key(live):
+            self.must_fit[live.name] = refuse_key_type(self.table, live.name, live.type, shown, place)
+            return
+        if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") or "alter.column.type" not in self.policy.tags:
             self.narrowed.append(live.name)
             return
-        fix = "correct them, set exclude.schema.changes: alter.column.type in the sink, with which such values are "
-        fix += "NULL and counted, or change the type of the column in the sink table"
-        sql_fix = "correct them, or change the type of the column in the sink table"
         reason = f"it is {live.type} in the sink table, and keeps this type because no other one that has values of "
         reason += f"{shown.as_nullable()}, too, keeps all its values as they are"
-        if in_key:
-            name = live.name
-            reason = f"it is a column of the primary key, and would change from {live.type} to {shown.as_nullable()}"
-            kind = live.type.as_nullable()
-            fix = f"set infer-schema.fixed-types: {name} {kind} of the format and ingestion.ignore-errors: true, by "
-            fix += "which such records are left out and counted"
-            sql_fix = f"set 'infer-schema.fixed-types' = '{name} {kind}' of the format and 'ingestion.ignore-errors' = "
-            sql_fix += "'true' in OPTIONS of the table that is copied, by which such records are left out and counted"
-        place = self.places.get(live.name)
-        code: RefusalCode = "key-type" if in_key else "lost-values"
-        self.must_fit[live.name] = Refusal(self.table, live.name, reason, fix, place, sql_fix=sql_fix, code=code)
+        change = "change the type of the column in the sink table"
+        fix = "correct them, set exclude.schema.changes: alter.column.type in the sink, with which such values are "
+        fix += f"NULL and counted, or {change}"
+        self.must_fit[live.name] = Refusal(
+            self.table, live.name, reason, fix, place, sql_fix=f"correct them, or {change}", code="lost-values"
+        )
 
     def in_key(self, live: t.Field) -> bool:
         """Whether a column of the sink table is in the primary key; letter case counts only if the sink says so."""
@@ -651,8 +668,7 @@ class _SinkTable:
             "not-null",
             live.name,
             f"it is {live.type} in the sink table, and may be NULL in the rows",
-            "drop NOT NULL there or in the initial schema, or use COALESCE in a projection",
-            "drop NOT NULL there or in the table that is copied",
+            "drop NOT NULL there",
         )
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
@@ -678,7 +694,8 @@ class _SinkTable:
                 "type-change",
                 column,
                 f"{self.policy.rules.title} cannot make the change {shown}",
-                "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE",
-                "drop the table, and set 'sink.type-normalize-strategy' = 'BROADEN' in WITH",
+                "change the type there, or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are "
+                "NULL and counted; sink.type-normalize-strategy: BROADEN gives new tables wide types",
+                "change the type there; 'sink.type-normalize-strategy' = 'BROADEN' in WITH gives new tables wide types",
             )
         return can
