@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.changelog.target import Batch
-from kdsl.errors import KdslError
+from kdsl.errors import CheckpointError, KdslError
 from kdsl.ingest.definition import IngestionDef
-from kdsl.ingest.learned import COPY_FILE as FILE
+from kdsl.ingest.learned import COPY_FILE
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
@@ -23,7 +23,7 @@ from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
-from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.checkpoint.driver import FILE as DRIVER, CurrentDriver
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.spark_internals.session import active_session, clone_session, is_connect, java_session, jvm_of
 
@@ -52,7 +52,8 @@ def copy_snapshot(
 
     Raises:
         ResolveError: The ingestion has mistakes.
-        CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
+        CheckpointError: Another driver uses the checkpoint, it does not say any more which copy it is of, or it cannot
+            be read or written.
         IngestError: A table is refused; nothing was written.
         KdslError: There is no checkpoint, kdsl cannot read the source or it is a stream, the session is one of Spark
             Connect, no table is selected, a reference to a secret cannot be resolved, or the source or the sink cannot
@@ -69,10 +70,9 @@ def copy_snapshot(
     if not source.copied_once:
         raise KdslError(f"the source {source.type!r} is not copied once: it is a stream of changes; run it")
     folder = Checkpoint.open(spark, location).folder
+    document = identify_copy(folder)
     driver = CurrentDriver(folder)
     driver.take_over()
-    text = folder.read(FILE)
-    document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False} if text is None else json.loads(text)
     if document["done"]:
         _log.info("%s: the tables were copied already", folder.location)
         return False
@@ -80,8 +80,33 @@ def copy_snapshot(
     configure_session(session, plan.pipeline)
     with active_session(jvm_of(session), java_session(session)):
         _copy(session, ingestion, plan, folder, document, writer, driver)
-    folder.write(FILE, json.dumps({**document, "done": True}))
+    folder.write(COPY_FILE, json.dumps({**document, "done": True}))
     return True
+
+
+def identify_copy(folder: Folder) -> dict[str, Any]:
+    """Read what identifies the copy of a checkpoint, and how far it is; note a new one in an unused checkpoint.
+
+    Raises:
+        CheckpointError: A driver has used the checkpoint, and the note is lost or damaged; or the checkpoint cannot be
+            read or written.
+    """
+    text = folder.read(COPY_FILE)
+    if text is None and folder.read(DRIVER) is None:
+        document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False}
+        folder.write(COPY_FILE, json.dumps(document))  # before a driver takes the checkpoint over
+        return document
+    try:
+        document = dict(json.loads(text or ""))
+        if {"id", "done"} <= document.keys():
+            return document
+    except (ValueError, TypeError):
+        pass
+    state = "is missing, although a copy has begun" if text is None else "is damaged"
+    raise CheckpointError(
+        f"{folder.path(COPY_FILE)} {state}: it says which rows the sink tables have already, and without it they would "
+        "be written again; restore it from a copy of the checkpoint, or empty the sink and start with a new checkpoint"
+    )
 
 
 def _copy(
@@ -115,7 +140,7 @@ def _copy(
     assert isinstance(reader, SnapshotReader)
     batch = reader.read_tables(session, document.get("progress", {}))
     document["progress"] = dict(batch.progress)
-    folder.write(FILE, json.dumps(document))
+    folder.write(COPY_FILE, json.dumps(document))
     sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     decision = decide_tables(plan, IngestState(), 0, batch, partial(sink_writer.read_schema, session))
     changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
