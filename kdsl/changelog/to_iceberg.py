@@ -22,6 +22,7 @@ import attrs
 
 from kdsl.changelog.merge import (
     check_jvm_target,
+    check_table_name,
     list_columns,
     match_columns,
     write_assignments,
@@ -91,13 +92,14 @@ def iceberg(table: str, *, schema_evolution: bool = True) -> IcebergTarget:
             fields of structs are an error in any case.
 
     Raises:
-        ChangelogError: The table is named by a path.
+        ChangelogError: The table is named by a path, or its name contains ``${``, which Spark would replace.
     """
     if "/" in table:
         raise ChangelogError(
             f"iceberg({table!r}): this is a path, and Iceberg's tables belong to a catalog; write its name, as "
             "lake.shop.users"
         )
+    check_table_name(f"iceberg({table!r})", table)
     return IcebergTarget(table, schema_evolution)
 
 

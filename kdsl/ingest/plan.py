@@ -96,9 +96,7 @@ class IngestPlan:
             table: The upstream table.
             schema: Its columns and its primary key.
         """
-        transformed, problems = transform_source_table(
-            self.source, table, schema, self.transform_rules, allow_trimming=self.pipeline.trimming_keys
-        )
+        transformed, problems = transform_source_table(self.source, table, schema, self.transform_rules, self.pipeline)
         if transformed is None:
             return None, problems
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import attrs
 
@@ -24,6 +25,7 @@ from kdsl.ingest.unused import UnusedPatterns, find_known_tables, find_patterns
 from kdsl.options import Options, Spelling
 from kdsl.resolve.formats import open_secret
 from kdsl.run.dead_letters.cluster import join_letter_properties
+from kdsl.types import model as t
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 MAPPING = "sink.tableId-to-topic.mapping"
@@ -82,17 +84,26 @@ def route_problem(table: TableId, error: ValueError) -> Problem:
     return Problem("ingest-route", message, "correct the route", Where())
 
 
+class _TransformOptions(TypedDict):
+    """The arguments of `transform_table` that the pipeline chooses."""
+
+    allow_trimming: bool
+    max_precision: int
+
+
 def transform_source_table(
-    source: Source, table: TableId, schema: TableSchema, rules: Sequence[TransformRule], *, allow_trimming: bool
+    source: Source, table: TableId, schema: TableSchema, rules: Sequence[TransformRule], pipeline: Pipeline
 ) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
     """What becomes of an upstream table of a source, with its initial schema in Kafka; see `transform_table`."""
+    options: _TransformOptions = {
+        "allow_trimming": pipeline.trimming_keys,
+        "max_precision": 19 if pipeline.decimal_precision == "UP_TO_19" else t.MAX_DECIMAL,
+    }
     if not isinstance(source, KafkaFeed):
-        return transform_table(table, schema, rules, allow_trimming=allow_trimming)
+        return transform_table(table, schema, rules, **options)
     initial = source.initial_tables.get(table)
     declared = () if initial is None else initial.columns
-    return transform_table(
-        table, schema, rules, source.metadata_columns(table), declared, allow_trimming=allow_trimming
-    )
+    return transform_table(table, schema, rules, source.metadata_columns(table), declared, **options)
 
 
 class _Check:
@@ -310,9 +321,7 @@ class _Check:
         for table, one in source.initial_tables.items():
             if not one.schema.columns:
                 continue
-            view, wrong = transform_source_table(
-                source, table, one.schema, transforms, allow_trimming=chosen.trimming_keys
-            )
+            view, wrong = transform_source_table(source, table, one.schema, transforms, chosen)
             for problem in wrong:
                 self.problems.append(problem.at(self.locations.where(problem.where.path or path)))
             try:

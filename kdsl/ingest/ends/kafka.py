@@ -26,7 +26,7 @@ from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing, nearest
 from kdsl.formats import ALONE, Format, Observer, TableId, Use, format_class
 from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
-from kdsl.ingest.ids import parse_id, quote_part
+from kdsl.ingest.ids import parse_id
 from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
 from kdsl.java_patterns import PatternError, python_pattern
@@ -375,7 +375,9 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         Raises:
             ValueError: The option ``table`` is not the id of a table.
         """
-        return None if self.table is None else parse_id(self.table.replace(ANY_TOPIC, quote_part(topic)))
+        if self.table is None:
+            return None
+        return tuple(name.replace(ANY_TOPIC, topic) for name in parse_id(self.table))
 
     def metadata_columns(self, table: TableId) -> tuple[ColumnDef, ...]:
         """The metadata columns of a table's rows: those that its initial schema has, then those of ``metadata.list``.

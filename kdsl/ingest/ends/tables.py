@@ -105,6 +105,10 @@ class DeltaTables(Sink):
         names = [name for name in table if not _CATALOG_NAME.fullmatch(name)]
         return f"{_SPARK_CATALOG} only allows ASCII letters, digits and '_', not {names[0]!r}" if names else None
 
+    def locate_table(self, table: TableId) -> TableId:
+        """The id, in lower case in a catalog, because most catalogs ignore letter case."""
+        return table if self.catalog is None else tuple(name.lower() for name in table)
+
     def check(self) -> Iterable[WrongOption]:
         """Report a sink without a place for its tables, or with two."""
         if self.path is not None and self.catalog is not None:

@@ -48,12 +48,15 @@ from kdsl.ingest.run.tasks import (
 from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys, is_of_null_key
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
+from kdsl.resolve.columns import find_case_clashes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.letter_case import tell_columns_apart
 from kdsl.run.records.drops import log_drops
 from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS
 from kdsl.run.session import require_setting, try_setting
 from kdsl.run.task_functions import write_function
+from kdsl.types import model as t
 from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema
 from kdsl.types.widening import TableSchema
 
@@ -225,7 +228,8 @@ class BatchRunner(ABC):
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
             try:
-                self._writer.write(batch.tables, self._batch(number))
+                identity = self._batch(number)
+                self._writer.write(batch.tables, identity.of_part(self._files.name) if self._files.name else identity)
             except Exception as e:
                 self._driver.require(e)
                 more = self._find_null_keys(batch) if is_of_null_key(e) else {}
@@ -312,6 +316,7 @@ class BatchRunner(ABC):
                 read,
                 decision,
                 with_filtered=pairs,
+                needs_kinds=self._writer.needs_rows_before,
                 packets=packets if pairs else None,
                 reporter=reporter,
                 in_one_task=is_small,
@@ -468,14 +473,19 @@ class KafkaBatchRunner(BatchRunner):
         plan, spark = self._plan, records.sparkSession
         keyed = not self._writer.needs_rows_before
         reporter = VALUE_COUNTS.open(spark)
-        decide = partial(
-            decide_batch,
-            plan,
-            state,
-            number,
-            read_schema=partial(self._schema, spark),
-            creates_again=self._accepts_tables,
-        )
+
+        def decide(seen: Seen) -> Decision:
+            """Decide what the batch does, and prepare the session for it; errors are those of the sink."""
+            decision = decide_batch(
+                plan,
+                state,
+                number,
+                seen,
+                read_schema=partial(self._schema, spark),
+                creates_again=self._accepts_tables,
+            )
+            return open_decision(spark, plan, decision)
+
         try:
             if self._may_read_again(state, rejected):
                 seen = _collect_seen(self._divide(records, state, rejected, keyed=keyed, keep=False))
@@ -580,6 +590,24 @@ def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
     try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
     if pipeline.time_zone is not None:
         require_setting(spark, "spark.sql.session.timeZone", pipeline.time_zone, "the time zone of the ingestion")
+
+
+def open_decision(spark: SparkSession, plan: IngestPlan, decision: Decision) -> Decision:
+    """Prepare a query's session for the columns of a batch, whose names may differ only in letter case.
+
+    Returns:
+        The decision.
+
+    Raises:
+        SessionError: The session does not allow the setting to be changed.
+    """
+    feed = plan.source
+    schemas = [sink.schema.columns for sink in decision.sinks.values()]
+    for work in decision.tables:
+        listed = feed.metadata_columns(work.plan.table) if isinstance(feed, KafkaFeed) else ()
+        schemas.append((*work.upstream.schema.columns, *(t.Field(c.name, c.type) for c in listed)))
+    tell_columns_apart(spark, needed=any(next(find_case_clashes(columns), None) is not None for columns in schemas))
+    return decision
 
 
 def refusal_error(what: str, refusals: Sequence[Refusal], plan: IngestPlan) -> IngestError:

@@ -12,7 +12,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, TableWork, decide_batch
 from kdsl.ingest.evolution import Refusal, UpstreamTable
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.run.batch import BatchRunner, OpenBatch
+from kdsl.ingest.run.batch import BatchRunner, OpenBatch, open_decision
 from kdsl.ingest.run.progress import IngestLog
 from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable, StreamReader
@@ -72,7 +72,7 @@ class TableBatchRunner(BatchRunner):
             lambda table, known: self._schema(spark, table, known),
             creates_again=self._accepts_tables,
         )
-        yield self._judge(decision, row_reader(batch))
+        yield self._judge(open_decision(spark, self._plan, decision), row_reader(batch))
 
 
 def decide_tables(

@@ -16,7 +16,7 @@ from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.learned import COPY_FILE
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
-from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
+from kdsl.ingest.run.batch import configure_session, open_decision, refusal_error, with_losses
 from kdsl.ingest.run.changes import decide_tables, row_reader
 from kdsl.ingest.run.rows import build_sink_tables, count_losses, refuse_losses, refuse_rows
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
@@ -143,9 +143,11 @@ def _copy(
     folder.write(COPY_FILE, json.dumps(document))
     sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     decision = decide_tables(plan, IngestState(), 0, batch, partial(sink_writer.read_schema, session))
+    open_decision(session, plan, decision)
     changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
     read = row_reader(batch)
-    tables = list(build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates))
+    pairs, needs_kinds = sink_writer.pairs_updates, sink_writer.needs_rows_before
+    tables = list(build_sink_tables(plan, read, decision, with_filtered=pairs, needs_kinds=needs_kinds))
     refusals = [*decision.refusals, *refuse_rows(tables), *(sink_writer.refuse(session, changes) if changes else ())]
     if refusals:
         raise refusal_error("the copy", refusals, plan)

@@ -116,8 +116,8 @@ class SinkTable:
 
         reason = F.concat(
             F.lit(f"{format_id(self.table)}: a change "), F.col(KIND),
-            F.lit(" needs a primary key; set primary-keys in a transform, in a script PRIMARY KEY (…) NOT ENFORCED; or "
-                  "converter-after-transform: SOFT_DELETE"),
+            F.lit(" needs a primary key; set primary-keys in a transform, and start once with --allow transform; in a "
+                  "script write PRIMARY KEY (…) NOT ENFORCED, and start with a new checkpoint"),
         )  # fmt: skip
         is_insert = F.col(KIND) == "+I"
         if UNAVAILABLE in self.rows.columns:  # no row has the values
@@ -181,7 +181,8 @@ class SinkWriter(Protocol):
         pairs_updates: Whether it writes the two rows of an update together. Its rows then contain those that do not
             meet the filter of their table, with a column that says so (`kdsl.own_columns.PASSES`).
         needs_rows_before: Whether it needs the whole rows before changes. If not, it writes the last changes of tables
-            with a primary key, and an update may lack its row before.
+            with a primary key, and an update may lack its row before: the kinds of such rows need not be those of
+            the changes after a filter.
         needs_whole_partitions: Whether tasks write changes as they get them (`SinkTable.changes`), so those of a key
             stay in their order only if one task gets them all. A partition of Kafka is then read by one task; otherwise
             several tasks may read it, in whose order the rows are.
@@ -288,7 +289,7 @@ class TableWriter(SinkWriter):
         return []
 
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
-        """Write the tables at the same time; see `SinkWriter.write`.
+        """Write the tables at the same time, each with a batch identity of its own; see `SinkWriter.write`.
 
         If some fail, the others are written; one at a time, the first that fails is the last.
 
@@ -300,14 +301,17 @@ class TableWriter(SinkWriter):
         if len(tables) <= 1 or self._concurrency == 1:
             for i, table in enumerate(tables):
                 try:
-                    self.write_table(table, batch)
+                    self.write_table(table, batch.of_part(*table.table))
                 except Exception as e:
                     missed = [later.table for later in tables[i + 1 :]]
                     raise TableWriteError(_write_failure({table.table: e}, missed)) from e
             return
         with ThreadPoolExecutor(self._concurrency, "kdsl sink") as pool:
             futures = [
-                pool.submit(run_in_session(table.rows.sparkSession, self.write_table), table, batch) for table in tables
+                pool.submit(
+                    run_in_session(table.rows.sparkSession, self.write_table), table, batch.of_part(*table.table)
+                )
+                for table in tables
             ]
         for table, future in zip(tables, futures, strict=True):
             try:
