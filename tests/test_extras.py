@@ -199,7 +199,8 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
         "a read", ImportError("[PACKAGE_NOT_INSTALLED] Pandas >= 2.2.0 must be installed; however,")
     )
     assert str(pandas) == (
-        "a read needs the package pandas; install 'kdsl-kafka[spark]', or the package alone where a platform brings PySpark"
+        "a read needs the package pandas; install 'kdsl-kafka[spark]', "
+        "or the package alone where a platform brings PySpark"
     )
 
 
@@ -221,7 +222,11 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
             "from kdsl.testing import LocalKafka",
             "kdsl.testing.LocalKafka needs the package psutil; install 'kdsl-kafka[test]'",
         ),
-        ("pyspark", "from kdsl import pipelines", "kdsl.pipelines needs the package pyspark; install 'kdsl-kafka[spark]'"),
+        (
+            "pyspark",
+            "from kdsl import pipelines",
+            "kdsl.pipelines needs the package pyspark; install 'kdsl-kafka[spark]'",
+        ),
         (
             "cryptography",
             "from kdsl.client_settings.stores import _read_pkcs12; _read_pkcs12(b'', None, trusted=True)",
