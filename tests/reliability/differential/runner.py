@@ -1,0 +1,185 @@
+"""Runs random ingestions with kills at random points, and compares their sinks with the model."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.ingest import Ingestion, KafkaFeed, Route, Transform
+from kdsl.ingest.run.query import explain_end
+from kdsl.testing import RunningKafka
+from kdsl_formats.json import Json
+from tests.postgres import Postgres
+from tests.reliability.differential.faults import MESSAGE, Killed, kill_somewhere
+from tests.reliability.differential.generator import World
+from tests.reliability.differential.messages import TABLE_FIELDS, write_records
+from tests.reliability.differential.model import DOUBLED, NUMBER, ROW_KIND, Rules, Table, build_table, read
+from tests.reliability.differential.targets import FORMATS, Rows, Target, open_target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_DEATHS = 3
+
+
+@attrs.frozen
+class Difference:
+    """A table that is not as the model says.
+
+    Attributes:
+        numbers: The numbers of the upstream tables.
+        table: The sink table.
+        reason: The first rows that differ.
+    """
+
+    numbers: tuple[int, ...]
+    table: tuple[str, str]
+    reason: str
+
+
+@attrs.frozen
+class Place:
+    """Where ingestions run."""
+
+    spark: SparkSession
+    kafka: RunningKafka
+    postgres: Postgres | None
+    folder: Path
+
+
+class RunError(Exception):
+    """A query failed; the message is that of the product."""
+
+
+def run_world(world: World, place: Place) -> list[Difference]:
+    """Run an ingestion to its end, with deaths on the way; the tables that then differ from the model."""
+    rng = random.Random(f"{world.seed}/deaths")
+    stem = "".join(c if c.isalnum() else "-" for c in world.seed)
+    topic = place.kafka.create_topic(f"{stem}-{id(world)}", world.partitions)
+    out = place.kafka.create_topic(f"{topic}-out", rng.randint(1, 3))
+    target = open_target(world, place.spark, place.kafka, out, place.folder, place.postgres)
+    try:
+        for records, limit in zip(write_records(world), world.limits, strict=True):
+            place.kafka.produce(topic, *records)
+            _run_round(world, place, topic, target, limit, rng)
+        return list(compare(world, target))
+    finally:
+        place.kafka.delete_topic(topic)
+        place.kafka.delete_topic(out)
+
+
+def _run_round(world: World, place: Place, topic: str, target: Target, limit: int, rng: random.Random) -> None:
+    """Start the ingestion again and again, until it comes to the end."""
+    ingestion = build_ingestion(world, place, topic, target, limit)
+    for _ in range(rng.randint(0, MOST_DEATHS)):
+        with kill_somewhere(rng, len(world.sources)):
+            try:
+                run_once(ingestion, place, target)
+            except (RunError, Killed) as error:
+                if MESSAGE not in str(error):
+                    raise
+    run_once(ingestion, place, target)
+
+
+def run_once(ingestion: Ingestion, place: Place, target: Target) -> None:
+    """Run an ingestion up to what there is.
+
+    Raises:
+        RunError: The query failed.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    checkpoint = str(place.folder / "checkpoint")
+    query = ingestion.run(place.spark, checkpoint, once=True, writer=target.writer())
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise RunError(explain_end(place.spark, query, checkpoint) or str(error)) from None
+
+
+def build_ingestion(world: World, place: Place, topic: str, target: Target, limit: int) -> Ingestion:
+    """The ingestion of a world."""
+    format_ = Json(table_id_fields=",".join(TABLE_FIELDS)) if world.wire == "json" else FORMATS[world.wire]()
+    feed = KafkaFeed(
+        Cluster(place.kafka.bootstrap_servers), topic=(topic,), value=format_, startup="earliest-offset", prefetch=0,
+        max_records_per_trigger=limit,
+    )  # fmt: skip
+    transforms = [
+        _build_transform(f"{source.database}.{source.name}", source.rules)
+        for source in world.sources
+        if source.rules.above is not None or source.rules.doubled
+    ]
+    if world.wire == "json":
+        transforms.append(Transform(r"\.*.\.*", primary_keys=("id",)))
+    routes = [
+        Route(f"{source.database}.{source.name}", ".".join(source.target))
+        for source in world.sources
+        if source.target != (source.database, source.name)
+    ]
+    return Ingestion(feed, target.sink(), transform=transforms, route=routes)
+
+
+def _build_transform(pattern: str, rules: Rules) -> Transform:
+    columns = ["*"]
+    columns += [f"`{NUMBER}` * 2 AS `{DOUBLED}`"] if rules.doubled else []
+    columns += [f"__data_event_type__ AS `{ROW_KIND}`"] if rules.soft_delete else []
+    return Transform(
+        pattern,
+        projection=", ".join(columns),
+        filter=None if rules.above is None else f"`{NUMBER}` > {rules.above}",
+        converter="SOFT_DELETE" if rules.soft_delete else None,
+    )
+
+
+def compare(world: World, target: Target) -> Iterator[Difference]:
+    """The tables of a sink that differ from the model."""
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for source in world.sources:
+        numbers.setdefault(source.target, []).append(source.number)
+    present = target.read(numbers)
+    for table, own in numbers.items():
+        wanted = build_table((source.changes, source.rules) for source in world.sources if source.number in own)
+        for way, rows in present[table].items():
+            if reason := explain_difference(wanted, rows):
+                yield Difference(tuple(own), table, f"{way}: {reason}")
+
+
+def explain_difference(wanted: Table, rows: Rows) -> str | None:
+    """The first rows of a table that are missing or too many; None if there are none."""
+    present: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        if unknown := [name for name, value in row.items() if name not in wanted.types and value is not None]:
+            return f"the columns {unknown} should not be there, in {row}"
+        try:
+            present[_as_key({name: read(kind, row.get(name)) for name, kind in wanted.types.items()})] += 1
+        except (ValueError, KeyError, TypeError) as error:
+            return f"{row} does not have the types {dict(wanted.types)}: {error!r}"
+    expected = Counter(map(_as_key, wanted.rows))
+    if expected == present:
+        return None
+    missing, extra = (list((a - b).elements()) for a, b in ((expected, present), (present, expected)))
+    return f"{len(missing)} rows missing, first {missing[:1]}; {len(extra)} rows too many, first {extra[:1]}"
+
+
+def _as_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple((name, repr(value)) for name, value in sorted(row.items()))
+
+
+def select(world: World, numbers: Sequence[int]) -> World:
+    """The same ingestion with some of its tables alone."""
+    chosen, ends, rounds = set(numbers), 0, []
+    for count in world.rounds:
+        rounds.append(sum(number in chosen for number in world.order[ends : ends + count]))
+        ends += count
+    return attrs.evolve(
+        world,
+        sources=tuple(source for source in world.sources if source.number in chosen),
+        order=tuple(number for number in world.order if number in chosen),
+        rounds=tuple(rounds),
+    )
