@@ -1,7 +1,7 @@
 """What a sink has to contain after a sequence of changes: a plain model, which knows the documented rules alone.
 
-Values are the JSON of the messages, as strings: ``1.50``, ``"x"``, ``null``. Columns get types by docs/inference.md, rows
-are folded by key as docs/ingest.md says, and the result has Python's values. Nothing of kdsl is used here.
+Values are the JSON of the messages, as strings: ``1.50``, ``"x"``, ``null``. Columns get types by docs/inference.md,
+rows are folded by key as docs/ingest.md says, and the result has Python's values. Nothing of kdsl is used here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -151,16 +152,16 @@ def type_of(text: str, *, strings_stay: bool = False) -> str | None:
 
 def _type_of_string(value: str) -> str:
     """The type of a string by its form."""
-    match = _TIMESTAMP.fullmatch(value)
-    try:
-        if _DATE.fullmatch(value) and date.fromisoformat(value):
+    with suppress(ValueError):
+        if _DATE.fullmatch(value):
+            date.fromisoformat(value)
             return "DATE"
-        if _TIME.fullmatch(value) and time.fromisoformat(value) is not None:
+        if _TIME.fullmatch(value):
+            time.fromisoformat(value)
             return "TIME"
-        if match and datetime.fromisoformat(match[1]):
+        if match := _TIMESTAMP.fullmatch(value):
+            datetime.fromisoformat(match[1])
             return "TIMESTAMP_LTZ" if match[2] else "TIMESTAMP"
-    except ValueError:
-        return "STRING"
     return "STRING"
 
 
@@ -182,7 +183,7 @@ def read(kind: str, value: Any) -> Value:
             number = Decimal(str(value))  # also 1E+3
             return int(number) if number == int(number) else float(number)
         case "DOUBLE":
-            return float(value)
+            return float(value) + 0.0  # -0.0 is 0.0
         case "DATE":
             return date.fromisoformat(str(value)).isoformat()
         case "TIME":

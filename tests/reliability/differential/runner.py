@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ from tests.postgres import Postgres
 from tests.reliability.differential.faults import MESSAGE, Killed, kill_somewhere
 from tests.reliability.differential.generator import World
 from tests.reliability.differential.messages import TABLE_FIELDS, write_records
-from tests.reliability.differential.model import DOUBLED, NUMBER, ROW_KIND, Rules, Table, build_table, read
+from tests.reliability.differential.model import DOUBLED, NUMBER, ROW_KIND, Change, Rules, Table, build_table, read
 from tests.reliability.differential.targets import FORMATS, Rows, Target, open_target
+from tests.reliability.harness import HERE, Job, Kill
+from tests.reliability.test_ingest import KAFKA_POINTS, TABLE_POINTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +63,7 @@ class RunError(Exception):
 def run_world(world: World, place: Place) -> list[Difference]:
     """Run an ingestion to its end, with deaths on the way; the tables that then differ from the model."""
     rng = random.Random(f"{world.seed}/deaths")
+    place.folder.mkdir()
     stem = "".join(c if c.isalnum() else "-" for c in world.seed)
     topic = place.kafka.create_topic(f"{stem}-{id(world)}", world.partitions)
     out = place.kafka.create_topic(f"{topic}-out", rng.randint(1, 3))
@@ -67,16 +71,20 @@ def run_world(world: World, place: Place) -> list[Difference]:
     try:
         for records, limit in zip(write_records(world), world.limits, strict=True):
             place.kafka.produce(topic, *records)
-            _run_round(world, place, topic, target, limit, rng)
+            ingestion = build_ingestion(world, place, topic, target, limit)
+            if world.processes:
+                run_processes(world, place, ingestion, rng)
+            else:
+                with use_settings(place.spark, world.settings):
+                    run_threads(world, place, ingestion, target, rng)
         return list(compare(world, target))
     finally:
         place.kafka.delete_topic(topic)
         place.kafka.delete_topic(out)
 
 
-def _run_round(world: World, place: Place, topic: str, target: Target, limit: int, rng: random.Random) -> None:
-    """Start the ingestion again and again, until it comes to the end."""
-    ingestion = build_ingestion(world, place, topic, target, limit)
+def run_threads(world: World, place: Place, ingestion: Ingestion, target: Target, rng: random.Random) -> None:
+    """Start an ingestion in this process until it comes to the end; functions raise errors before."""
     for _ in range(rng.randint(0, MOST_DEATHS)):
         with kill_somewhere(rng, len(world.sources)):
             try:
@@ -85,6 +93,35 @@ def _run_round(world: World, place: Place, topic: str, target: Target, limit: in
                 if MESSAGE not in str(error):
                     raise
     run_once(ingestion, place, target)
+
+
+def run_processes(world: World, place: Place, ingestion: Ingestion, rng: random.Random) -> None:
+    """Start an ingestion in processes of its own until it comes to the end; they are killed before.
+
+    Raises:
+        RunError: The query failed.
+    """
+    spark = {**world.settings, "spark.databricks.delta.snapshotPartitions": "2"}
+    job = Job(place.folder / "job", {}, query=ingestion.to_yaml(), program=HERE / "jobs" / "ingest.py", spark=spark)
+    points = KAFKA_POINTS if world.sink == "kafka" else TABLE_POINTS
+    kills = [Kill(rng.choice(points), skip=rng.choice((0, 0, 1, 5))) for _ in range(rng.randint(1, MOST_DEATHS))]
+    for kill in (*kills, None):
+        life = job.run(kill, timeout=900)
+        if not life.killed and life.code != 0:
+            raise RunError(life.log[-4000:])
+
+
+@contextmanager
+def use_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session for a while."""
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, previous in before.items():
+            spark.conf.set(name, previous or "")
 
 
 def run_once(ingestion: Ingestion, place: Place, target: Target) -> None:
@@ -171,15 +208,56 @@ def _as_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple((name, repr(value)) for name, value in sorted(row.items()))
 
 
-def select(world: World, numbers: Sequence[int]) -> World:
-    """The same ingestion with some of its tables alone."""
-    chosen, ends, rounds = set(numbers), 0, []
-    for count in world.rounds:
-        rounds.append(sum(number in chosen for number in world.order[ends : ends + count]))
-        ends += count
-    return attrs.evolve(
-        world,
-        sources=tuple(source for source in world.sources if source.number in chosen),
-        order=tuple(number for number in world.order if number in chosen),
-        rounds=tuple(rounds),
+def select(world: World, changes: Mapping[int, Sequence[Change]]) -> World:
+    """The same ingestion with some of its tables, each with some of its changes."""
+    sources = tuple(
+        attrs.evolve(source, changes=tuple(changes[source.number]))
+        for source in world.sources
+        if source.number in changes
     )
+    places = {source.number: _find_places(source.changes, changes.get(source.number, ())) for source in world.sources}
+    counts = Counter[int]()
+    order: list[int] = []
+    rounds: list[int] = []
+    start = 0
+    for count in world.rounds:
+        before = len(order)
+        for number in world.order[start : start + count]:
+            if counts[number] in places[number]:
+                order.append(number)
+            counts[number] += 1
+        rounds.append(len(order) - before)
+        start += count
+    return attrs.evolve(world, sources=sources, order=tuple(order), rounds=tuple(rounds))
+
+
+def _find_places(changes: Sequence[Change], some: Sequence[Change]) -> set[int]:
+    """The places of some changes among all, as the same objects."""
+    wanted = {id(change) for change in some}
+    return {place for place, change in enumerate(changes) if id(change) in wanted}
+
+
+def shrink(world: World, numbers: Sequence[int], fails: Callable[[World], bool], attempts: int) -> World | None:
+    """A smaller ingestion that fails, too: of some tables alone, with fewer changes; None if it does not fail alone.
+
+    Args:
+        world: The ingestion.
+        numbers: The tables.
+        fails: Whether an ingestion fails.
+        attempts: How many ingestions are tried.
+    """
+    changes = {source.number: list(source.changes) for source in world.sources if source.number in numbers}
+    if not fails(smallest := select(world, changes)):
+        return None
+    size = max(map(len, changes.values()))
+    while attempts > 0 and (size := size // 2) > 0:
+        for number, own in list(changes.items()):
+            for start in range(0, len(own), size):
+                attempts -= 1
+                fewer = {
+                    **changes,
+                    number: [c for c in changes[number] if not any(c is one for one in own[start : start + size])],
+                }
+                if attempts >= 0 and all(fewer.values()) and fails(smaller := select(world, fewer)):
+                    changes, smallest = fewer, smaller
+    return smallest

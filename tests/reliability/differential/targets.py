@@ -14,7 +14,7 @@ from kdsl.ingest.run.sinks import MemoryWriter, SinkWriter
 from kdsl.testing import RunningKafka
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
-from tests.postgres import PASSWORD, Postgres
+from tests.postgres import Postgres
 from tests.reliability.differential.generator import Source, World
 from tests.reliability.differential.model import Spelled
 from tests.transactions import settle
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Rows = list[dict[str, Any]]
+PASSWORD_VARIABLE = "KDSL_TEST_PASSWORD"
+"""The environment variable with the password of the database."""
 FORMATS: Mapping[str, type[Format]] = {"debezium-json": DebeziumJson, "canal-json": CanalJson, "json": Json}
 
 
@@ -94,7 +96,7 @@ class PostgresTarget(Target):
         self._postgres = postgres
 
     def sink(self) -> Sink:
-        return JdbcTables(self._postgres.url, username="kdsl", password=PASSWORD)
+        return JdbcTables(self._postgres.url, username="kdsl", password=f"${{env:{PASSWORD_VARIABLE}}}")
 
     def read(self, tables: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Rows]]:
         names = list(tables)
@@ -108,8 +110,8 @@ class PostgresTarget(Target):
         rows: dict[tuple[str, str], Rows] = {table: [] for table in names}
         for line in self._postgres.execute("\n".join(statements)).split("\n"):
             if line:
-                number, _, document = line.partition("\t")
-                rows[names[int(number)]].append(parse_json(document))
+                place, _, document = line.partition("\t")
+                rows[names[int(place)]].append(parse_json(document))
         return {table: {"rows": own} for table, own in rows.items()}
 
 
