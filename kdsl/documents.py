@@ -22,6 +22,8 @@ _YAML = "tag:yaml.org,2002:"
 _PLAIN = (f"{_YAML}map", f"{_YAML}seq")
 _NUMBERS = (f"{_YAML}int", f"{_YAML}float", f"{_YAML}timestamp")
 _MERGE = f"{_YAML}merge"
+MAX_REPEATED = 10_000
+"""The most values of a document that are there because its anchors are used again; few lines could make billions."""
 _TAG = "a value begins with a tag that is not supported here; put '!…' in quotes"
 _ESCAPE = "a string in double quotes has a backslash that starts no escape; double the backslash, or use single quotes"
 _INDENT = "the line is indented by another number of blanks than the lines that it belongs to; align it with them"
@@ -92,6 +94,8 @@ class YamlDocument:
         self.value: Any = None
         self._as_written = as_written
         self._inside: list[yaml.Node] = []
+        self._seen: set[int] = set()
+        self._repeated = 0
         try:
             root = yaml.compose(text, Loader=yaml.SafeLoader)
             self.value = None if root is None else self._walk(root, "$")
@@ -109,10 +113,27 @@ class YamlDocument:
         message = f"the document is not valid YAML: {reason}"
         self.problems.append(Problem("yaml", message, "correct this line", Where(file=self.file, line=line)))
 
+    def _count(self, node: yaml.Node) -> bool:
+        """Count a node that an anchor repeats. Return whether the document may have it.
+
+        The first one that it may not have is recorded as a problem.
+        """
+        if id(node) not in self._seen:
+            self._seen.add(id(node))
+            return True
+        self._repeated += 1
+        if self._repeated == MAX_REPEATED + 1:
+            self._add_problem(
+                f"its anchors are used so often that it has more than {MAX_REPEATED:,} further values",
+                node.start_mark.line + 1,
+            )
+        return self._repeated <= MAX_REPEATED
+
     def _walk(self, node: yaml.Node, path: str) -> Any:
         """Return the value of a node, and store the line of every path in it.
 
-        YAML that documents do not allow is recorded as a problem. An anchor within itself is one, and its value None.
+        YAML that documents do not allow is recorded as a problem. An anchor within itself is one, and its value None,
+        as is that of an anchor that is used too often.
 
         Raises:
             yaml.YAMLError: As in `_scalar`.
@@ -121,6 +142,8 @@ class YamlDocument:
         self.lines[path] = line = node.start_mark.line + 1
         if any(node is outer for outer in self._inside):
             self._add_problem("an anchor contains itself", line)
+            return None
+        if not self._count(node):
             return None
         self._inside.append(node)
         try:
@@ -179,7 +202,7 @@ class YamlDocument:
                     self._add_problem("'<<' merges a value that is not a mapping", key.start_mark.line + 1)
                     continue
                 self._inside.append(source)
-                pairs = self._pairs(source)
+                pairs = self._pairs(source) if self._count(source) else []
                 self._inside.pop()
                 own += [(k, v) for k, v in pairs if not (isinstance(k, yaml.ScalarNode) and k.value in known)]
                 known |= {k.value for k, _ in pairs if isinstance(k, yaml.ScalarNode)}

@@ -8,7 +8,7 @@ entry-point group ``kdsl.formats``; those of kdsl are in the package ``kdsl_form
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Final, Literal, Protocol, Self
@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Literal, Protocol, Self
 import attrs
 import pyarrow as pa
 
+from kdsl import own_columns
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem, listing, nearest
 from kdsl.options import Options
@@ -53,6 +54,26 @@ RowKind = Literal["+I", "-U", "+U", "-D"]
 ROW_KINDS: Final[tuple[RowKind, ...]] = ("+I", "-U", "+U", "-D")
 """The row kinds, in the order of the numbers that formats use: a new row, the row before an update, the row after it, a
 deleted row."""
+
+
+def kind_column(names: Collection[str]) -> str:
+    """The name of the column with the row kind, if rows have one: that of an ingestion's rows, or `ROW_KIND`.
+
+    Args:
+        names: The columns of the rows.
+    """
+    return own_columns.KIND if own_columns.KIND in names else ROW_KIND
+
+
+def unavailable_column(names: Collection[str]) -> str:
+    """The name of the column that lists columns without a value, if rows have one; as `kind_column`.
+
+    Args:
+        names: The columns of the rows, with that of the row kind.
+    """
+    return own_columns.UNAVAILABLE if own_columns.KIND in names else UNAVAILABLE
+
+
 STATE_HAS_ROWS: Final = (
     ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), which takes "
     "the before-image from state"

@@ -12,6 +12,8 @@ from typing import Literal
 
 import attrs
 
+from kdsl.own_columns import explain_reserved, is_reserved
+
 Kind = Literal["word", "quoted", "text", "bytes", "number", "sign", "dots", "hint", "broken", "end"]
 
 _TOKEN = re.compile(
@@ -105,14 +107,16 @@ def tokenize(text: str) -> list[Token]:
         if match is None:
             tokens.append(_broken_token(text, position))
         elif match.lastgroup != "blank":
-            tokens.append(_check_escapes(Token(match.lastgroup, match[0], position)))  # type: ignore[arg-type]
+            tokens.append(_check_token(Token(match.lastgroup, match[0], position)))  # type: ignore[arg-type]
         position = tokens[-1].end if match is None else match.end()
     tokens.append(Token("end", "", len(text)))
     return tokens
 
 
-def _check_escapes(token: Token) -> Token:
-    """Return the token, or a broken one where a Unicode escape in it names no character."""
+def _check_token(token: Token) -> Token:
+    """Return the token, or a broken one where it is a reserved name, or a Unicode escape in it names no character."""
+    if token.kind == "quoted" and is_reserved(token.text):
+        return Token("broken", token.text, token.start, explain_reserved(token.value), "choose another name")
     if token.kind != "text" or token.text[0] not in "Uu":
         return token
     wrong = next(

@@ -18,6 +18,8 @@ LAYERS = (
         "kdsl.durations",
         "kdsl.extras",
         "kdsl.folders",
+        "kdsl.own_columns",
+        "kdsl.java_patterns",
         "kdsl.callbacks",
         "kdsl.retry",
         "kdsl.spark_internals",

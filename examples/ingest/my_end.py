@@ -17,17 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from kdsl import ROW_KIND
 from kdsl.changelog import Batch
 from kdsl.ingest import Sink, SinkRules, Source, WrongOption
-from kdsl.ingest.run.sinks import SinkTable, SinkWriter, TableWriter
+from kdsl.ingest.run.sinks import KIND, SinkTable, SinkWriter, TableWriter
 from kdsl.ingest.run.sources import SourceBatch, SourceTable
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.spark import spark_schema
+from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema
 
 
@@ -56,9 +56,10 @@ class JsonWriter(TableWriter):
         self._path = path
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
-        """Write the rows of a batch: the row kind and the columns."""
+        """Write the rows of a batch: the row kind, and apart from it the columns, which may have any name."""
         folder = "/".join([self._path, *table.table, f"batch={batch.number}"])
-        table.changes().write.mode("overwrite").json(folder)
+        row = F.struct(*(F.col(quote_name(f.name)) for f in table.written.columns))
+        table.changes().select(F.col(KIND).alias("kind"), row.alias("row")).write.mode("overwrite").json(folder)
 
 
 def parse_columns(text: str) -> t.Row:
@@ -106,11 +107,12 @@ class JsonReader:
 
     def open_stream(self, spark: SparkSession) -> DataFrame:
         """Open the stream of the rows: the row kind and the columns."""
-        columns = spark_schema(t.Row((t.Field(ROW_KIND, t.STRING), *self._row.fields)))
+        columns = spark_schema(t.row(kind=t.STRING, row=self._row))
         return spark.readStream.schema(columns).option("recursiveFileLookup", "true").json(self._path)
 
     def read_batch(self, records: DataFrame, progress: Mapping[str, str]) -> SourceBatch:
         """Return the table of a batch, with its rows as they are."""
         del progress  # how far the source is read, where Spark's checkpoint does not know that
         schema = TableSchema(self._row.fields, self._key)
-        return SourceBatch([SourceTable((self._table,), schema, lambda: records)])
+        rows = records.select(F.col("kind").alias(KIND), "row.*")
+        return SourceBatch([SourceTable((self._table,), schema, lambda: rows)])

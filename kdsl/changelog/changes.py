@@ -11,6 +11,7 @@ import attrs
 from kdsl.changelog.target import Batch, Target
 from kdsl.errors import ChangelogError, CheckpointError, listing, nearest
 from kdsl.kafka_table import KafkaTable
+from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.plan.model import OutputMode
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.dataframes.latest import choose_key, last_changes
@@ -55,13 +56,15 @@ class Changelog:
 
         Raises:
             KdslError: There is no key.
-            ChangelogError: A column is missing.
+            ChangelogError: A column is missing, or has a name that is reserved for kdsl.
         """
         declared = Table(table.definition()) if isinstance(table, type) else table
         self._name = declared.name if declared is not None else "the changelog"
         self.df = df
         self.keys = choose_key(None if declared is None else declared.definition, keys)
         self.order_by = tuple(map(str, [order_by] if isinstance(order_by, str) else order_by))
+        for name in filter(is_reserved, df.columns):
+            raise ChangelogError(f"{self._name}: {explain_reserved(name)}; rename the column")
         for name in (*self.keys, *self.order_by):
             if name not in df.columns:
                 raise ChangelogError(

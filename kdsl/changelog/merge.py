@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kdsl.changelog.target import explain_missing_row
 from kdsl.errors import ChangelogError, listing
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.spark_internals.session import is_connect
 from kdsl.types.spark import time_columns
 from kdsl.types.sql import literal, quote_name
@@ -18,12 +18,20 @@ from kdsl.types.sql import literal, quote_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-IS_DELETE = f"source.{ROW_KIND} = '-D'"
-"""Whether a change is a delete."""
+
+def write_is_delete(changes: DataFrame) -> str:
+    """Write the condition that a change is a delete."""
+    return f"source.{quote_name(kind_column(changes.columns))} = '-D'"
+
+
+def list_columns(changes: DataFrame) -> list[str]:
+    """List the columns of a changelog, without those of the row kind and of unavailable values."""
+    own = (kind_column(changes.columns), unavailable_column(changes.columns))
+    return [name for name in changes.columns if name not in own]
 
 
 def match_columns(target: str, changes: DataFrame, existing: Sequence[str], *, add: bool) -> list[str]:
-    """Return the columns of the changelog, without row kind and ``_unavailable``; the table has them, or gets them.
+    """Return the columns of the changelog (`list_columns`); the table has them, or gets them.
 
     Args:
         target: The table, for messages.
@@ -34,7 +42,7 @@ def match_columns(target: str, changes: DataFrame, existing: Sequence[str], *, a
     Raises:
         ChangelogError: The table does not have one of them, and it is not to be added.
     """
-    names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+    names = list_columns(changes)
     known = {name.lower() for name in existing}
     missing = [name for name in names if name.lower() not in known]
     if missing and not add:
@@ -65,11 +73,12 @@ def write_assignments(
     """
     values = {quote_name(name): f"source.{quote_name(name)}" for name in names}
     updated = {quote_name(name): values[quote_name(name)] for name in names if name not in keys}
-    if UNAVAILABLE in changes.columns:
+    own = unavailable_column(changes.columns)
+    if own in changes.columns:
         known = {name.lower() for name in existing}
         for name in (name for name in names if name not in keys):
             value = values[quote_name(name)]
-            unavailable = f"array_contains(source.{quote_name(UNAVAILABLE)}, {literal(name)[0]})"
+            unavailable = f"array_contains(source.{quote_name(own)}, {literal(name)[0]})"
             if name.lower() in known:
                 updated[quote_name(name)] = f"CASE WHEN {unavailable} THEN target.{quote_name(name)} ELSE {value} END"
             values[quote_name(name)] = f"CASE WHEN {unavailable} THEN {_raise_missing_row(name, keys)} ELSE {value} END"

@@ -116,7 +116,8 @@ class Target(Protocol):
 
         Args:
             changes: At most one row for each key: ``_row_kind`` (``+U`` or ``-D``), then the columns. A column
-                ``_unavailable``, if present, names the columns of the row that keep their values in the table.
+                ``_unavailable``, if present, names the columns of the row that keep their values in the table. Rows of
+                an ingestion have other names for both (`kdsl.formats.kind_column`, `kdsl.formats.unavailable_column`).
             keys: The columns of the key.
             batch: The identity of the batch; None applies it in any case.
 

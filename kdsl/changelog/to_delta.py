@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.merge import IS_DELETE, check_jvm_target, match_columns, write_assignments, write_condition
+from kdsl.changelog.merge import check_jvm_target, match_columns, write_assignments, write_condition, write_is_delete
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.errors import JavaError, java_message
 from kdsl.spark_internals.jars import has_class
@@ -458,10 +458,11 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
         merge = merge.withSchemaEvolution()
     if not keys:
         return merge.whenNotMatched().insertExpr(values)
-    merge = merge.whenMatched(IS_DELETE).delete()
+    is_delete = write_is_delete(changes)
+    merge = merge.whenMatched(is_delete).delete()
     if updated:
         merge = merge.whenMatched().updateExpr(updated)
-    return merge.whenNotMatched(f"NOT ({IS_DELETE})").insertExpr(values)
+    return merge.whenNotMatched(f"NOT ({is_delete})").insertExpr(values)
 
 
 class _Delta:
@@ -536,7 +537,7 @@ class _Delta:
 
         Java's errors are raised unchanged.
         """
-        columns = java_dataframe(changes.drop(ROW_KIND, UNAVAILABLE))
+        columns = java_dataframe(changes.drop(kind_column(changes.columns), unavailable_column(changes.columns)))
         self.builder(target).addColumns(columns.schema().asNullable()).execute()
 
     def builder(self, target: DeltaTarget) -> Any:

@@ -20,10 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.merge import IS_DELETE, check_jvm_target, match_columns, write_assignments, write_condition
+from kdsl.changelog.merge import (
+    check_jvm_target,
+    list_columns,
+    match_columns,
+    write_assignments,
+    write_condition,
+    write_is_delete,
+)
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError, listing
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.retry import Backoff
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.errors import JavaError, java_causes
@@ -295,7 +302,8 @@ class IcebergTarget:
 
         Spark's errors are raised unchanged, such as for a type that Iceberg does not have.
         """
-        columns = _write_columns(session, changes.drop(ROW_KIND, UNAVAILABLE).schema)
+        rows = changes.drop(kind_column(changes.columns), unavailable_column(changes.columns))
+        columns = _write_columns(session, rows.schema)
         session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
 
     def _add_columns(
@@ -493,15 +501,15 @@ def _write_merge(table: str, changes: DataFrame, keys: Sequence[str], existing: 
         keys: The columns of the key.
         existing: The columns that the table had before.
     """
-    names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+    names, is_delete = list_columns(changes), write_is_delete(changes)
     updated, values = write_assignments(changes, keys, names, existing)
     parts = [
         f"MERGE INTO {table} AS target USING {_VIEW} AS source ON {write_condition(keys)}",
-        f"WHEN MATCHED AND {IS_DELETE} THEN DELETE",
+        f"WHEN MATCHED AND {is_delete} THEN DELETE",
     ]
     if updated:
         pairs = ", ".join(f"target.{name} = {value}" for name, value in updated.items())
         parts.append(f"WHEN MATCHED THEN UPDATE SET {pairs}")
     columns, inserted = ", ".join(values), ", ".join(values.values())
-    parts.append(f"WHEN NOT MATCHED AND NOT ({IS_DELETE}) THEN INSERT ({columns}) VALUES ({inserted})")  # noqa: S608
+    parts.append(f"WHEN NOT MATCHED AND NOT ({is_delete}) THEN INSERT ({columns}) VALUES ({inserted})")  # noqa: S608
     return " ".join(parts)

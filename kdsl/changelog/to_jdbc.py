@@ -24,10 +24,11 @@ from kdsl.changelog.address import has_literal_secret, hide_login, resolve_refer
 from kdsl.changelog.connection import Connection, CountedStatement, DatabaseTable, is_unique_violation
 from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
 from kdsl.changelog.jdbc_strings import write_as_strings
+from kdsl.changelog.merge import list_columns
 from kdsl.changelog.postgres import read_postgres_schema
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing, nearest
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.secrets import Secret, resolve
 from kdsl.secrets.hiding import contains_secret, hide_secrets, is_secret
@@ -401,7 +402,7 @@ class JdbcTarget:
             ChangelogError: The table does not have a column of the changelog.
         """
         by_lower = {name.lower(): name for name in existing}
-        names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+        names = list_columns(changes)
         missing = [name for name in names if name.lower() not in by_lower]
         if missing:
             raise ChangelogError(
@@ -573,23 +574,24 @@ class _Staging:
         from pyspark.sql import functions as F
 
         lacking = none = F.array().cast("array<string>")
-        if UNAVAILABLE in self._changes.columns:
+        kind_of_row, unavailable = (name(self._changes.columns) for name in (kind_column, unavailable_column))
+        if unavailable in self._changes.columns:
             names = F.array(*map(F.lit, self._names))
-            lacking = F.array_sort(F.array_intersect(F.coalesce(F.col(UNAVAILABLE), none), names))
+            lacking = F.array_sort(F.array_intersect(F.coalesce(F.col(unavailable), none), names))
         counts = {
             (kind, tuple(columns)): count
-            for kind, columns, count in self._changes.groupBy(ROW_KIND, lacking).count().collect()
+            for kind, columns, count in self._changes.groupBy(kind_of_row, lacking).count().collect()
         }
         statements = self._statements(list(self._names))
         first, upserts = [*statements.begin], list[str | CountedStatement]()
         if deleted := sum(count for (kind, _), count in counts.items() if kind == "-D"):
-            rows = self._changes.where(F.col(ROW_KIND) == "-D")
+            rows = self._changes.where(F.col(kind_of_row) == "-D")
             first.append(statements.deletes(self._load(statements.keys, self._keys, rows, deleted, statements)))
         for columns, count in sorted((columns, count) for (kind, columns), count in counts.items() if kind == "+U"):
             known = [name for name in self._names if name not in columns]
             own = self._statements(known)
             same = lacking == F.array(*map(F.lit, columns)).cast("array<string>")
-            stage = self._load(own.columns, known, self._changes.where((F.col(ROW_KIND) == "+U") & same), count, own)
+            stage = self._load(own.columns, known, self._changes.where((F.col(kind_of_row) == "+U") & same), count, own)
             self._upserted.append((own, stage))
             if columns:
                 error = f"{self._target!r}: {explain_missing_row(listing(columns))}"

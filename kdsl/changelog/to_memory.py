@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.dataframes.collect import collect_arrow
 from kdsl.spark_internals.arrow import dataframe_from_arrow
 from kdsl.spark_internals.session import is_connect
@@ -95,15 +95,16 @@ class MemoryTable:
                 or the batch has a content, and the table has another one with this number or a later one.
         """
         table = collect_arrow(changes)
+        own = (kind_column(changes.columns), unavailable_column(changes.columns))
         with self._lock:
             if batch is not None and is_applied("memory()", batch, self._applied.get(batch.writer)):
                 return
-            schema = pa.schema([field for field in table.schema if field.name not in (ROW_KIND, UNAVAILABLE)])
+            schema = pa.schema([field for field in table.schema if field.name not in own])
             schema = schema if self._schema is None else _merge_schemas(self._schema, schema)
             rows: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = []
             for row in table.to_pylist():
-                kind = row.pop(ROW_KIND)
-                unavailable = [name for name in row.pop(UNAVAILABLE, None) or () if name in row]
+                kind = row.pop(own[0])
+                unavailable = [name for name in row.pop(own[1], None) or () if name in row]
                 key = tuple(_hashable(row[name]) for name in keys)
                 if kind != "-D" and unavailable and key not in self._rows:
                     raise ChangelogError(f"memory(): {explain_missing_row(listing(unavailable))}: {key}")

@@ -13,18 +13,17 @@ from rich.table import Table as Grid
 
 from kdsl.callbacks import import_function
 from kdsl.cli.clusters import WHERE, cluster_from_options, parse_pairs, with_cluster
-from kdsl.cli.console import out, print_json, progress
+from kdsl.cli.console import err, out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import (
-    MAX_ATTEMPTS,
     DeadLetter,
     Selection,
     count_letters,
     find_letter,
     read_letters,
-    replay as send_again,
     time_text,
 )
+from kdsl.diagnostics.replay import MAX_ATTEMPTS, replay as send_again
 
 app = typer.Typer(name="dlq", help="Dead letters: list, count, show, and replay them.", no_args_is_help=True)
 
@@ -38,13 +37,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 _LONGEST = 400
 _MEANING = {
     "sent": "sent and acknowledged",
+    "done": "sent by an earlier replay",
     "dropped": "dropped by the function",
-    "repeated": "further letters of the same records",
-    "exhausted": "rejected as often as --max-attempts says",
-    "truncated": "with incomplete values",
-    "outdated": "whose key has a later record, or without a key (--force sends them)",
+    "exhausted": "left: rejected as often as --max-attempts says",
+    "truncated": "left: with incomplete values",
+    "outdated": "left: their key has a later record (--force sends them)",
+    "keyless": "left: without a key, by which later records could be searched (--force sends them)",
+    "unverified": "left: later records with their key may have been compacted or deleted (--force sends them)",
+    "recreated": "left: their topic is gone, or was created again (name it with --to)",
+    "unknown": "left: an interrupted replay may have sent them, and the target cannot show it (--resend-unknown)",
     "unselected": "not selected",
+    "repeated": "further letters of the same records",
 }
+_LEFT = 3
+"""The exit code if selected records were left."""
 
 
 @app.command("list")
@@ -113,7 +119,7 @@ def count(
 @with_cluster(registry=False)
 def show(
     topic: Topic,
-    record: Annotated[str, typer.Argument(metavar="ID", help="topic-partition-offset of the original record.")],
+    record: Annotated[str, typer.Argument(metavar="ID", help="The id of the record, or topic-partition-offset.")],
     cluster: Cluster | None = None,
     as_json: AsJson = False,
 ) -> None:
@@ -153,13 +159,12 @@ def replay(
     ] = MAX_ATTEMPTS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing, and count what would be sent.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Send also records whose key has a later record in the original topic.")
+        bool,
+        typer.Option("--force", help="Send also records whose key has a later record, or may have, or is NULL."),
     ] = False,
-    group: Annotated[
-        str | None, typer.Option("--group", help="The consumer group that remembers the position.")
-    ] = None,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the first letter, not at the group's position.")
+    resend_unknown: Annotated[
+        bool,
+        typer.Option("--resend-unknown", help="Send also what an interrupted replay may have sent: perhaps twice."),
     ] = False,
     to_bootstrap: Annotated[
         str | None, typer.Option("--to-bootstrap", help="The brokers of the records, if they are others.")
@@ -171,9 +176,10 @@ def replay(
 ) -> None:
     """Send the records again: appended to their topic or another, unchanged or mapped by a function.
 
-    The module of a function is imported, also from the current folder. Unless --dry-run is given, the consumer group
-    stores the position at which the next replay goes on. Exits with 1 if it fails, or records are left that were
-    rejected too often, are incomplete, or are outdated, and with 2 if no brokers are named.
+    Each record is sent to a topic once, however often and with whatever selection this is repeated. The module of a
+    function is imported, also from the current folder. Exits with 0 if every selected record was sent, now or earlier,
+    or dropped by the function; with 3 if selected records are left; with 1 if it fails, also because another replay of
+    these letters is running; and with 2 if no brokers are named.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     target = cluster_from_options(to_bootstrap, properties=to_properties)
@@ -191,8 +197,7 @@ def replay(
             max_attempts=max_attempts,
             force=force,
             dry_run=dry_run,
-            group=group,
-            from_start=from_start,
+            resend_unknown=resend_unknown,
         )
     counts = attrs.asdict(done)
     if as_json:
@@ -202,7 +207,15 @@ def replay(
             if counts[name] or name == "sent":
                 meaning = "would be sent" if dry_run and name == "sent" else meaning
                 out.print(f"{counts[name]:>9,}  {meaning}", highlight=False)
-    raise typer.Exit(1 if done.exhausted or done.truncated or done.outdated else 0)
+    if done.late:
+        err.print(
+            f"warning: {done.late:,} of the sent records are older than the watermark of their table allows; a query "
+            "that has read the newest records drops their rows where they are late, as in windows, joins and "
+            "deduplication by event time: read them with a query of its own, or start it anew from the beginning",
+            highlight=False,
+            soft_wrap=True,
+        )
+    raise typer.Exit(0 if done.is_complete else _LEFT)
 
 
 def _require_cluster(cluster: Cluster | None) -> Cluster:

@@ -158,6 +158,8 @@ class TableDef:
         layout: Clauses of DDL that lay out rows in partitions or buckets, which a topic does not have, with their
             locations.
         inferred: What was inferred, where not all columns were declared.
+        in_ingestion: Whether it is a table of an ingestion: kdsl's columns beside those of the table then have names
+            that no column of a message can have (`kdsl.own_columns`).
         message_key: The columns of the message key in order; some may not exist.
     """
 
@@ -180,6 +182,7 @@ class TableDef:
     option_locations: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     layout: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     inferred: Inferred | None = attrs.field(default=None, eq=False)
+    in_ingestion: bool = False
     message_key: tuple[str, ...] = attrs.field(
         init=False, repr=False, default=attrs.Factory(lambda self: _message_key(self), takes_self=True)
     )

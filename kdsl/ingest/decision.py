@@ -17,6 +17,7 @@ from kdsl.ingest.evolution import (
     Learned,
     Place,
     Refusal,
+    RefusalCode,
     SinkEvolution,
     TableDelta,
     UpstreamTable,
@@ -128,7 +129,7 @@ def decide_batch(
             continue
         table_plan, problems = plan.table(table, upstream.schema)
         own = f"the table {format_id(table)!r}: "
-        refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix) for p in problems)
+        refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix, code="transform") for p in problems)
         if table_plan is not None:
             tables.append(TableWork(upstream, table_plan))
     sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read_schema or (lambda _, known: known))
@@ -175,23 +176,28 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
         return
     mostly = _MANY <= seen.dirty > sum(seen.rows.values())
     if mostly and seen.hint is not None and not state.upstream:
-        yield Refusal((feed.topics,), None, seen.hint, "set value.format, or start with another checkpoint")
+        fix = "set value.format, or start with another checkpoint"
+        yield Refusal((feed.topics,), None, seen.hint, fix, code="wrong-format")
         return
     total = state.counts.get(DIRTY, 0) - state.counts.get(FORGIVEN, 0) + seen.dirty
     first = "; ".join(seen.reasons[:_FIRST_REASONS])
     if getattr(feed.value, "ignore_parse_errors", False):
         return
+    code: RefusalCode = "unreadable"
     if not feed.ignore_errors:
         reason = f"{seen.dirty:,} records cannot be read: {first}"
         fix = "correct them, or set ingestion.ignore-errors: true"
         sql_fix = "correct them, or set 'ingestion.ignore-errors' = 'true' in OPTIONS of the table that is copied"
     elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
-        reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
+        code, reason = (
+            "many-errors",
+            f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}",
+        )
         fix = "correct the producer, raise ingestion.error-tolerance.max-count, or start once with --forgive-errors"
         sql_fix = "correct the producer, or raise 'ingestion.error-tolerance.max-count' in OPTIONS"
     else:
         return
-    yield Refusal((feed.topics,), None, reason, fix, sql_fix=sql_fix)
+    yield Refusal((feed.topics,), None, reason, fix, sql_fix=sql_fix, code=code)
 
 
 def _evolve_sinks(
@@ -219,14 +225,14 @@ def _evolve_sinks(
             wanted = merge_schemas(schemas)
         except PrimaryKeyError as e:
             fix, sql_fix = "give them the same primary-keys in a transform", "copy them into different tables"
-            refusals.append(Refusal(target, None, str(e), fix, sql_fix=sql_fix))
+            refusals.append(Refusal(target, None, str(e), fix, sql_fix=sql_fix, code="merged-keys"))
             continue
         known = state.sinks.get(target)
         live = read_schema(target, known)
         if live is None and known is not None:
             reason = "the sink table is gone, and earlier batches wrote rows to it"
             fix = "restore it, or start with a new checkpoint, which reads the topics from the start"
-            refusals.append(Refusal(target, None, reason, fix))
+            refusals.append(Refusal(target, None, reason, fix, code="missing-table"))
             continue
         if live is not None and known is None and not plan.policy.rules.stores_keys:
             live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
@@ -301,14 +307,14 @@ def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
     for target in work.plan.targets:
         if (wrong := sink.wrong_table(target)) is not None:
             fix, sql_fix = "name another sink table in a route", "give the table another name"
-            yield Refusal(target, None, wrong, fix, sql_fix=sql_fix)
+            yield Refusal(target, None, wrong, fix, sql_fix=sql_fix, code="table-name")
     if not isinstance(sink, KafkaTopics):
         return
     for topic in work.plan.topics:
         if (wrong := wrong_topic(topic)) is not None:
             fix = "name a topic for the table in sink.tableId-to-topic.mapping"
-            yield Refusal(table, None, wrong, fix, sql_fix="give the table another name")
+            yield Refusal(table, None, wrong, fix, sql_fix="give the table another name", code="topic-name")
     if sink.partition_strategy == "hash-by-key" and not work.plan.transformed.primary_key:
         reason = "it has no primary key, which partition.strategy: hash-by-key needs"
         sql_fix = "declare PRIMARY KEY (…) NOT ENFORCED in the statement"
-        yield Refusal(table, None, reason, "set primary-keys in a transform", sql_fix=sql_fix)
+        yield Refusal(table, None, reason, "set primary-keys in a transform", sql_fix=sql_fix, code="missing-key")

@@ -6,11 +6,9 @@ YAML, the messages and the reference page use the declaration.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Literal
-from zoneinfo import available_timezones
 
 import attrs
 
@@ -20,6 +18,7 @@ from kdsl.formats import MAX_COLUMNS
 from kdsl.ingest.ends.end import COMMAS, Sink, Source
 from kdsl.ingest.selectors import RouteMode
 from kdsl.options import Codec, Options, Spelling, option
+from kdsl.types.zones import is_zone
 
 Behavior = Literal["EXCEPTION", "EVOLVE", "TRY_EVOLVE", "LENIENT", "IGNORE"]
 MAX_TABLES = 10_000
@@ -116,14 +115,9 @@ class Route(Options):
     description: str | None = option("description", "A remark.", default=None)
 
 
-_OFFSET = re.compile(r"(?:GMT|UTC|UT)(?:[+-]\d{1,2}(?::\d{2}){0,2})?")
-"""A time zone as Java reads it: GMT, UTC+02:00."""
-
-
 def _check_zone(zone: str | None) -> str | None:
-    """What to write instead of an unknown time zone; None if it is known, an offset from GMT or UTC, or None."""
-    known = zone is None or zone in available_timezones() or _OFFSET.fullmatch(zone) is not None
-    return None if known else "use the name of a time zone, such as Europe/Berlin"
+    """What to write instead of an unknown time zone; None if it is known, or None."""
+    return None if zone is None or is_zone(zone) else "use the name of a time zone, such as Europe/Berlin"
 
 
 def _positive(value: int | None) -> str | None:

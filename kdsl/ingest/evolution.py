@@ -22,6 +22,37 @@ from kdsl.types import model as t
 from kdsl.types.widening import PrimaryKeyError, TableSchema, holds, join, join_columns, join_schemas
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
+RefusalCode = Literal[
+    "database-type",
+    "expression",
+    "key-type",
+    "many-columns",
+    "many-errors",
+    "many-tables",
+    "merged-keys",
+    "message-key",
+    "missing-key",
+    "missing-table",
+    "missing-topic",
+    "name-case",
+    "name-character",
+    "name-length",
+    "not-null",
+    "not-null-missing",
+    "refused-change",
+    "rewrite",
+    "sink-key",
+    "source-type",
+    "source-value",
+    "table-excluded",
+    "table-name",
+    "topic-name",
+    "transform",
+    "type-change",
+    "unreadable",
+    "wrong-format",
+]
+"""The stable names of the reasons for which a batch is refused. Each can be freed by what its message advises."""
 _STRINGS = (t.Char, t.VarChar)
 _SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
 """What to do in a script where a projection would help."""
@@ -107,6 +138,7 @@ class Refusal:
         fix: What to do.
         place: The record that caused it, where it is known.
         sql_fix: What to do in a script; None if that is the same.
+        code: The stable name of the reason.
     """
 
     table: TableId
@@ -115,6 +147,7 @@ class Refusal:
     fix: str
     place: Place | None = attrs.field(default=None, eq=False)
     sql_fix: str | None = attrs.field(default=None, kw_only=True)
+    code: RefusalCode = attrs.field(kw_only=True)
 
     def __str__(self) -> str:
         return self.describe()
@@ -205,7 +238,7 @@ def learn(
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
             sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
-            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix))
+            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix, code="message-key"))
             continue
         places = first.setdefault(table, {})
         for name, place in delta.first.items():
@@ -217,7 +250,7 @@ def learn(
         reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
         fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
         sql_fix = "copy fewer topics, with INCLUDING TABLE or EXCLUDING TABLE"
-        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix))
+        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix, code="many-tables"))
     changes = [
         change
         for table, places in first.items()
@@ -387,12 +420,13 @@ class _SinkTable:
         self.narrowed: list[str] = []
         self.left_out: list[str] = []
 
-    def refuse(self, column: str | None, reason: str, fix: str, sql_fix: str | None = None) -> None:
+    def refuse(self, code: RefusalCode, column: str | None, reason: str, fix: str, sql_fix: str | None = None) -> None:
         """Add a refusal of a column, or of the table if it is None.
 
         Without a ``sql_fix``, ``fix`` holds for scripts, too.
         """
-        self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or ""), sql_fix=sql_fix))
+        place = self.places.get(column or "")
+        self.refusals.append(Refusal(self.table, column, reason, fix, place, sql_fix=sql_fix, code=code))
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
@@ -413,8 +447,13 @@ class _SinkTable:
         schema = self.create() if self.live is None else self.change(self.live)
         most = self.policy.rules.max_columns
         if most is not None and len(schema.columns) > most:
-            self.refuse(None, f"it would have {len(schema.columns):,} columns, and {self.policy.rules.title} allows "
-                        f"{most:,}", "leave columns out with a projection", _SELECT)  # fmt: skip
+            self.refuse(
+                "many-columns",
+                None,
+                f"it would have {len(schema.columns):,} columns, and {self.policy.rules.title} allows {most:,}",
+                "leave columns out with a projection",
+                _SELECT,
+            )
         if self.refusals:
             before = TableSchema(()) if self.live is None else self.live
             return SinkEvolution(before, refusals=tuple(self.refusals))
@@ -428,17 +467,27 @@ class _SinkTable:
             by_name.setdefault(self.fold(field.name), []).append(field.name)
             size = len(field.name.encode())
             if rules.max_name_bytes is not None and size > rules.max_name_bytes:
-                self.refuse(field.name, f"the name has {size} bytes, and {rules.title} would cut it to "
-                            f"{rules.max_name_bytes}", "rename the column with a projection", _SELECT)  # fmt: skip
+                self.refuse(
+                    "name-length",
+                    field.name,
+                    f"the name has {size} bytes, and {rules.title} would cut it to {rules.max_name_bytes}",
+                    "rename the column with a projection",
+                    _SELECT,
+                )
             if wrong := set(field.name) & set(rules.forbidden):
-                self.refuse(field.name, f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
-                            "rename the column with a projection", _SELECT)  # fmt: skip
+                self.refuse(
+                    "name-character",
+                    field.name,
+                    f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
+                    "rename the column with a projection",
+                    _SELECT,
+                )
         for names in by_name.values():
             if len(names) > 1:
                 columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
                 reason = f"{rules.title} does not tell the columns {columns} apart"
                 fix = "rename one with a projection"
-                self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT))
+                self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT, code="name-case"))
 
     def describe_place(self, column: str) -> str:
         """The record that shows a column, or since which it is known, in brackets; empty if neither is known."""
@@ -453,8 +502,12 @@ class _SinkTable:
         """
         columns = tuple(attrs.evolve(f, type=self.wide(f.type)) for f in self.wanted.columns)
         if "create.table" not in self.policy.tags:
-            self.refuse(None, "the table does not exist, and create.table is excluded",
-                        "create it, or allow create.table")  # fmt: skip
+            self.refuse(
+                "table-excluded",
+                None,
+                "the table does not exist, and create.table is excluded",
+                "create it, or allow create.table",
+            )
         self.changes.append(
             SchemaChange("create.table", self.table, columns, place=min(self.places.values(), default=None))
         )
@@ -468,9 +521,13 @@ class _SinkTable:
         """
         if [self.fold(n) for n in live.primary_key] != [self.fold(n) for n in self.wanted.primary_key]:
             has, wants = (f"({', '.join(key)})" for key in (live.primary_key, self.wanted.primary_key))
-            self.refuse(None, f"its primary key is {has}, and that of the rows {wants}",
-                        "set primary-keys in a transform, or write to another table",
-                        "declare its PRIMARY KEY (…) NOT ENFORCED in the statement, or fill another table")  # fmt: skip
+            self.refuse(
+                "sink-key",
+                None,
+                f"its primary key is {has}, and that of the rows {wants}",
+                "set primary-keys in a transform, or write to another table",
+                "declare its PRIMARY KEY (…) NOT ENFORCED in the statement, or fill another table",
+            )
         columns = list(live.columns)
         index = {self.fold(f.name): i for i, f in enumerate(columns)}
         for field in self.wanted.columns:
@@ -484,9 +541,13 @@ class _SinkTable:
         wanted = {self.fold(f.name) for f in self.wanted.columns}
         for field in live.columns:
             if self.fold(field.name) not in wanted and not field.type.nullable:
-                self.refuse(field.name, f"the sink table has it as {field.type}, and the rows do not have it",
-                            "drop NOT NULL in the sink table, or compute it in a projection",
-                            "drop NOT NULL in the sink table, or compute it with ADD COLUMN")  # fmt: skip
+                self.refuse(
+                    "not-null-missing",
+                    field.name,
+                    f"the sink table has it as {field.type}, and the rows do not have it",
+                    "drop NOT NULL in the sink table, or compute it in a projection",
+                    "drop NOT NULL in the sink table, or compute it with ADD COLUMN",
+                )
         return TableSchema(tuple(columns), live.primary_key)
 
     def add_column(self, columns: list[t.Field], field: t.Field) -> None:
@@ -509,8 +570,13 @@ class _SinkTable:
         if field.type.nullable and not live.type.nullable:
             self.drop_not_null(live)
         if self.in_key(live) and isinstance(kind, _STRINGS) and not isinstance(live.type, _STRINGS):
-            self.refuse(live.name, f"it is a column of the primary key, and would change from {live.type} to {kind}",
-                        "CAST it in a projection", "write INSERT INTO … SELECT with a CAST for it")  # fmt: skip
+            self.refuse(
+                "key-type",
+                live.name,
+                f"it is a column of the primary key, and would change from {live.type} to {kind}",
+                "CAST it in a projection",
+                "write INSERT INTO … SELECT with a CAST for it",
+            )
         new = attrs.evolve(live, type=kind)
         change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.places.get(field.name))
         if self.allows(change, live.name, can=self.policy.rules.alters_types):
@@ -531,9 +597,13 @@ class _SinkTable:
         if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") and not self.in_key(live):
             self.narrowed.append(live.name)
             return
-        self.refuse(live.name, f"it is {live.type} in the sink table, and may be NULL in the rows",
-                    "drop NOT NULL there or in the initial schema, or use COALESCE in a projection",
-                    "drop NOT NULL there or in the table that is copied")  # fmt: skip
+        self.refuse(
+            "not-null",
+            live.name,
+            f"it is {live.type} in the sink table, and may be NULL in the rows",
+            "drop NOT NULL there or in the initial schema, or use COALESCE in a projection",
+            "drop NOT NULL there or in the table that is copied",
+        )
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
         """Whether a change is made; a change that is not is refused, or left to the caller without a refusal.
@@ -544,13 +614,21 @@ class _SinkTable:
         behavior = self.policy.behavior
         shown = attrs.evolve(change, place=None)
         if behavior == "EXCEPTION":
-            self.refuse(column, f"schema.change.behavior is EXCEPTION, and the change {shown} is needed",
-                        "change the sink table, or choose another behavior")  # fmt: skip
+            self.refuse(
+                "refused-change",
+                column,
+                f"schema.change.behavior is EXCEPTION, and the change {shown} is needed",
+                "change the sink table, or choose another behavior",
+            )
             return False
         if behavior == "IGNORE" or change.tag not in self.policy.tags:
             return False
         if not can and behavior != "TRY_EVOLVE":
-            self.refuse(column, f"{self.policy.rules.title} cannot make the change {shown}",
-                        "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE",
-                        "drop the table, and set 'sink.type-normalize-strategy' = 'BROADEN' in WITH")  # fmt: skip
+            self.refuse(
+                "type-change",
+                column,
+                f"{self.policy.rules.title} cannot make the change {shown}",
+                "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE",
+                "drop the table, and set 'sink.type-normalize-strategy' = 'BROADEN' in WITH",
+            )
         return can

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.errors import RecordError
-from kdsl.formats import ROW_KIND, ROW_KINDS, Encoded, TableId, Use
+from kdsl.formats import ROW_KINDS, Encoded, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.packets import join_packets
+from kdsl.own_columns import KIND, PASSES
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.encode import HEADERS
@@ -31,8 +32,6 @@ from kdsl_formats.json import Json
 from kdsl_formats.json.connect import connect_schema
 from kdsl_formats.json.encoder import JsonEncoder
 
-PASSES = "__kdsl_passes"
-"""The column that says whether a row meets the filter of its table; by default all rows do."""
 TABLE_ID = "TableId"
 _INSERT, _BEFORE, _AFTER, _DELETE = range(len(ROW_KINDS))
 Reporter: TypeAlias = Callable[[RecordDecoder, str, pa.RecordBatch], None]
@@ -122,7 +121,7 @@ class MessageEncoder:
         if self._waiting is not None:
             rows = pa.concat_batches([self._waiting, rows])
         self._waiting = None
-        if rows.num_rows and rows.column(ROW_KIND)[-1].as_py() == ROW_KINDS[_BEFORE]:
+        if rows.num_rows and rows.column(KIND)[-1].as_py() == ROW_KINDS[_BEFORE]:
             self._waiting, rows = rows.slice(rows.num_rows - 1), rows.slice(0, rows.num_rows - 1)
         return self._encode(rows)
 
@@ -149,7 +148,7 @@ class MessageEncoder:
         Raises:
             RecordError: As for `encode`.
         """
-        kinds = pc.index_in(rows.column(ROW_KIND), pa.array(ROW_KINDS)).to_numpy(zero_copy_only=False)
+        kinds = pc.index_in(rows.column(KIND), pa.array(ROW_KINDS)).to_numpy(zero_copy_only=False)
         passes: Mask = np.ones(rows.num_rows, dtype=bool)
         if PASSES in rows.schema.names:
             passes = pc.fill_null(rows.column(PASSES), False).to_numpy(zero_copy_only=False)
@@ -332,9 +331,9 @@ def encode_packets(
 
 def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with a row kind; without one they are inserts."""
-    if ROW_KIND in rows.schema.names:
+    if KIND in rows.schema.names:
         return rows
-    return rows.append_column(ROW_KIND, pa.repeat(ROW_KINDS[_INSERT], rows.num_rows))
+    return rows.append_column(KIND, pa.repeat(ROW_KINDS[_INSERT], rows.num_rows))
 
 
 def _add_columns(messages: pa.RecordBatch, table: PlainTable, partition: int | None) -> pa.RecordBatch:

@@ -25,10 +25,11 @@ from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
 from kdsl.flink_sql.syntax.query_reader import read_select_list
 from kdsl.flink_sql.syntax.script_text import ScriptText
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.definition import Transform
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.selectors import TablePattern
+from kdsl.own_columns import KIND, explain_reserved, is_reserved
 from kdsl.types import model as t
 from kdsl.types.sql import literal, quote_name
 from kdsl.types.widening import TableSchema
@@ -188,7 +189,7 @@ def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
     for name, part in zip(_NAMES, parts, strict=False):
         text = literal(part)[0]
         values[name] = TypedSql(f"CAST({text} AS STRING)", t.VarChar(nullable=part is None), part)
-    values[EVENT_TYPE] = TypedSql(quote_name(ROW_KIND), t.VarChar(nullable=False))
+    values[EVENT_TYPE] = TypedSql(quote_name(KIND), t.VarChar(nullable=False))
     return values
 
 
@@ -248,6 +249,8 @@ class _Work:
     def run(self, *, allow_trimming: bool) -> TransformedTable:
         """Apply the transform. Problems are collected, and the result is then not to be used."""
         upstream = {f.name: _column(f) for f in self.schema.columns}
+        for name in filter(is_reserved, upstream):
+            self.add("", explain_reserved(name), "rename the column in the source")
         others = {c.name: _column(t.Field(c.name, c.type)) for c in self.metadata}
         names = {**_pseudo_columns(self.table), **others, **upstream}
         for column in self.listed:

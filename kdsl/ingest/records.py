@@ -7,8 +7,9 @@ This is the part of an ingestion that tasks do. It needs neither Spark nor Kafka
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import attrs
 import numpy as np
@@ -23,6 +24,7 @@ from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import InitialTable
+from kdsl.own_columns import MARK, ORDER, PLACE, explain_reserved, is_reserved
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
@@ -35,15 +37,13 @@ from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
 from kdsl_formats.suggest import explain_bad_batch
 
-ORDER = ("__kdsl_time", "__kdsl_partition", "__kdsl_offset")
-"""Columns by which the changes of a key are ordered if they are in several partitions; no sink table has them."""
 _TIMES = {
     "debezium-json": ("value.source.timestamp", "source.ts_ms"),
     "canal-json": ("value.event-timestamp", "es"),
 }
 """The metadata with the time of a change in the source, and the member that it is read from, by format."""
-PLACE = ("__kdsl_record_topic", "__kdsl_record_partition", "__kdsl_record_offset")
-"""Columns with the place of the record that a row comes from, where a plan asks for them."""
+_RESERVED = re.compile(rb"(?i)\\ufdd0|" + re.escape(MARK.encode()))
+"""`MARK` in a message of JSON, as it is or escaped."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
 Value = TypeVar("Value")
@@ -167,6 +167,8 @@ class RecordSplitter:
         by_id, values = self._name_known(topic, known)
         of_topic = self._feed.table_id(topic)
         observed = self._value.observe(raw.column("value"), values)
+        if reserved := self._find_reserved(raw, observed):
+            return self._split_rest(raw, known, reserved)
         rejections = [Rejection(bad.index, bad.reason) for bad in observed.bad]
         deltas = {delta.table: delta for delta in observed.deltas}
         codes = pc.fill_null(observed.tables, -1).to_numpy(zero_copy_only=False)
@@ -197,6 +199,25 @@ class RecordSplitter:
         hint = None if known else explain_bad_batch(self._feed.value, raw.column("value"), observed)
         hint = None if hint is None else f"topic {topic}: {hint}"
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
+
+    def _find_reserved(self, raw: pa.RecordBatch, observed: Observed) -> list[Rejection]:
+        """The records, of one topic, with a column whose name is reserved for kdsl, ascending.
+
+        Known columns never have such names, so these show as new ones, and only then records are looked at one by one.
+        """
+        sides: list[tuple[Literal["key", "value"], Observer]] = []
+        if _has_reserved(observed):
+            sides.append(("value", self._value))
+        if self._key is not None and _may_have_reserved(raw.column("key")):
+            sides.append(("key", self._key))
+        rejections: dict[int, Rejection] = {}
+        for side, observer in sides:
+            for index, message in enumerate(raw.column(side)):
+                if message.is_valid and _RESERVED.search(message.as_buffer()):
+                    reserved = _has_reserved(observer.observe(raw.column(side).slice(index, 1), {}))
+                    if reserved is not None:
+                        rejections[index] = Rejection(index, explain_reserved(reserved), side)
+        return [rejections[index] for index in sorted(rejections)]
 
     def _name_known(
         self, topic: str, known: Mapping[TableId, UpstreamTable]
@@ -382,6 +403,16 @@ def _field_names(key: bytes) -> tuple[str, ...]:
     return tuple(document) if isinstance(document, dict) else ()
 
 
+def _has_reserved(observed: Observed) -> str | None:
+    """The first column among those that messages show whose name is reserved for kdsl; None if there is none."""
+    return next((f.name for delta in observed.deltas for f in delta.schema.columns if is_reserved(f.name)), None)
+
+
+def _may_have_reserved(messages: pa.BinaryArray) -> bool:
+    """Whether the bytes of messages in JSON contain the character that names of columns cannot have."""
+    return any(_RESERVED.search(buffer) for buffer in messages.buffers()[2:] if buffer is not None)
+
+
 def _remove(indices: Indices, rejections: Iterable[Rejection]) -> Indices:
     """Indices without those of rejected records."""
     wrong = [one.index for one in rejections]
@@ -473,7 +504,9 @@ def plan_table(
         ]
     declared = define_table(feed, table, upstream)
     options = attrs.evolve(declared.options, topic=("records",), topic_pattern=None)  # type: ignore[misc]
-    definition = attrs.evolve(declared, columns=(*declared.columns, *metadata), options=options, primary_key=())
+    definition = attrs.evolve(
+        declared, columns=(*declared.columns, *metadata), options=options, primary_key=(), in_ingestion=True
+    )
     return attrs.evolve(read_plan(resolve(definition, "read")), keyed=keyed)
 
 

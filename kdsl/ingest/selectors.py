@@ -3,7 +3,7 @@ r"""The two kinds of patterns that select tables, as Flink CDC has them, and the
 In both, ``.`` separates the names of a table id, ``\.`` is any character, ``,`` separates alternatives, and the whole
 id must match. The pattern of a route is one regular expression over the whole id, and its letter case counts. The
 pattern of a transform or of a topic mapping has one regular expression for each name, and ignores letter case; in it,
-``\,`` is a comma. Regular expressions are Java's, see `kdsl.resolve.patterns`.
+``\,`` is a comma. Regular expressions are Java's, see `kdsl.java_patterns`.
 
 Source: https://nightlies.apache.org/flink/flink-cdc-docs-stable/docs/core-concept/route/ and …/transform/.
 """
@@ -18,7 +18,7 @@ import attrs
 
 from kdsl.formats import TableId
 from kdsl.ingest.ids import MAX_PARTS, parse_id, quote_part
-from kdsl.resolve.patterns import TOPIC_FIX, PatternError, python_pattern
+from kdsl.java_patterns import TOPIC_FIX, PatternError, compile_pattern
 
 RouteMode = Literal["ALL_MATCH", "FIRST_MATCH"]
 _GROUP = re.compile(r"\$(\d+)")
@@ -37,7 +37,7 @@ class SelectorError(ValueError):
         self.fix = fix
 
 
-def _compile(pattern: str, written: str, flags: int = 0) -> re.Pattern[str]:
+def _compile(pattern: str, written: str, *, ignore_case: bool = False) -> re.Pattern[str]:
     """Compile a part of a pattern of tables.
 
     Raises:
@@ -47,12 +47,10 @@ def _compile(pattern: str, written: str, flags: int = 0) -> re.Pattern[str]:
         message = f"the part '{written}' has a '{{' without '}}': a comma separates tables"
         raise SelectorError(message, "write out repetitions such as {1,3}")
     try:
-        return re.compile(python_pattern(pattern), flags)
+        return compile_pattern(pattern, ignore_case=ignore_case)
     except PatternError as e:
         fix = r"write one that a whole name must match, such as 'orders_\d+'" if e.fix == TOPIC_FIX else e.fix
         raise SelectorError(f"the part '{written}' {e}", fix) from None
-    except re.error as e:
-        raise SelectorError(f"the part '{written}' is not a regular expression: {e.msg}", "correct it") from None
 
 
 def _swap_dots(text: str) -> str:
@@ -63,6 +61,9 @@ def _swap_dots(text: str) -> str:
 def _split(text: str, separator: str) -> list[str]:
     """Split at a separator that is not escaped by a backslash."""
     return re.split(rf"(?<!\\){re.escape(separator)}", text)
+
+
+_ANY = _compile(".*", r"\.*", ignore_case=True)
 
 
 @attrs.frozen
@@ -128,7 +129,7 @@ class TablePattern:
                     r"write '\.' for any character; '.' separates names",
                 )
             plain = (name.replace(r"\,", ",").replace(r"\.", ".") for name in names)
-            alternatives.append(tuple(_compile(p, w, re.IGNORECASE) for p, w in zip(plain, names, strict=True)))
+            alternatives.append(tuple(_compile(p, w, ignore_case=True) for p, w in zip(plain, names, strict=True)))
         return cls(text, tuple(alternatives))
 
     def fits(self, table: TableId) -> bool:
@@ -142,7 +143,7 @@ class TablePattern:
     @property
     def fits_all(self) -> bool:
         """Whether every table is selected: an alternative has three names that are all ``.*``."""
-        return any(len(names) == MAX_PARTS and all(n.pattern == ".*" for n in names) for names in self.alternatives)
+        return any(len(names) == MAX_PARTS and all(n == _ANY for n in names) for names in self.alternatives)
 
 
 def misread_dots(text: str) -> str | None:

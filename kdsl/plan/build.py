@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from kdsl import own_columns
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.declare.metadata import IN_VALUE
 from kdsl.durations import duration_text, parse_duration
@@ -54,7 +55,10 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
     lacking = value.columns if value is not None and upserts is None and keeps_unavailable(value.format) else ()
     sourced = [_make_nullable(c) if c.name in lacking and c.name not in table.primary_key else c for c in sourced]
     by_name.update({c.name: c for c in sourced})
-    last = (_UNAVAILABLE,) if lacking else ()
+    kind, unavailable = (_KIND, _UNAVAILABLE)
+    if table.in_ingestion:
+        kind, unavailable = _KIND_IN_INGESTION, _UNAVAILABLE_IN_INGESTION
+    last = (unavailable,) if lacking else ()
     return ReadPlan(
         table=table.name,
         topics=resolved.topics,
@@ -73,7 +77,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         key=_prune(resolved.key, names),
         value=value,
         metadata=_plan_metadata(shown),
-        columns=_row_type(sourced, changelog=changelog, last=last),
+        columns=_row_type(sourced, kind if changelog else None, last),
         changelog=changelog,
         upserts=upserts,
         keyed=table.primary_key if table.normalized or lacking else (),
@@ -89,8 +93,8 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         ),
         output=_row_type(
             (_output_column(by_name[name], upserts) for name in (wanted if columns is not None else by_name)),
-            changelog=changelog,
-            last=last,
+            kind if changelog else None,
+            last,
         ),
         dead_letters=resolved.dead_letters,
         inferred=table.inferred,
@@ -106,6 +110,8 @@ _UNAVAILABLE = t.Field(
 )
 # Plans that checkpoints store, and digests in tokens, contain this comment: another one would make them differ.
 _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -U, +U or -D.")
+_UNAVAILABLE_IN_INGESTION = attrs.evolve(_UNAVAILABLE, name=own_columns.UNAVAILABLE)
+_KIND_IN_INGESTION = attrs.evolve(_KIND, name=own_columns.KIND)
 
 
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
@@ -119,7 +125,7 @@ def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str,
     """
     names = [c.name for c in table.columns]
     wanted = dict.fromkeys(names if columns is None else map(str, columns))
-    if table.is_changelog:
+    if table.is_changelog and not table.in_ingestion:
         for always in (ROW_KIND, UNAVAILABLE):
             wanted.pop(always, None)  # these columns always exist
     if UNAVAILABLE not in names and table.value_format is not None and keeps_unavailable(table.value_format):
@@ -172,7 +178,7 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
         metadata=_plan_metadata(resolved.metadata),
         rules=resolved.rules,
         drops_nulls=table.options.sink_not_null_enforcer == "drop",
-        columns=_row_type(columns, changelog=resolved.changelog),
+        columns=_row_type(columns, _KIND if resolved.changelog else None),
         changelog=resolved.changelog,
         upserts=_plan_upsert_write(table),
         defaults={**({ROW_KIND: "'+I'"} if resolved.changelog else {}), **_default_literals(columns)},
@@ -194,9 +200,9 @@ def _plan_upsert_write(table: TableDef) -> UpsertWrite | None:
     return UpsertWrite(table.message_key, options.buffer_rows, options.buffer_interval.total_seconds())
 
 
-def _row_type(columns: Iterable[ColumnDef], *, changelog: bool, last: tuple[t.Field, ...] = ()) -> t.Row:
+def _row_type(columns: Iterable[ColumnDef], kind: t.Field | None, last: tuple[t.Field, ...] = ()) -> t.Row:
     """Return the row type of columns, with the row kind first for a changelog, and with more fields at the end."""
-    first = (_KIND,) if changelog else ()
+    first = () if kind is None else (kind,)
     return t.Row((*first, *(t.Field(c.name, c.type, c.comment) for c in columns), *last), nullable=False)
 
 

@@ -174,7 +174,8 @@ class ReadPlan:
         computed: The columns computed from those, in order.
         watermark: The watermark, or None.
         output: The columns of the resulting DataFrame.
-        changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`).
+        changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`, or for
+            the rows of ingestions `kdsl.own_columns.KIND`).
         inferred: The inferred columns, and what they were inferred from; None if all were declared.
         upserts: How records by key become changes; None if each record becomes its own row.
         keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an

@@ -9,6 +9,7 @@ from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE, Direction, keeps_unavailable
 from kdsl.options import Spelling
+from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
@@ -25,7 +26,7 @@ def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report repeated and empty column names.
+    """Report repeated, empty and reserved column names.
 
     Warn of names of columns, or of members of one row, that differ only in case, which Spark treats as equal.
     """
@@ -42,6 +43,8 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
         if not column.name:
             message, fix = "a column has an empty name", "name it"
             yield problem(table, "column-name", message, fix, column=column)
+        if is_reserved(column.name) and not table.in_ingestion:
+            yield problem(table, "column-name", explain_reserved(column.name), "rename the column", column=column)
         rows = [kind for kind in t.walk_types(column.type) if isinstance(kind, t.Row)]
         for names in (clash for row in rows for clash in case_clashes(row.names)):
             message = f"its members {listing(names)} differ only in letter case, which Spark treats as equal by default"
@@ -119,7 +122,12 @@ def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report columns that have the name of a column that kdsl adds, in any letter case."""
+    """Report columns that have the name of a column that kdsl adds, in any letter case.
+
+    Tables of ingestions may have such columns.
+    """
+    if table.in_ingestion:
+        return
     keeps = table.value_format is not None and keeps_unavailable(table.value_format) and not table.keeps_rows
     for column in table.columns:
         if table.is_changelog and column.name.lower() == ROW_KIND:

@@ -13,8 +13,8 @@ from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction
+from kdsl.java_patterns import PatternError, python_pattern
 from kdsl.resolve.model import DeadLetterTopic
-from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.resolve.rule import problem
 from kdsl.resolve.topics import LEGAL_NAME, LONGEST_NAME
 

@@ -9,8 +9,8 @@ from kdsl.client_settings.properties import Properties
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, listing
 from kdsl.formats import Direction
+from kdsl.java_patterns import PatternError, python_pattern
 from kdsl.resolve.model import Topics
-from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.resolve.rule import problem
 from kdsl.secrets import Secret
 

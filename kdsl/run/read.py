@@ -437,11 +437,13 @@ class _Letters:
         cluster: The cluster; its secrets are references.
         read: The id of the read.
         accumulator: The id of the accumulator for reports; None for none.
+        source: The cluster that is read, if tasks can ask it for the ids of topics; its secrets are references.
     """
 
     cluster: Cluster
     read: str
     accumulator: int | None
+    source: Cluster | None
 
 
 def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters | None:
@@ -454,7 +456,10 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters 
         return None
     how = "for the dead letters of the transport 'jvm'"
     fail_on([open_secret(name, how) for name in at.split_literals()[1]], plan.table)
-    return _Letters(at, read_id(plan, cluster), None if is_connect(spark) else letter_reports(spark))
+    from kdsl.run.librdkafka.topic_check import TopicIds
+
+    accumulator = None if is_connect(spark) else letter_reports(spark)
+    return _Letters(at, read_id(plan, cluster), accumulator, TopicIds.of(cluster).cluster)
 
 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
@@ -672,11 +677,13 @@ class _Decode:
             yield
             return
         from kdsl.run.librdkafka.letter_writer import LetterWriter
+        from kdsl.run.librdkafka.topic_check import TopicIds
 
         task, letters = current_task(), self._letters
         name = f"partition {0 if task is None else task.partitionId()}"
         plan = read_plan_text(self._plan, ReadPlan)
-        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator)
+        topics = TopicIds(letters.source, {} if self._topics is None else self._topics.ids)
+        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator, topics)
         with writer, decoder.rejecting(writer):
             yield
 

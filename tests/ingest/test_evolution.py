@@ -264,12 +264,20 @@ class TestBehaviors:
         (("column",), ("alter.column.type",), {"create.table", "add.column", "drop.column", "rename.column"}),
         ((), ("drop",), set(CHANGE_TAGS) - {"drop.column", "drop.table"}),
         (("create.table",), ("create.table",), set()),
-        (("table",), (), {"create.table", "drop.table", "truncate.table"}),
+        (("table",), (), {"create.table", "drop.table", "truncate.table", "alter.table.comment"}),
+        (("create.table", "add"), (), {"create.table", "add.column"}),
+        (("Add", "ALTER.column.type"), (), {"create.table", "add.column", "alter.column.type"}),
+        (("create",), (), {"create.table"}),
+        (("rename", "drop"), (), {"create.table", "rename.column", "drop.column", "drop.table"}),
+        (("alter",), (), {"create.table", "alter.column.type", "alter.table.comment"}),
+        (("all",), ("column",), {"create.table", "drop.table", "truncate.table", "alter.table.comment"}),
+        ((), ("all",), set()),
     ],
 )
 def test_exclude_wins_over_include(include: tuple[str, ...], exclude: tuple[str, ...], tags: set[str]) -> None:
     sink = Blackhole(include_changes=include, exclude_changes=exclude)
 
+    assert list(sink.problems()) == []
     assert Policy.of(sink, Pipeline()).tags == tags
 
 

@@ -14,12 +14,13 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
-from kdsl.formats import ROW_KIND, ROW_KINDS, Format
+from kdsl.formats import ROW_KINDS, Format
 from kdsl.ingest import KafkaTopics
 from kdsl.ingest.evolution import UpstreamTable
-from kdsl.ingest.messages import PASSES, PlainTable, encode_packets, encode_rows, find_changes
+from kdsl.ingest.messages import PlainTable, encode_packets, encode_rows, find_changes
 from kdsl.ingest.records import plan_table
 from kdsl.ingest.run.tasks import split_task
+from kdsl.own_columns import KIND, PASSES
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
@@ -42,7 +43,7 @@ def sink(value: Format | None = None, **options: Any) -> KafkaTopics:
 
 def rows(*changes: Change, passes: list[bool] | None = None) -> pa.RecordBatch:
     columns = {
-        ROW_KIND: pa.array([kind for kind, _ in changes], pa.string()),
+        KIND: pa.array([kind for kind, _ in changes], pa.string()),
         "n": pa.array([row["n"] for _, row in changes], pa.string()),
         "id": pa.array([row["id"] for _, row in changes], pa.int64()),
     }
@@ -175,7 +176,7 @@ def test_messages_with_their_schema_are_read_with_the_same_types_and_values() ->
     schema = TableSchema(columns, ("b",))
     nulls = {name: None if KINDS[name].nullable else VALUES[name] for name in VALUES}
     arrays = [pa.array([VALUES[f.name], nulls[f.name]], f.type) for f in arrow_schema(t.Row(columns))]
-    batch = pa.RecordBatch.from_arrays([pa.array(["+I", "+I"]), *arrays], [ROW_KIND, *KINDS])
+    batch = pa.RecordBatch.from_arrays([pa.array(["+I", "+I"]), *arrays], [KIND, *KINDS])
     encoded = list(encode_rows(sink(include_schema=True), ("shop", "t"), schema, iter([batch])))
 
     raw = records(*encoded[0].column("value").to_pylist())

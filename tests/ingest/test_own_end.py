@@ -69,8 +69,8 @@ def test_it_is_run(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSe
 
     files = (tmp_path / "out" / topic / "batch=0").glob("*.json")
     rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    assert sorted(rows, key=lambda row: row["id"]) == [
-        {"_row_kind": "+I", "id": 1}, {"_row_kind": "+I", "id": 2, "n": "x"},
+    assert sorted(rows, key=lambda line: line["row"]["id"]) == [
+        {"kind": "+I", "row": {"id": 1}}, {"kind": "+I", "row": {"id": 2, "n": "x"}},
     ]  # fmt: skip
 
 
@@ -100,9 +100,9 @@ def test_a_source_is_checked_planned_and_written_as_yaml(tmp_path: Path) -> None
 def test_a_source_is_run(spark: SparkSession, tmp_path: Path) -> None:
     ingestion, writer = read_source(tmp_path), MemoryWriter()
     for number, lines in enumerate([
-        ['{"_row_kind": "+I", "id": 1, "n": "a"}', '{"_row_kind": "+I", "id": 2}'],
-        ['{"_row_kind": "-U", "id": 1, "n": "a"}', '{"_row_kind": "+U", "id": 1, "n": "b"}',
-         '{"_row_kind": "-D", "id": 2}'],
+        ['{"kind": "+I", "row": {"id": 1, "n": "a"}}', '{"kind": "+I", "row": {"id": 2}}'],
+        ['{"kind": "-U", "row": {"id": 1, "n": "a"}}', '{"kind": "+U", "row": {"id": 1, "n": "b"}}',
+         '{"kind": "-D", "row": {"id": 2}}'],
     ]):  # fmt: skip
         folder = tmp_path / "in" / f"batch={number}"
         folder.mkdir(parents=True)

@@ -18,6 +18,7 @@ from kdsl.ingest import KafkaFeed
 from kdsl.ingest.evolution import UpstreamTable, learn
 from kdsl.ingest.initial_schemas import read_initial_schemas
 from kdsl.ingest.records import Packet, RecordSplitter, Split, initial_tables, plan_table
+from kdsl.own_columns import KIND
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
 from kdsl.types import model as t
@@ -108,8 +109,8 @@ def test_change_data_names_its_tables() -> None:
     read = rows(feed(value=DebeziumJson()), batch)
 
     assert read == {
-        ("shop", "orders"): [{"_row_kind": "+I", "id": 1, "note": None}, {"_row_kind": "+I", "id": 2, "note": "y"}],
-        ("shop", "users"): [{"_row_kind": "+I", "id": 1, "name": "x"}],
+        ("shop", "orders"): [{KIND: "+I", "id": 1, "note": None}, {KIND: "+I", "id": 2, "note": "y"}],
+        ("shop", "users"): [{KIND: "+I", "id": 1, "name": "x"}],
     }
 
 
@@ -122,7 +123,7 @@ def test_canal_names_the_primary_key() -> None:
 
     assert table.schema.primary_key == ("v_id",)
     assert columns(table) == {"v_id": "BIGINT NOT NULL", "v_n": "INT"}
-    assert rows(source, records(message))["crm", "users"] == [{"_row_kind": "+I", "v_id": 1, "v_n": 5}]
+    assert rows(source, records(message))["crm", "users"] == [{KIND: "+I", "v_id": 1, "v_n": 5}]
 
 
 class TestKeys:

@@ -289,11 +289,26 @@ class TestCollectors:
     def test_files_have_the_records(self, setup: Setup, tmp_path: Path) -> None:
         self.run(setup, "file", path=str(tmp_path / "bad"))
 
-        lines = [line for file in (tmp_path / "bad/batch=0").glob("*.txt") for line in file.read_text().splitlines()]
+        lines = [
+            line
+            for file in (tmp_path / "bad").glob("query=*/batch=0/id=*/*.txt")
+            for line in file.read_text().splitlines()
+        ]
         records = sorted((json.loads(line) for line in lines), key=lambda record: record["offset"])
         assert [(r["offset"], r["side"], base64.b64decode(r["value"]).decode()) for r in records] == [
             (1, "value", "nonsense"), (2, "value", "[1]"),
         ]  # fmt: skip
+
+    def test_another_checkpoint_adds_files_to_the_same_folder(
+        self, setup: Setup, tmp_path: Path, kdsl_topic: MakeTopic
+    ) -> None:
+        self.run(setup, "file", path=str(tmp_path / "bad"))
+        setup.checkpoint, setup.topic = f"{setup.checkpoint}-2", kdsl_topic()
+        self.run(setup, "file", path=str(tmp_path / "bad"))
+
+        lines = [line for file in (tmp_path / "bad").rglob("*.txt") for line in file.read_text().splitlines()]
+        places = [(record["topic"], record["offset"]) for record in map(json.loads, lines)]
+        assert len({*places}) == len(places) == 4
 
     def test_a_topic_has_the_records_as_dead_letters(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
         dead = kdsl_topic()
@@ -303,6 +318,8 @@ class TestCollectors:
         assert [letter.value() for letter in letters] == [text.encode() for text in self.PLAIN]
         offsets = [dict(letter.headers() or ())["__connect.errors.offset"] for letter in letters]
         assert offsets == [b"1", b"2"]
+        ids = {dict(letter.headers() or ())["kdsl.dlq.topic-id"] for letter in letters}
+        assert ids == {setup.kafka.topic_id(setup.topic).encode()}
 
     def test_the_topic_must_exist(self, setup: Setup) -> None:
         with pytest.raises(TopicMissingError, match="no-such-topic"):
@@ -563,7 +580,11 @@ class TestNullCharacters:
             {"id": 1, "n": "fine", "text": "a"}, {"id": 3, "n": "\\u0000", "text": None},
         ]  # fmt: skip
         assert setup.state().counts == {"dirty": 3}
-        lines = [line for file in (tmp_path / "bad/batch=0").glob("*.txt") for line in file.read_text().splitlines()]
+        lines = [
+            line
+            for file in (tmp_path / "bad").glob("query=*/batch=0/id=*/*.txt")
+            for line in file.read_text().splitlines()
+        ]
         records = sorted((json.loads(line) for line in lines), key=lambda record: record["offset"])
         assert [r["offset"] for r in records] == [1, 3, 4]
         place = f"the table public.{self.table(setup)}, column"

@@ -77,7 +77,6 @@ ROUTED = [
 PATTERNS = [
     ("foo.bar", r"foo\.bar"),
     ("foo.bar,foo.baz", r"foo\.bar|foo\.baz"),
-    (r"db.\.*", r"db\..*"),
     (r"db_\d+.t, x", r"db_\d+\.t|x"),
 ]
 

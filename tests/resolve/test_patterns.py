@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given, strategies as st
 
 from kdsl.errors import ResolveError
 from kdsl.flink_sql.load import sql
+from kdsl.java_patterns import Characters, PatternError, compile_pattern, python_pattern
 from kdsl.resolve import resolve
-from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.run.java_clients.options import java_pattern
 
 NAMES = ("a", "b", "c", "ab", "abab", "A", "B", "orders-1", "orders.eu", "ordersXeu", "_x", "7", "-", "orders", "aab")
@@ -113,3 +114,61 @@ def test_a_table_with_a_pattern_that_cannot_be_used_is_refused_while_it_is_decla
         resolve(sql(statement(r"a\G")).definition, "read")
     (problem,) = raised.value.problems
     assert problem.message.endswith(r"has \G at position 1, which topic patterns do not have")
+
+
+OTHER_NAMES = (
+    *("orders", "größe", "Größe", "GRößE", "order$items", "ß", "é", "e\u0301", "\u017f", "\u212a", "7", "٣", "²", "_"),
+    *("\n", "\x85", "\u2028", "\u00a0", "\x1b", "\x01", "ǅ", "日本", "\U0001f600", "\ud800", "\r\n", "a\nb"),
+)
+OF_ANY_NAME = {
+    r"\w+": ["orders", "7", "_"],
+    r"\w+\W+\w+": ["größe", "Größe", "GRößE", "order$items", "a\nb"],
+    r"\d": ["7"],
+    r"\p{Nd}": ["7", "٣"],
+    r"\p{L}+": ["orders", "größe", "Größe", "GRößE", "ß", "é", "\u017f", "\u212a", "ǅ", "日本"],
+    r"\p{L}\p{M}": ["e\u0301"],
+    r"\p{Lu}.*": ["Größe", "GRößE", "\u212a"],
+    r"(?i)\p{Lu}": ["ß", "é", "\u017f", "\u212a", "ǅ"],
+    r"[\p{L}&&[^a-z]]+": ["GRößE", "ß", "é", "\u017f", "\u212a", "ǅ", "日本"],
+    r"\p{Alpha}+": ["orders"],
+    r"\p{InBasicLatin}+": ["orders", "order$items", "7", "_", "\n", "\x1b", "\x01", "\r\n", "a\nb"],
+    r"\p{So}": ["\U0001f600"],
+    "(?i)größe": ["größe", "Größe", "GRößE"],
+    "(?i)[a-z]": [],
+    "(?i)[a-z&&[^g]]+": ["orders"],
+    r"\h": ["\u00a0"],
+    r"\v": ["\n", "\x85", "\u2028"],
+    r"\R": ["\n", "\x85", "\u2028", "\r\n"],
+    r"\e|\cA": ["\x1b", "\x01"],
+    "[^a]": ["ß", "é", "\u017f", "\u212a", "7", "٣", "²", "_", "\n", "\x85", "\u2028", "\u00a0", "\x1b", "\x01", "ǅ",
+             "\U0001f600", "\ud800"],
+    ".": ["ß", "é", "\u017f", "\u212a", "7", "٣", "²", "_", "\u00a0", "\x1b", "\x01", "ǅ", "\U0001f600", "\ud800"],
+}  # fmt: skip
+"""What Java 17 matches of these names."""
+
+
+@pytest.mark.parametrize("pattern", OF_ANY_NAME)
+def test_names_of_any_characters_match_as_in_java(pattern: str) -> None:
+    matcher = compile_pattern(pattern)
+
+    assert [name for name in OTHER_NAMES if matcher.fullmatch(name)] == OF_ANY_NAME[pattern]
+
+
+@pytest.mark.parametrize("pattern", ["(?s).", "(?U)\\w", "(?u)ä", r"\p{IsAlphabetic}", r"\p{javaLowerCase}", r"\X"])
+def test_what_has_another_meaning_for_other_names_than_those_of_topics_is_refused(pattern: str) -> None:
+    with pytest.raises(PatternError, match=r"patterns of names do not have|which kdsl does not know"):
+        compile_pattern(pattern)
+
+
+@given(st.lists(st.characters(max_codepoint=0x2FF)), st.lists(st.characters(max_codepoint=0x2FF)))
+def test_sets_of_characters_are_those_of_python(one: list[str], other: list[str]) -> None:
+    first, second = Characters.of(*one), Characters.of(*other)
+    expected = {
+        first | second: {*one, *other},
+        first & second: {*one} & {*other},
+        first - second: {*one} - {*other},
+        ~~first: {*one},
+    }
+
+    for characters, members in expected.items():
+        assert {chr(c) for c in range(0x300) if re.fullmatch(characters.write(), chr(c))} == members

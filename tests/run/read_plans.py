@@ -12,7 +12,7 @@ from kdsl.declare.metadata import METADATA
 from kdsl.formats import format_class
 from kdsl.plan.model import MetadataColumn, ReadPlan
 from kdsl.resolve.model import Part, Start, StartMode, Topics
-from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard
+from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, Task, batch_reader, source_schema
@@ -103,7 +103,7 @@ def fetch(
     except BaseException:
         discard(consumer)
         raise
-    consumer.pause()
+    return_consumer(consumer)
     return [values for raw in raws for values in decoder.decode(raw).to_pylist()]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,6 +9,7 @@ import attrs
 
 from kdsl.errors import Problem
 from kdsl.formats import ALONE, MAX_COLUMNS, READ_ONLY, Decoder, Direction, Encoder, Observer, Use
+from kdsl.java_patterns import TOPIC_FIX, PatternError, compile_pattern
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._connect.by_schema import SchemaReadingDecoder
@@ -39,7 +39,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
         """A decoder for rows of this type; if columns were inferred, it also counts integers that lose digits.
 
         Raises:
-            re.error: As in `CanalJson.change_rules`.
+            PatternError: As in `CanalJson.change_rules`.
         """
         decoder = ChangeDecoder(self.change_rules(row, use))
         if self.inferred_columns:
@@ -71,7 +71,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
 
         Raises:
             ValueError: As in `inference_rules`.
-            re.error: As in `CanalJson.change_rules`.
+            PatternError: As in `CanalJson.change_rules`.
         """
         rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
         reader = ChangeReader(rules, self.type_declarations())
@@ -168,12 +168,12 @@ class CanalJson(ChangeJson):
 
     database_include: str | None = option(
         "database.include",
-        "Read: a regular expression; messages are read only if the whole name of their database matches it.",
+        "Read: a regular expression of Java; messages are read only if the whole name of their database matches it.",
         default=None,
     )
     table_include: str | None = option(
         "table.include",
-        "Read: a regular expression; messages are read only if the whole name of their table matches it.",
+        "Read: a regular expression of Java; messages are read only if the whole name of their table matches it.",
         default=None,
     )
     infer_strategy: Literal["AUTO", "SQL_TYPE", "MYSQL_TYPE"] = option(
@@ -227,19 +227,19 @@ class CanalJson(ChangeJson):
             yield from self._options_without_effect()
         for key, pattern in (("database.include", self.database_include), ("table.include", self.table_include)):
             try:
-                _compile_pattern(pattern or "")
-            except (re.error, TypeError) as e:
-                message = f"the format 'canal-json' has {key} = {pattern!r}, which is not a regular expression: {e}"
-                yield Problem("canal-json-include", message, "correct the expression; 'mydb|other' matches two names")
+                compile_pattern(pattern if isinstance(pattern, str) else "")
+            except PatternError as e:
+                fix = "correct the expression; 'mydb|other' matches two names" if e.fix == TOPIC_FIX else e.fix
+                yield Problem("canal-json-include", f"the format 'canal-json' has {key} = {pattern!r}, which {e}", fix)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
         """The options in the form that the decoder uses.
 
         Raises:
-            re.error: A pattern of databases or tables is invalid, which `check` reports.
+            PatternError: A pattern of databases or tables is invalid, which `check` reports.
         """
         patterns = (("database", self.database_include), ("table", self.table_include))
-        include = tuple(Include(member, _compile_pattern(p)) for member, p in patterns if p is not None)
+        include = tuple(Include(member, compile_pattern(p)) for member, p in patterns if p is not None)
         return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)
 
     def _options_without_effect(self) -> Iterable[Problem]:
@@ -250,18 +250,6 @@ class CanalJson(ChangeJson):
                 message = f"the format 'canal-json' has {key}, which only infer-schema.strategy 'MYSQL_TYPE' uses"
                 fix = "set the strategy, or leave the option out"
                 yield Problem("canal-json-strategy", message, fix, severity="warning")
-
-
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression of Java, in which a digit or a letter of a word is ASCII.
-
-    Raises:
-        re.error: It is invalid, or has an intersection of classes, which Python does not have.
-    """
-    intersection = re.search(r"\[[^\]]*&&", pattern)
-    if intersection is not None:
-        raise re.error("an intersection of classes (&&) is not supported", pattern, intersection.end() - 2)
-    return re.compile(pattern, re.ASCII)
 
 
 def _type_of_code(value: Any) -> t.DataType | None:

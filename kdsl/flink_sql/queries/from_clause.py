@@ -21,6 +21,7 @@ from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import WINDOWS
 from kdsl.formats import ROW_KIND
+from kdsl.own_columns import UNNESTED_ROW
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -396,11 +397,14 @@ class FromClause:
             if function == "inline":
                 assert isinstance(value.type, t.Array)
                 assert isinstance(value.type.element, t.Row)
-                texts[:-1] = [f"{quote_name(alias)}.`__row`.{quote_name(name)}" for name in value.type.element.names]
+                texts[:-1] = [
+                    f"{quote_name(alias)}.{quote_name(UNNESTED_ROW)}.{quote_name(name)}"
+                    for name in value.type.element.names
+                ]
             texts[-1] = f"({texts[-1]} + 1)"
             columns = [(name, TypedSql(text, f.type)) for name, text, f in zip(names, texts, row.fields, strict=True)]
             unnested = Relation(alias, tuple(columns))
-            names = (names[-1], *(("__row",) if function == "inline" else names[:-1]))
+            names = (names[-1], *((UNNESTED_ROW,) if function == "inline" else names[:-1]))
             function = "posexplode"
         view = f"LATERAL VIEW {word}{function}({value.text}) {quote_name(alias)} AS {', '.join(map(quote_name, names))}"
         return f"{text} {view}", (*left, unnested)

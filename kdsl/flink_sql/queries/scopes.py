@@ -9,7 +9,7 @@ import attrs
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.queries.facts import Instants
 from kdsl.formats import ROW_KIND
-from kdsl.run.dataframes.watermark import EVENT_TIME_INSTANT
+from kdsl.own_columns import EVENT_TIME_INSTANT
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 

@@ -19,12 +19,13 @@ from kdsl.flink_sql.queries.grouping import (
     has_time_windows,
 )
 from kdsl.flink_sql.queries.scopes import Changelog, Columns, Relation, Relations, Window, make_relation
-from kdsl.flink_sql.queries.windows import WINDOW, single_group_key
+from kdsl.flink_sql.queries.windows import single_group_key
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.expression_reader import nesting_error
 from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.formats import ROW_KIND
+from kdsl.own_columns import WINDOW
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 

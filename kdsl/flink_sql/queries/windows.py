@@ -5,11 +5,9 @@ from __future__ import annotations
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.queries.scopes import Relation, Window
 from kdsl.flink_sql.syntax import tree as n
+from kdsl.own_columns import ALL, STEP, WINDOW
 from kdsl.types import model as t
 from kdsl.types.sql import microseconds_between, quote_name
-
-WINDOW = "__window"
-_STEP, _ALL = "__step", "__all"
 
 
 def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, spans: list[int]) -> tuple[str, Relation]:
@@ -28,18 +26,18 @@ def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, sp
     keys = [window]
     if node.kind == "CUMULATE":
         size, step, *rest = spans
-        keys.append(f"{alias}.{quote_name(_STEP)}")
+        keys.append(f"{alias}.{quote_name(STEP)}")
         end = f"({start} + {keys[1]} * INTERVAL '{step / 1000:f}' SECOND)"
         first = f"({microseconds_between(column, f'{quote_name(WINDOW)}.start')} DIV {step * 1000}L) + 1"
         whole = window_sql("TUMBLE", column, [size, size, *rest] if rest else [size])
         inner = f"SELECT *, {whole} AS {quote_name(WINDOW)} FROM {quote_name(view)}"  # noqa: S608  # no database is asked
-        steps = f"explode(sequence({first}, {size // step}L)) AS {quote_name(_STEP)}"
+        steps = f"explode(sequence({first}, {size // step}L)) AS {quote_name(STEP)}"
         text = f"SELECT *, {steps} FROM ({inner}) AS {alias}"  # noqa: S608
     else:
         more = ""
         if node.kind == "SESSION" and not node.keys:
-            keys.append(f"{alias}.{quote_name(_ALL)}")
-            more = f", {single_group_key(column)} AS {quote_name(_ALL)}"
+            keys.append(f"{alias}.{quote_name(ALL)}")
+            more = f", {single_group_key(column)} AS {quote_name(ALL)}"
         windows = window_sql(node.kind, column, spans)
         text = f"SELECT *, {windows} AS {quote_name(WINDOW)}{more} FROM {quote_name(view)}"  # noqa: S608
     ends = (

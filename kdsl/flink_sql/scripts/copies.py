@@ -37,8 +37,8 @@ from kdsl.ingest.definition import Locations
 from kdsl.ingest.ends.kafka import ANY_TOPIC
 from kdsl.ingest.ids import format_id, parse_id, quote_part
 from kdsl.ingest.resolve import check_parts
+from kdsl.java_patterns import PatternError, python_pattern
 from kdsl.options import Spelling
-from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.types.sql import quote_name
 
 _PROPERTIES = "properties."

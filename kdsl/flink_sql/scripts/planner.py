@@ -58,8 +58,8 @@ from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.formats import keeps_unavailable
 from kdsl.ingest.run.raw import can_share
+from kdsl.java_patterns import PatternError
 from kdsl.resolve import NO_TOPIC, problems as judged
-from kdsl.resolve.patterns import PatternError
 from kdsl.resolve.topics import topics_of
 from kdsl.table import Table
 from kdsl.types import model as t

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import tempfile
 import threading
@@ -37,6 +36,7 @@ from kdsl.run.session import available_cores, change_settings, check_spark
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
+from kdsl.types.zones import find_offset, region_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kdsl.flink_sql.scripts")
 _ZONE = "spark.sql.session.timeZone"
-_FIXED_ZONE = re.compile(r"(?:UTC|GMT|UT|Z)?(?:([+-])(\d{1,2})(?::(\d\d))?)?")
-"""Java's names of zones with a fixed offset, such as ``GMT+8`` and ``+05:30``."""
 
 
 class ScriptError(KdslError):
@@ -526,12 +524,11 @@ def _write_lines(lines: Iterator[str], prefix: str, stream: TextIO) -> None:
 
 def _zone_offsets(zone: str) -> set[int] | None:
     """Return the offsets from UTC, in milliseconds, that a zone has from 1970 to 2037; None for an unknown zone."""
-    fixed = _FIXED_ZONE.fullmatch(zone)
-    if fixed:
-        sign, hours, minutes = fixed.groups("0")
-        return {(-1 if sign == "-" else 1) * (int(hours) * 60 + int(minutes)) * 60_000}
+    fixed = find_offset(zone)
+    if fixed is not None:
+        return {round(fixed.total_seconds() * 1000)}
     try:
-        region = ZoneInfo(zone)
+        region = ZoneInfo(region_name(zone))
     except (KeyError, ValueError, OSError):
         return None
     months = (datetime(1970 + i // 12, 1 + i % 12, 1, tzinfo=UTC) for i in range(68 * 12))

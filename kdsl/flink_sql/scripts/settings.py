@@ -11,18 +11,12 @@ import attrs
 from kdsl.errors import Problem, Where, nearest
 from kdsl.flink_sql.ddl.statements import ResetOption, SetOption
 from kdsl.options import Options, option
+from kdsl.types.zones import is_zone
 
 
 def _check_zone(name: str | None) -> str | None:
     """Return how to correct the name of a time zone; None if it exists, or is None."""
-    from zoneinfo import ZoneInfo
-
-    try:
-        if name is not None:
-            ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return "name a time zone, as Europe/Berlin or UTC"
-    return None
+    return None if name is None or is_zone(name) else "name a time zone, as Europe/Berlin or UTC"
 
 
 class Settings(Options):

@@ -14,6 +14,7 @@ from kdsl.options import Codec, Options, option
 CHANGE_TAGS = (
     "add.column",
     "alter.column.type",
+    "alter.table.comment",
     "create.table",
     "drop.column",
     "drop.table",
@@ -21,7 +22,8 @@ CHANGE_TAGS = (
     "truncate.table",
 )
 """The schema changes that a sink can apply or ignore, by the names that Flink CDC gives them."""
-_FAMILIES = ("column", "table", "drop")
+CHANGE_FAMILIES = ("add", "alter", "create", "drop", "rename", "column", "table", "all")
+"""Groups of schema changes: those whose name begins with the word, or has it in second place, or all."""
 
 
 def _split_list(text: str) -> tuple[str, ...]:
@@ -113,7 +115,7 @@ class Source(End):
 
 def _check_tags(tags: tuple[str, ...]) -> str | None:
     """What to write instead of tags that do not exist; None if all exist."""
-    known = (*CHANGE_TAGS, *_FAMILIES)
+    known = (*CHANGE_TAGS, *CHANGE_FAMILIES)
     wrong = [tag for tag in tags if tag.lower() not in known]
     return f"use {listing(known)}; not {wrong[0]!r}{nearest(wrong[0], known)}" if wrong else None
 
@@ -162,7 +164,8 @@ class Sink(End):
     include_changes: tuple[str, ...] = option(
         "include.schema.changes",
         "The schema changes that the sink applies: add.column, alter.column.type, create.table, or a family of them "
-        "(column, table); by default all. create.table always counts unless it is excluded.",
+        "(add, alter, create, column, table, all); by default all. create.table always counts unless it is excluded. "
+        "Names of other changes (drop, rename, truncate.table, …) are allowed, and never happen.",
         default=(),
         codec=COMMAS,
         check=_check_tags,
@@ -200,10 +203,5 @@ class Sink(End):
 
 
 def _names(tags: Iterable[str], tag: str) -> bool:
-    """Whether one of some tags and families, in any letter case, names a tag.
-
-    Families are ``column``, ``table`` and ``drop``.
-    """
-    first, *_, last = tag.split(".")
-    family = "column" if "column" in tag else last
-    return any(one.lower() in (tag, family, first if first == "drop" else tag) for one in tags)
+    """Whether one of some tags and families, in any letter case, names a tag."""
+    return any(one.lower() in ("all", tag, *tag.split(".")[:2]) for one in tags)

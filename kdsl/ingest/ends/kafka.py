@@ -29,10 +29,11 @@ from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOpti
 from kdsl.ingest.ids import parse_id, quote_part
 from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
+from kdsl.java_patterns import PatternError, python_pattern
 from kdsl.kafka_table import KafkaTable
 from kdsl.options import option
+from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.resolve.delivery import wrong_prefix
-from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.table import Table
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import DebeziumJson
@@ -307,6 +308,9 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         if key and value and (key.startswith(value) or value.startswith(key)):
             message = f"the prefixes {key!r} and {value!r} begin with one another, so a name does not say its side"
             yield WrongOption("ingest-prefix", "value.fields-prefix", message, "choose prefixes that differ at once")
+        for name, prefix in (("key.fields-prefix", key), ("value.fields-prefix", value)):
+            if is_reserved(prefix):
+                yield WrongOption("ingest-prefix", name, explain_reserved(prefix), "choose another prefix")
         if key and chosen.key is None:
             message = "key.fields-prefix has no effect without key.format"
             yield WrongOption("ingest-prefix", "key.fields-prefix", message, "add key.format: json, or remove it",

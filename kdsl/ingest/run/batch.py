@@ -194,7 +194,7 @@ class BatchRunner(ABC):
             _warn_of_dropped_columns(state, decision)
             self._warn_of_ignored_columns(decision)
             if self._collect is not None and batch.packets is not None and batch.dirty:
-                self._collect(batch.packets, number)
+                self._collect(batch.packets, self._batch(number))
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
             pairs = self._writer.pairs_updates

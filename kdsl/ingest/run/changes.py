@@ -88,7 +88,7 @@ def decide_tables(
         try:
             schema = join_schemas(known[one.table].schema if one.table in known else None, one.schema)
         except PrimaryKeyError as e:
-            refusals.append(Refusal(one.table, None, str(e), "start with a new checkpoint"))
+            refusals.append(Refusal(one.table, None, str(e), "start with a new checkpoint", code="message-key"))
             continue
         assert schema is not None
         known[one.table] = UpstreamTable(schema)

@@ -8,12 +8,15 @@ import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pyarrow as pa
 
+from kdsl.changelog.target import Batch
 from kdsl.cluster import Cluster
-from kdsl.ingest.definition import Pipeline
+from kdsl.ingest.definition import IngestionDef, Pipeline
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.run.raw import raw_table
 from kdsl.ingest.run.tasks import read_rejections
@@ -21,6 +24,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.dead_letters.reasons import ReasonWriter
 from kdsl.run.librdkafka.letter_writer import LetterWriter
+from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.read import check_dead_letters
 from kdsl.run.records.metadata import NO_TIMESTAMP
 from kdsl.spark_internals.workers import current_task
@@ -28,47 +32,64 @@ from kdsl.spark_internals.workers import current_task
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Collector = Callable[["DataFrame", int], None]
-"""Collects the rejected records in the packets of a batch, whose number is the other argument."""
+Collector = Callable[["DataFrame", Batch], None]
+"""Collects the rejected records in the packets of a batch, whose identity is the other argument."""
 MAX_LOGGED = 100
 """How many records of a batch are logged; the others are counted."""
 _log = logging.getLogger(__name__)
 
 
-def open_collector(spark: SparkSession, feed: KafkaFeed, pipeline: Pipeline) -> Collector | None:
-    """Create the collector of a pipeline; None if it has none.
+def open_collector(spark: SparkSession, ingestion: IngestionDef, name: str = "") -> Collector | None:
+    """Create the collector of an ingestion from Kafka; None if it has none.
 
     For the collector ``kafka``, the brokers are asked for the topic, and the letters of this process are counted from
     now on.
 
     Args:
         spark: The session.
-        feed: The source, with the secrets of its cluster.
-        pipeline: The settings, with their secrets.
+        ingestion: The ingestion, with its secrets.
+        name: Its name among those that read records together; empty if it is alone.
 
     Raises:
         KdslError: The topic of the dead letters does not exist, or its cluster cannot be reached.
         ResolveError: A reference to a secret cannot be resolved.
     """
-    name = f"{pipeline.collector_name}: " if pipeline.collector_name else ""
+    feed, pipeline = ingestion.source, ingestion.pipeline.valid()
+    assert isinstance(feed, KafkaFeed)
     match pipeline.collector:
         case "logger":
-            return partial(_log_records, raw_table(feed).read_plan(), name)
+            prefix = f"{pipeline.collector_name}: " if pipeline.collector_name else ""
+            return partial(_log_records, raw_table(feed).read_plan(), prefix)
         case "file":
-            return partial(_write_lines, raw_table(feed).read_plan(), pipeline.collector_path or "")
+            return partial(_write_lines, raw_table(feed).read_plan(), pipeline.collector_path or "", name)
         case "kafka":
-            plan = _letter_plan(feed, pipeline)
+            plan = _letter_plan(feed, pipeline, keyed=_replaces_rows(ingestion))
             check_dead_letters(spark, plan, feed.cluster)
             cluster = letter_cluster(plan, feed.cluster)
             assert cluster is not None
-            return partial(_write_letters, plan, cluster)
+            return partial(_write_letters, plan, cluster, feed.cluster)
     return None
 
 
-def _letter_plan(feed: KafkaFeed, pipeline: Pipeline) -> ReadPlan:
-    """The plan of the raw read, with dead letters."""
+def _letter_plan(feed: KafkaFeed, pipeline: Pipeline, *, keyed: bool) -> ReadPlan:
+    """The plan of the raw read, with dead letters; ``keyed`` is whether rows of the sink tables replace each other."""
     topic, properties = pipeline.collector_topic, pipeline.collector_properties
-    return raw_table(feed, dead_letter_topic=topic, dead_letter_properties=properties).read_plan()
+    plan = raw_table(feed, dead_letter_topic=topic, dead_letter_properties=properties).read_plan()
+    assert plan.dead_letters is not None
+    return attrs.evolve(plan, dead_letters=attrs.evolve(plan.dead_letters, keyed=keyed))
+
+
+def _replaces_rows(ingestion: IngestionDef) -> bool:
+    """Whether rows of the sink tables may replace each other: messages are changes, or a primary key is declared.
+
+    What a table is becomes known only when its records are read, and a record that cannot be read does not name its
+    table for certain. So one table with a primary key is enough.
+    """
+    feed = ingestion.source
+    assert isinstance(feed, KafkaFeed)
+    changes = not feed.valid().value.insert_only
+    declared = any(rule.valid().primary_keys for rule in ingestion.transform)
+    return changes or declared or "PRIMARY KEY" in str(feed.initial_schemas or "").upper()
 
 
 def _select_rejected(packets: DataFrame) -> DataFrame:
@@ -104,13 +125,27 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def _write_lines(plan: ReadPlan, path: str, packets: DataFrame, number: int) -> None:
-    """Write rejected records as JSON lines to the folder ``batch=NUMBER``, in place of those of an earlier attempt."""
+def _write_lines(plan: ReadPlan, path: str, name: str, packets: DataFrame, batch: Batch) -> None:
+    """Write rejected records as JSON lines to the `batch_folder`, in place of those of an earlier attempt."""
     lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
-    lines.write.mode("overwrite").text(f"{path.rstrip('/')}/batch={number}")
+    lines.write.mode("overwrite").text(f"{path.rstrip('/')}/{batch_folder(name, batch)}")
 
 
-def _log_records(plan: ReadPlan, name: str, packets: DataFrame, number: int) -> None:
+def batch_folder(name: str, batch: Batch) -> str:
+    """The folder of a batch's records in that of a collector: no other ingestion, checkpoint or batch has it.
+
+    The last part distinguishes ingestions that read together, and batches with other records: checkpoints that were
+    copied or restored have the same query and numbers.
+
+    Args:
+        name: The name of the ingestion among those that read records together.
+        batch: The batch.
+    """
+    digest = sha256(repr((name, batch.writer, batch.number, batch.content)).encode()).hexdigest()[:16]
+    return f"query={batch.writer or 'unknown'}/batch={batch.number}/id={digest}"
+
+
+def _log_records(plan: ReadPlan, name: str, packets: DataFrame, batch: Batch) -> None:
     """Log warnings of where the first 100 rejected records of a batch are, and why; and of how many more there are."""
     lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
     for (line,) in lines.limit(MAX_LOGGED).collect():
@@ -119,17 +154,20 @@ def _log_records(plan: ReadPlan, name: str, packets: DataFrame, number: int) -> 
                      *(record[part] for part in ("topic", "partition", "offset", "reason")))  # fmt: skip
     count = lines.count()
     if count > MAX_LOGGED:
-        _log.warning("%s%s more records of batch %d cannot be read", name, f"{count - MAX_LOGGED:,}", number)
+        _log.warning("%s%s more records of batch %d cannot be read", name, f"{count - MAX_LOGGED:,}", batch.number)
 
 
-def _write_letters(plan: ReadPlan, cluster: Cluster, packets: DataFrame, number: int) -> None:
+def _write_letters(plan: ReadPlan, cluster: Cluster, source: Cluster, packets: DataFrame, batch: Batch) -> None:
     """Run a job that writes rejected records as dead letters, at least once; it fails if one cannot be written."""
-    del number
-    done = _select_rejected(packets).mapInArrow(partial(_send_letters, plan, cluster), "letters long")
+    del batch
+    topics = TopicIds.of(source)
+    done = _select_rejected(packets).mapInArrow(partial(_send_letters, plan, cluster, topics), "letters long")
     done.write.format("noop").mode("append").save()
 
 
-def _send_letters(plan: ReadPlan, cluster: Cluster, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _send_letters(
+    plan: ReadPlan, cluster: Cluster, topics: TopicIds, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Write the rejected records of a task to Kafka, and yield their number as one batch when all are acknowledged.
 
     Raises:
@@ -137,7 +175,7 @@ def _send_letters(plan: ReadPlan, cluster: Cluster, batches: Iterator[pa.RecordB
     """
     task = current_task()
     name = f"partition {0 if task is None else task.partitionId()}"
-    with LetterWriter(plan, cluster, "ingestion", name) as write:
+    with LetterWriter(plan, cluster, "ingestion", name, topics=topics) as write:
         for batch in batches:
             for packet in batch.to_pylist():
                 write(*read_rejections(packet))

@@ -182,7 +182,7 @@ def start_ingestions(
             continue
         feed = part.ingestion.source
         assert isinstance(feed, KafkaFeed)
-        collector = open_collector(spark, feed, part.ingestion.pipeline.valid()) if feed.valid().ignore_errors else None
+        collector = open_collector(spark, part.ingestion, part.name) if feed.valid().ignore_errors else None
         runners.append(
             KafkaBatchRunner(plan, sink_writer, files, opened, driver, collector, forgive=forgive_errors, raw=raw)
         )

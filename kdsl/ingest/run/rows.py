@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import SinkEvolution
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.messages import PASSES
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.records import ORDER, PLACE, plan_table, time_member
+from kdsl.ingest.records import plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
+from kdsl.own_columns import KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
 from kdsl.types import model as t
@@ -126,7 +126,7 @@ def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[
                     lost[column.name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
             if not lost:
                 continue
-            rows = transform_rows(read, work).where(F.col(ROW_KIND).isin("+I", "+U"))
+            rows = transform_rows(read, work).where(F.col(KIND).isin("+I", "+U"))
             counted = rows.agg(*(F.expr(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items()))
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
@@ -162,7 +162,7 @@ def read_packets(
         packets: The packets.
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
-        places: Whether rows have the columns `kdsl.ingest.records.PLACE`.
+        places: Whether rows have the columns `kdsl.own_columns.PLACE`.
         reporter: Sends the counts of values that change while records are decoded.
 
     Raises:
@@ -267,8 +267,8 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
     from pyspark.sql import functions as F
 
     rows = read(work)
-    if ROW_KIND not in rows.columns:
-        rows = rows.select(F.lit("+I").alias(ROW_KIND), "*")
+    if KIND not in rows.columns:
+        rows = rows.select(F.lit("+I").alias(KIND), "*")
     condition = work.plan.transformed.filter
     if condition is None:
         return rows
@@ -315,8 +315,8 @@ def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: 
     from pyspark.sql import functions as F
 
     transformed, types = work.plan.transformed, _types(plan, evolution)
-    kind = F.col(ROW_KIND)
-    columns = [(F.when(kind == "-D", F.lit("+I")).otherwise(kind) if transformed.soft_delete else kind).alias(ROW_KIND)]
+    kind = F.col(KIND)
+    columns = [(F.when(kind == "-D", F.lit("+I")).otherwise(kind) if transformed.soft_delete else kind).alias(KIND)]
     sources: dict[str, str] = {}
     for column in transformed.columns:
         if column.name in evolution.left_out:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kdsl.formats import ROW_KIND
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.records import PLACE
 from kdsl.ingest.run.rows import convert_rows, read_packets, transform_rows
 from kdsl.ingest.run.tasks import Places
+from kdsl.own_columns import KIND, PLACE
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
@@ -35,9 +34,9 @@ def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decisio
 
     def wrong(rows: DataFrame, key: Sequence[str]) -> dict[str, Column]:
         """Return for each string column the condition that it has U+0000."""
-        is_removed = F.col(ROW_KIND).isin("-U", "-D")
+        is_removed = F.col(KIND).isin("-U", "-D")
         strings = (f.name for f in rows.schema.fields if isinstance(f.dataType, s.StringType))
-        names = [name for name in strings if name not in (ROW_KIND, *PLACE)]
+        names = [name for name in strings if name not in (KIND, *PLACE)]
         conditions = {name: F.col(quote_name(name)).contains("\0") for name in names}
         return {name: has if name in key else has & ~is_removed for name, has in conditions.items()}
 

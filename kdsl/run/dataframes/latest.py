@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from kdsl.declare.definition import TableDef
 from kdsl.errors import KdslError
-from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.formats import kind_column, unavailable_column
+from kdsl.own_columns import LAST_KEY, LAST_KNOWN, LAST_POSITION, LAST_ROW
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_ROW, _ORDER, _KEY, _KNOWN = "__kdsl_row", "__kdsl_order", "__kdsl_key", "__kdsl_known"
 
 
 def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -58,44 +57,48 @@ def last_changes(
     """
     from pyspark.sql import functions as F
 
-    names = [name for name in df.columns if name != ROW_KIND]
-    lacking = [name for name in names if name not in keys and _may_lack(df, name)] if UNAVAILABLE in names else []
-    kind = _kind(F.col(ROW_KIND)) if ROW_KIND in df.columns else F.lit("+U")
-    parts = [_present(df, name).alias(f"{_KEY}{i}") for i, name in enumerate(keys)]
-    row = F.struct(kind.alias(ROW_KIND), *(F.col(quote_name(name)) for name in names))
+    own, unavailable = kind_column(df.columns), unavailable_column(df.columns)
+    names = [name for name in df.columns if name != own]
+    has_unavailable = unavailable in names
+    lacking = [name for name in names if has_unavailable and name not in (*keys, unavailable) and _may_lack(df, name)]
+    kind = _kind(F.col(quote_name(own))) if own in df.columns else F.lit("+U")
+    parts = [_present(df, name).alias(f"{LAST_KEY}{i}") for i, name in enumerate(keys)]
+    row = F.struct(kind.alias(own), *(F.col(quote_name(name)) for name in names))
     order = (F.col(quote_name(name)).alias(f"order{i}") for i, name in enumerate(order_by))
     position = F.struct(*order, F.monotonically_increasing_id().alias("row"))
-    marked = df.select(*parts, row.alias(_ROW), position.alias(_ORDER))
+    marked = df.select(*parts, row.alias(LAST_ROW), position.alias(LAST_POSITION))
     if in_one_task:
         marked = marked.coalesce(1)  # after the position, because it does not keep the order of partitions
-    known = (_last_known(df, name).alias(f"{_KNOWN}{i}") for i, name in enumerate(lacking))
-    last = marked.groupBy(*(f"{_KEY}{i}" for i in range(len(keys)))).agg(F.max_by(_ROW, _ORDER).alias(_ROW), *known)
-    columns = {name: F.col(_ROW).getField(name) for name in (ROW_KIND, *names)}
+    known = (_last_known(df, name).alias(f"{LAST_KNOWN}{i}") for i, name in enumerate(lacking))
+    last = marked.groupBy(*(f"{LAST_KEY}{i}" for i in range(len(keys)))).agg(
+        F.max_by(LAST_ROW, LAST_POSITION).alias(LAST_ROW), *known
+    )
+    columns = {name: F.col(LAST_ROW).getField(name) for name in (own, *names)}
     for i, name in enumerate(lacking):
-        value = F.col(f"{_KNOWN}{i}")
-        filled = F.array_contains(F.col(_ROW).getField(UNAVAILABLE), name) & value.isNotNull()
+        value = F.col(f"{LAST_KNOWN}{i}")
+        filled = F.array_contains(F.col(LAST_ROW).getField(unavailable), name) & value.isNotNull()
         columns[name] = F.when(filled, value.getField("value")).otherwise(columns[name])
-        columns[UNAVAILABLE] = F.when(value.isNull(), columns[UNAVAILABLE]).otherwise(
-            F.array_remove(columns[UNAVAILABLE], name)
+        columns[unavailable] = F.when(value.isNull(), columns[unavailable]).otherwise(
+            F.array_remove(columns[unavailable], name)
         )
     return last.select(*(column.alias(name) for name, column in columns.items()))
 
 
 def _may_lack(df: DataFrame, name: str) -> bool:
-    """Whether changes may lack a column's value: those of fixed length, and `UNAVAILABLE` itself, are always sent."""
+    """Whether changes may lack a column's value: those of fixed length are always sent."""
     fixed = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz")
-    return name != UNAVAILABLE and df.schema[name].dataType.simpleString() not in fixed
+    return df.schema[name].dataType.simpleString() not in fixed
 
 
 def _last_known(df: DataFrame, name: str) -> Column:
     """The aggregate of a column's value in the last change, except deletes, that has it, in a struct; NULL if none."""
     from pyspark.sql import functions as F
 
-    row = F.col(_ROW)
-    has = ~F.array_contains(row.getField(UNAVAILABLE), name)
-    if ROW_KIND in df.columns:
-        has &= row.getField(ROW_KIND) == "+U"  # a delete certainly has values only for its key
-    return F.max_by(F.struct(row.getField(name).alias("value")), F.when(has, F.col(_ORDER)))
+    row, kind = F.col(LAST_ROW), kind_column(df.columns)
+    has = ~F.array_contains(row.getField(unavailable_column(df.columns)), name)
+    if kind in df.columns:
+        has &= row.getField(kind) == "+U"  # a delete certainly has values only for its key
+    return F.max_by(F.struct(row.getField(name).alias("value")), F.when(has, F.col(LAST_POSITION)))
 
 
 def _kind(column: Column) -> Column:
@@ -107,7 +110,7 @@ def _kind(column: Column) -> Column:
 
     shown = F.coalesce(column, F.lit("NULL"))
     unknown = F.raise_error(
-        F.concat(F.lit(f"{ROW_KIND} has '"), shown, F.lit("', which is not one of +I, -U, +U and -D"))
+        F.concat(F.lit("the row kind is '"), shown, F.lit("', which is not one of +I, -U, +U and -D"))
     )
     return F.when(column.isin("+I", "+U"), "+U").when(column.isin("-U", "-D"), "-D").otherwise(unknown)
 

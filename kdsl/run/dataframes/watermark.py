@@ -12,14 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kdsl.durations import parse_duration
+from kdsl.own_columns import EVENT_TIME_INSTANT
 from kdsl.plan.model import Watermark
 from kdsl.types.sql import microseconds_between, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-EVENT_TIME_INSTANT = "__kdsl_event_time"
-"""The additional column with the instants of a wall-clock event time."""
 EVENT_TIME_MARK = "spark.watermarkDelayMs"
 """The metadata key of a column that has Spark's watermark."""
 

@@ -12,6 +12,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.errors import CheckpointError
+from kdsl.own_columns import STAGED_ORDER, STAGED_WRITER
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
@@ -32,13 +34,14 @@ from kdsl.run.librdkafka.transactions.task import check_no_later_run
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.valid_rows import keep_valid_rows
+from kdsl.run.session import change_settings, get_setting
 from kdsl.spark_internals.plans import plan_of
 from kdsl.spark_versions import REPARTITION_BY_ID
 from kdsl.types.spark import simple_string
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 STAGED = f"{FOLDER}/staged"
@@ -46,7 +49,9 @@ _NO_IDENTITY = "complete"
 """The marker of earlier versions of kdsl."""
 _ENTRY = re.compile(r"([0-9]+)(-[0-9a-f]+|\.complete)?")
 _log = logging.getLogger(__name__)
-_WRITER, _ORDER = "__kdsl_writer__", "__kdsl_order__"
+_TIMES = "spark.sql.parquet.outputTimestampType"
+_READ_ALL = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+"""Whatever the session says of files: a staged row that cannot be read is an error."""
 _STATELESS = ROW_BY_ROW | {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Sort", "Union"}
 
 
@@ -150,27 +155,44 @@ def _stage_and_send(
     rows_folder = read_marker(folder.read(marker), numbered, half_written, folder.path(marker))
     if rows_folder is None:
         rows_folder = f"{number}-{spec.run}"  # a driver that was cut off, and still works, must not write into it
-        staged = batch.withColumn(_WRITER, F.spark_partition_id() % spec.writers)
-        staged = staged.withColumn(_ORDER, F.monotonically_increasing_id())
-        staged.write.mode("overwrite").parquet(folder.path(f"{STAGED}/{rows_folder}"))
+        staged = batch.withColumn(STAGED_WRITER, F.spark_partition_id() % spec.writers)
+        staged = staged.withColumn(STAGED_ORDER, F.monotonically_increasing_id())
+        with _keep_microseconds(spark, plan.table):
+            staged.write.mode("overwrite").parquet(folder.path(f"{STAGED}/{rows_folder}"))
         check_no_later_run(numbered, cluster)
         folder.write(marker, marker_text(numbered, rows_folder))
     elif keeps_state:  # Spark stores the state as rows are computed, and the next batch continues from it
         batch.write.format("noop").mode("overwrite").save()
     check_letters(batch)
-    rows = _route_staged(spark.read.parquet(folder.path(f"{STAGED}/{rows_folder}")), spec.writers)
-    rows = _match_current_plan(rows.sortWithinPartitions(_ORDER), plan)
+    rows = _route_staged(spark.read.options(**_READ_ALL).parquet(folder.path(f"{STAGED}/{rows_folder}")), spec.writers)
+    rows = _match_current_plan(rows.sortWithinPartitions(STAGED_ORDER), plan)
     rows.write.format(FORMAT).mode("append").options(**options, **{TRANSACTION: write_spec(numbered)}).save()
     check_no_later_run(numbered, cluster)
     for name in leftovers(folder.names(STAGED), numbered, rows_folder):
         folder.remove(f"{STAGED}/{name}")
 
 
+@contextmanager
+def _keep_microseconds(spark: SparkSession, table: str) -> Iterator[None]:
+    """Let Parquet files that are written in the body have the microseconds of times.
+
+    Raises:
+        SessionError: The session would cut them off, and does not allow that to be changed.
+    """
+    cuts = get_setting(spark, _TIMES) == "TIMESTAMP_MILLIS"
+    required = {_TIMES: "TIMESTAMP_MICROS"} if cuts else {}
+    with change_settings(spark, {}, required, purpose=f"{table}: staging a batch"):
+        yield
+
+
 def _route_staged(rows: DataFrame, writers: int) -> DataFrame:
-    """Return staged rows with one partition for each writer, in the order of the writers' numbers."""
+    """Return staged rows with one partition for each writer, in the order of the writers' numbers.
+
+    Rows of a writer that the query no longer has go to the one whose number is the remainder.
+    """
     if REPARTITION_BY_ID.is_in(rows.sparkSession.version):
-        return rows.repartitionById(writers, F.col(_WRITER))
-    of_writers = [rows.where(F.col(_WRITER) == number).coalesce(1) for number in range(writers)]
+        return rows.repartitionById(writers, F.col(STAGED_WRITER))
+    of_writers = [rows.where(F.col(STAGED_WRITER) % writers == number).coalesce(1) for number in range(writers)]
     return reduce(lambda one, other: one.unionAll(other), of_writers)
 
 

@@ -24,6 +24,8 @@ _lock = threading.Lock()
 class ClientPool(Generic[C]):
     """A pool of clients of one kind, by the key that they were created for. A forked process starts with empty pools.
 
+    A client that is in use is not in the pool, so that no other task gets it, and none closes it as idle.
+
     A pool is registered with the others for good: `take` closes the idle clients of all of them.
 
     Args:
@@ -61,13 +63,6 @@ class ClientPool(Generic[C]):
             surplus += [self._clients.pop(own[0])[0]] if len(own) > self._size else []
         for one in surplus:
             self._close(one)
-
-    def remove(self, client: C) -> None:
-        """Remove a client from the pool if it is there, without closing it."""
-        with _lock:
-            for key in self._own_keys():
-                if self._clients[key][0] is client:
-                    del self._clients[key]
 
     def take_all(self) -> list[C]:
         """Remove all clients of this process from the pool and return them, still open."""

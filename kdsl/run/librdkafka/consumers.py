@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import Thread
@@ -123,6 +123,7 @@ class PooledConsumer:
         servers: The cluster's bootstrap servers.
         last_error: The last error since the last assignment, as a string.
         client_id: Its client id.
+        pool_key: The key under which it is pooled; None if it was not borrowed.
         login_settling: How many seconds without a message make a refused login final.
         consume: The client's own method, which returns messages.
 
@@ -139,6 +140,7 @@ class PooledConsumer:
         first_attempt: float = FIRST_ATTEMPT,
     ) -> None:
         self.servers = servers
+        self.pool_key: Hashable = None
         self.login_settling = LOGIN_SETTLING
         self._create, self._first_attempt = create, first_attempt
         self.last_error: str | None = None
@@ -363,10 +365,10 @@ _nth = count(1)
 
 
 def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: Mapping[str, str]) -> PooledConsumer:
-    """Return the pooled consumer of a cluster and a fetch size; create it if there is none.
+    """Take the consumer of a cluster and a fetch size from the pool; create it if there is none.
 
-    It stays in the pool. Clients that have been unused for ten minutes are closed, and the oldest one if the pool is
-    full.
+    The caller owns it until it is passed to `return_consumer` or `discard`. Pooled clients that have been unused for
+    ten minutes are closed.
 
     Args:
         cluster: Where to connect; its secrets are resolved here for a new consumer.
@@ -386,13 +388,22 @@ def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: 
         if "client.id" in names:
             settings["client.id"] = f"{names['client.id']}-{next(_nth)}"
         consumer = PooledConsumer(settings, cluster.bootstrap_servers)
-    _pool.put(key, consumer)
+        consumer.pool_key = key
     return consumer
 
 
+def return_consumer(consumer: PooledConsumer) -> None:
+    """Stop a borrowed consumer's fetching, and put it into the pool; the oldest one is closed if the pool is full.
+
+    Raises:
+        KafkaException: The client refuses; it is not in the pool then.
+    """
+    consumer.pause()
+    _pool.put(consumer.pool_key, consumer)
+
+
 def discard(consumer: PooledConsumer) -> None:
-    """Remove a consumer that has failed from the pool and close it, ignoring errors."""
-    _pool.remove(consumer)
+    """Close a borrowed consumer that has failed, ignoring errors."""
     _close(consumer)
 
 
@@ -403,4 +414,4 @@ def _close_all() -> None:
         _close(consumer)
 
 
-__all__ = ["FetchSize", "PooledConsumer", "borrow_consumer", "choose_size", "discard"]
+__all__ = ["FetchSize", "PooledConsumer", "borrow_consumer", "choose_size", "discard", "return_consumer"]

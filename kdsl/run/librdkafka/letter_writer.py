@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from time import monotonic
 from types import TracebackType
@@ -18,16 +18,18 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 
 from kdsl.cluster import Cluster
 from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.durations import parse_duration
 from kdsl.errors import DeadLetterError, KafkaReadError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin.admin_client import SafeAdminClient
-from kdsl.run.dead_letters.headers import NEEDS, TIMESTAMP, TRUNCATED, Origin, build_headers
+from kdsl.run.dead_letters.headers import NEEDS, TRUNCATED, Origin, build_headers
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.dead_letters.reasons import ReasonWriter
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
-from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard
+from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.producer import Producer, ProducerError, borrow_producer, explain_failure
+from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import HEADERS, NO_TIMESTAMP
@@ -41,6 +43,8 @@ _OF_HEADER = 10
 _NEAR = 512
 """Records that are to be read again and whose offsets differ by no more than this are read together."""
 _ACKNOWLEDGED = {"acks": "all", "enable.idempotence": "true"}
+
+_UNKNOWN_TOPICS = TopicIds()
 
 ReadAgain = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Returns some records with all fields that a letter needs, in the same order."""
@@ -59,6 +63,7 @@ class LetterWriter:
         task: What the task reads; the same in every run of the task.
         read_again: Reads fields that the decoder does not need; None if records have them.
         accumulator: The id of the accumulator for reports; None if tasks cannot report.
+        topics: Finds the ids of the topics that are read.
 
     Raises:
         DeadLetterError: The query has more letters than its limit.
@@ -72,11 +77,15 @@ class LetterWriter:
         task: str,
         read_again: ReadAgain | None = None,
         accumulator: int | None = None,
+        topics: TopicIds = _UNKNOWN_TOPICS,
     ) -> None:
         assert plan.dead_letters is not None
         self._plan, self._topic, self._cluster = plan, plan.dead_letters, cluster
         self._read, self._task, self._read_again, self._accumulator = read, task, read_again, accumulator
         self._reasons = ReasonWriter(plan)
+        self._topics, self._topic_ids = topics, dict[str, str]()
+        delay = None if plan.watermark is None else parse_duration(plan.watermark.delay)
+        self._lateness = None if delay is None else delay // timedelta(milliseconds=1)
         self._stack = ExitStack()
         self._producer: Producer | None = None
         self._settings: Mapping[str, str] = {}
@@ -128,15 +137,15 @@ class LetterWriter:
             for parts in zip(*(_bytes(rejected, name) for name in ("key", "value")), strict=True)
         ]
         texts = [self._reasons.write(r.reason, one) for r, one in zip(rejections, data, strict=True)]
-        origins = [Origin(*values) for values in zip(*(rejected.column(n).to_pylist() for n in _IDENTITY), strict=True)]
+        places = list(zip(*(rejected.column(name).to_pylist() for name in _IDENTITY), strict=True))
         allowed = len(rejections)
         if limit != NO_LIMIT:
             allowed = min(allowed, limit - self._earlier - self.count)
-        for origin, text in list(zip(origins, texts, strict=True))[: FEW - len(self._first)]:
-            self._first.append(f"topic {origin.topic}, partition {origin.partition}, offset {origin.offset}: {text}")
+        for (topic, partition, offset), text in list(zip(places, texts, strict=True))[: FEW - len(self._first)]:
+            self._first.append(f"topic {topic}, partition {partition}, offset {offset}: {text}")
         if allowed:
             first = rejected.slice(0, allowed)
-            self._send(first if self._is_complete(first) else self._complete(first), rejections, texts, origins)
+            self._send(first if self._is_complete(first) else self._complete(first), rejections, texts)
             self.count += allowed
         if allowed < len(rejections):
             if self._producer is not None:
@@ -158,7 +167,6 @@ class LetterWriter:
         records: pa.RecordBatch,
         rejections: Sequence[Rejection],
         reasons: Sequence[str],
-        origins: Sequence[Origin],
     ) -> None:
         """Queue a letter for each of some records that have the fields `NEEDS`; the first one opens the producer.
 
@@ -168,19 +176,19 @@ class LetterWriter:
             records: The rejected records.
             rejections: Those of the records, in their order; further ones are ignored.
             reasons: The reason of each rejection.
-            origins: The topic, partition and offset of each.
 
         Raises:
             DeadLetterError: The producer cannot be created or has failed, or a letter has failed so far.
+            KafkaReadError: The ids of the records' topics cannot be asked for.
             ResolveError: The settings of the cluster have errors in this process.
         """
         producer, max_bytes = self._open()
         at = datetime.now(UTC)
         keys, values = records.column("key").to_pylist(), records.column("value").to_pylist()
         times = records.column("timestamp").to_pylist()
+        origins = self._find_origins(records)
         headers: list[list[tuple[str, bytes | None]]] = []
         for i, own in enumerate(records.column("headers").to_pylist()):
-            more = {TIMESTAMP: str(times[i])} if times[i] in _UNSENDABLE else {}
             build = [(_sendable(header["key"]), header["value"]) for header in own or ()]
 
             def of_letter(added: Mapping[str, str], i: int = i, build: Any = build) -> list[tuple[str, bytes | None]]:
@@ -192,16 +200,17 @@ class LetterWriter:
                     rejections[i],
                     table=self._plan.table,
                     keyed=self._topic.keyed,
+                    lateness=self._lateness,
                     reason=reasons[i],
                     column=column,
                     at=at,
                     more=added,
                 )
 
-            one = of_letter(more)
+            one = of_letter({})
             room = max_bytes - _OVERHEAD - len(keys[i] or b"") - _size(one)
             if values[i] is not None and len(values[i]) > room:
-                one = of_letter({**more, TRUNCATED: str(len(values[i]))})
+                one = of_letter({TRUNCATED: str(len(values[i]))})
                 values[i] = values[i][: max(0, room - 64)]
             headers.append(one)
         sent = [None if time in _UNSENDABLE else time for time in times]
@@ -218,6 +227,17 @@ class LetterWriter:
         except ProducerError as e:
             raise self._error(str(e)) from None
         self._raise_failure(producer)
+
+    def _find_origins(self, records: pa.RecordBatch) -> list[Origin]:
+        """Return where records were, with the ids of their topics, which are asked for once; errors as for `_send`."""
+        names = records.column("topic").to_pylist()
+        if unknown := {*names} - self._topic_ids.keys():
+            self._topic_ids |= self._topics.find(unknown, self._plan.table)
+        columns = (records.column(name).to_pylist() for name in (*_IDENTITY, "timestamp"))
+        return [
+            Origin(topic, partition, offset, timestamp, self._topic_ids[topic])
+            for topic, partition, offset, timestamp in zip(*columns, strict=True)
+        ]
 
     def _open(self) -> tuple[Producer, int]:
         """Return the task's producer, borrowed at the first call, and the `topic_max_bytes` of the topic.
@@ -369,7 +389,7 @@ class RecordReader:
     def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Read the same records from Kafka again, and return them in their order with the fields `NEEDS`.
 
-        The consumer is borrowed from the pool; after an error of the fetch it is closed.
+        The consumer is borrowed from the pool, and returned to it; after an error of the fetch it is closed.
 
         Args:
             records: At least one record, with topic, partition and offset.
@@ -389,7 +409,7 @@ class RecordReader:
         except BaseException:
             discard(consumer)
             raise
-        consumer.pause()
+        return_consumer(consumer)
         places = pa.chunked_array([_place_keys(batch) for batch in wanted_batches], pa.string())  # may be empty
         order = pc.index_in(wanted, places)
         if order.null_count:

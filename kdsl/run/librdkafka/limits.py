@@ -60,10 +60,11 @@ def divide_limit(
 
 
 END_OF_TIME = 2**43
-"""A time in milliseconds that is later than every record."""
+"""A time in milliseconds, in the year 2248: what has a later one counts as the last, and is read by number."""
 
 
 def divide_limit_by_time(
+    backlog: Mapping[TopicPartition, int],
     count_before: Callable[[int], Mapping[TopicPartition, int]],
     *,
     ahead: int,
@@ -76,11 +77,12 @@ def divide_limit_by_time(
 
     The batch reads everything before a time: about the latest one that the limits allow, or the first one that the
     search meets which uses half of ``max_records``. What remains of the limits is spent on records that are at most
-    ``ahead`` later.
+    ``ahead`` later. Once only records that follow one of `END_OF_TIME` or later remain, they are divided by number.
 
     Args:
-        count_before: Returns for a time how many records of each partition come before the first that is not older. The
-            counts for `END_OF_TIME` must exceed the limits. What it raises is passed on.
+        backlog: How many records of each partition have not been read; they exceed the limits.
+        count_before: Returns for a time before `END_OF_TIME` how many of them come before the first that is not older.
+            What it raises is passed on.
         ahead: How far a partition may be read ahead, in milliseconds.
         guess: Where the search begins: a time that is known not to be too late, such as that of the previous batch; 0
             if none is known.
@@ -99,10 +101,14 @@ def divide_limit_by_time(
         )
         return within and (max_records is None or sum(counts.values()) <= max_records)
 
-    low, base, high, step = 0, dict.fromkeys(count_before(0), 0), END_OF_TIME, max(1, ahead)
+    def count(millis: int) -> Mapping[TopicPartition, int]:
+        """Return how many records come before a time; all before the end of time, also those after a later record."""
+        return backlog if millis >= END_OF_TIME else count_before(millis)
+
+    low, base, high, step = 0, dict.fromkeys(backlog, 0), END_OF_TIME, max(1, ahead)
     probe = guess
     while high - low > max(1, ahead // 2) and not (max_records is not None and 2 * sum(base.values()) >= max_records):
-        counts = count_before(probe)
+        counts = count(probe)
         if fits(counts):
             low, base = probe, dict(counts)
         else:
@@ -111,10 +117,10 @@ def divide_limit_by_time(
         probe = min(low + step, high - 1) if high == END_OF_TIME and guess else (low + high) // 2
         step *= 2
     reach = max(low + ahead, high) if high - low <= max(1, ahead // 2) else low + ahead
-    rest = {partition: count - base[partition] for partition, count in count_before(reach).items()}
+    rest = {partition: n - base[partition] for partition, n in count(reach).items()}
     if max_records_per_partition is not None:
-        rest = {p: min(count, max_records_per_partition - base[p]) for p, count in rest.items()}
+        rest = {p: min(n, max_records_per_partition - base[p]) for p, n in rest.items()}
     budget = None if max_records is None else max_records - sum(base.values())
     more = divide_limit(rest, max_records=budget, turn=turn)
-    total = {partition: count + more.get(partition, 0) for partition, count in base.items()}
-    return {partition: count for partition, count in total.items() if count > 0}, low
+    total = {partition: n + more.get(partition, 0) for partition, n in base.items()}
+    return {partition: n for partition, n in total.items() if n > 0}, low

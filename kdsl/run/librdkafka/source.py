@@ -19,12 +19,13 @@ from pyspark.sql.types import StructType
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, KdslError
+from kdsl.own_columns import TASK_REPORT
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.headers import NEEDS
 from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
 from kdsl.run.leases.group import acquire_group_lease
 from kdsl.run.leases.lease import Lease
-from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard
+from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import FetchCount, Fetcher
 from kdsl.run.librdkafka.letter_writer import LetterWriter, RecordReader
 from kdsl.run.librdkafka.options import (
@@ -39,10 +40,10 @@ from kdsl.run.librdkafka.options import (
 )
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
-from kdsl.run.librdkafka.topic_check import TopicCheck
+from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
-from kdsl.run.metrics.on_rows import COLUMN, RowReporter, add_report_field
+from kdsl.run.metrics.on_rows import RowReporter, add_report_field
 from kdsl.run.metrics.source_reports import OPTION as METRICS, Reporter
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.offsets.stored import LOST_LEASE, Offsets, Packing, Range, nest_by_topic
@@ -107,7 +108,7 @@ def source_schema(options: Mapping[str, str]) -> StructType:
         cattrs.ClassValidationError: It is not a plan of a read, or a format of it is not installed here.
     """
     schema = spark_schema(source_row(_read_plan_and_cluster(_own_options(options))[0]))
-    return schema.add(COLUMN, "string") if _reports_on_rows(options) else schema
+    return schema.add(TASK_REPORT, "string") if _reports_on_rows(options) else schema
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -224,7 +225,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
                 yield from output.finish()
                 report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
     except GeneratorExit:  # Spark needs no more rows
-        consumer.pause()
+        return_consumer(consumer)
         raise
     except KafkaReadError as e:
         discard(consumer)
@@ -233,7 +234,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
     except BaseException:
         discard(consumer)
         raise
-    consumer.pause()
+    return_consumer(consumer)
 
 
 def _create_output(options: OptionItems, task: Task) -> TaskOutput:
@@ -278,6 +279,7 @@ def _dead_letters(
         "; ".join(map(str, task.ranges)),
         read_again,
         None if accumulator is None else int(accumulator),
+        TopicIds(None, task.ids),
     )
     with letters, decoder.rejecting(letters):
         yield

@@ -566,6 +566,7 @@ class Stream:
             return {partition: min(max(0, count), backlog[partition]) for partition, count in reached.items()}
 
         counts, self._caught_up_time = divide_limit_by_time(
+            {partition: backlog[partition] for partition in waiting},
             count_before,
             ahead=int(ahead / timedelta(milliseconds=1)),
             guess=self._caught_up_time,

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kdsl.own_columns import TASK_REPORT
 from kdsl.plan.model import RowRule
 from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, Reporter, violations_name
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
-from kdsl.types.sql import literal
+from kdsl.types.sql import literal, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-COLUMN = "__kdsl_metrics"
 _ROWLESS = "rowless"
 
 
@@ -45,9 +45,10 @@ def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> 
     of_rules = ((violations_name(rule.name), f"rules['{rule.on_fail}:{rule.name}']", "sum") for rule in rules)
     fields = ", ".join(f"'{name}', {total(field, how)}" for name, field, how in (*PROGRESS_NUMBERS, *of_rules))
     # The lambda names the list; every further mention of the aggregate would collect it again, row by row.
-    gathered = f"transform(array(collect_list({COLUMN})), reports -> named_struct({fields}, 'reports', reports))[0]"
+    column = quote_name(TASK_REPORT)
+    gathered = f"transform(array(collect_list({column})), reports -> named_struct({fields}, 'reports', reports))[0]"
     rows = df.observe(name, sf.expr(gathered).alias(OBSERVED))
-    return rows.where(f"{COLUMN} is null or {COLUMN} not like '%\"{_ROWLESS}\"%'").drop(COLUMN)
+    return rows.where(f"{column} is null or {column} not like '%\"{_ROWLESS}\"%'").drop(TASK_REPORT)
 
 
 def filter_and_observe(df: DataFrame, name: str, condition: Column) -> DataFrame:
@@ -97,7 +98,7 @@ class RowReporter:
 
 def add_report_field(schema: pa.Schema) -> pa.Schema:
     """Return a schema with the report column added."""
-    return schema.append(pa.field(COLUMN, pa.string()))
+    return schema.append(pa.field(TASK_REPORT, pa.string()))
 
 
 def _any_value(type_: t.DataType) -> Any:

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl import own_columns
 from kdsl.cluster import Registry
 from kdsl.declare.metadata import IN_VALUE
 from kdsl.errors import KdslError, RecordError
 from kdsl.formats import (
-    ROW_KIND,
     ROW_KINDS,
     UNAVAILABLE,
     BadRecord,
@@ -168,11 +168,15 @@ class RecordDecoder:
         self._tombstones = events and message_key_has_primary_key(plan)
         self._key = _part_decoder(plan.key, self._uses["key"])
         self._value = _part_decoder(plan.value, self._uses["value"])
-        self._keeps_unavailable = (
-            UNAVAILABLE in plan.columns.names and plan.value is not None and keeps_unavailable(plan.value.format)
-        )
+        self._unavailable = _unavailable_column(plan)
         self._required = tuple(f for f in _columns_as_declared(plan) if forbids_null(f.type))
-        self._rules = RowRules(plan.rules, plan.columns, by_key=plan.upserts is not None, whole_deletes=not plan.keyed)
+        self._rules = RowRules(
+            plan.rules,
+            plan.columns,
+            by_key=plan.upserts is not None,
+            whole_deletes=not plan.keyed,
+            changelog=plan.changelog,
+        )
         parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
         self.needs: frozenset[str] = frozenset(
             [
@@ -400,7 +404,7 @@ class RecordDecoder:
                 output for dead letters.
         """
         if (
-            value is None or not value.unavailable or self._keeps_unavailable or self._state_has_values
+            value is None or not value.unavailable or self._unavailable is not None or self._state_has_values
         ):  # the state has the values
             return
         assert self._plan.value is not None
@@ -511,9 +515,9 @@ class RecordDecoder:
             else:
                 builders[column] = lambda c=column: self._metadata_column(raw, c, aligned.messages)  # type: ignore[misc]
         if self._plan.changelog:
-            builders[ROW_KIND] = lambda: self._row_kinds(raw.num_rows, value, aligned)
-        if self._keeps_unavailable:
-            builders[UNAVAILABLE] = lambda: _collect_names(
+            builders[self._plan.columns.names[0]] = lambda: self._row_kinds(raw.num_rows, value, aligned)
+        if self._unavailable is not None:
+            builders[self._unavailable] = lambda: _collect_names(
                 self._find_unavailable(value, aligned), _count_rows(raw, value, aligned)
             )
         return [_check_type(builders[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
@@ -578,7 +582,7 @@ class RecordDecoder:
         dropped: list[Indices] = []
         for field in self._required:
             for path, rows in find_null_violations(arrays[names.index(field.name)], field.type, field.name):
-                if field.name in unavailable and (self._keeps_unavailable or self._state_has_values):
+                if field.name in unavailable and (self._unavailable is not None or self._state_has_values):
                     rows = rows[~unavailable[field.name][rows]]
                 if aligned.deletes is not None and field.name not in self._keys:
                     rows = rows[~aligned.deletes[rows]]
@@ -689,13 +693,22 @@ def _columns_as_declared(plan: ReadPlan) -> tuple[t.Field, ...]:
 
     In a plan with upserts the columns keep it.
     """
-    part = plan.value
+    part, unavailable = plan.value, _unavailable_column(plan)
     wire = {} if part is None else dict(zip(part.columns, part.row.fields, strict=True))
     return tuple(
         attrs.evolve(f, type=wire[f.name].type) if f.name in wire and plan.upserts is None else f
         for f in plan.columns.fields
-        if f.name != UNAVAILABLE
+        if f.name != unavailable
     )
+
+
+def _unavailable_column(plan: ReadPlan) -> str | None:
+    """Return the name of the column that lists the columns without a value, which is the last one; None without it."""
+    if plan.upserts is not None or plan.value is None or not plan.value.columns:
+        return None
+    last = plan.columns.names[-1]
+    is_listed = last in (UNAVAILABLE, own_columns.UNAVAILABLE) and keeps_unavailable(plan.value.format)
+    return last if is_listed else None
 
 
 def _count_rows(raw: pa.RecordBatch, value: Decoded | None, aligned: _Aligned) -> int:

@@ -6,6 +6,7 @@ A raw batch contains Kafka's records unchanged, one row per record (`RAW`); `kds
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ from kdsl.declare.metadata import METADATA
 from kdsl.plan.model import MetadataColumn
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type, cast_array
+from kdsl.types.zones import find_offset, region_name
 
 HEADERS = pa.list_(
     pa.field(
@@ -227,10 +229,14 @@ def _cast_instant(array: pa.Array, to: t.DataType, zone: str) -> pa.Array:
 
 
 def _wall_clock(array: pa.Array, zone: str) -> pa.Array:
-    """Return the wall-clock time of instants in a time zone."""
-    if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
-        return array.view(pa.int64()).view(pa.timestamp("us"))
-    return pc.local_timestamp(array.cast(pa.timestamp("us", tz=zone)))
+    """Return the wall-clock time of instants in a time zone; pa.ArrowInvalid if it is unknown."""
+    offset = find_offset(zone)
+    if offset is None:
+        return pc.local_timestamp(array.cast(pa.timestamp("us", tz=region_name(zone))))
+    ticks = array.view(pa.int64())
+    if offset:
+        ticks = pc.add_checked(ticks, offset // timedelta(microseconds=1))
+    return ticks.view(pa.timestamp("us"))
 
 
 def _truncate(array: pa.Array, precision: int) -> pa.Array:

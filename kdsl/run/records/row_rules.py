@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from kdsl.errors import RecordError
 from kdsl.flink_sql.conditions.compiler import compile_condition
-from kdsl.formats import ROW_KIND, ROW_KINDS
+from kdsl.formats import ROW_KINDS, kind_column
 from kdsl.plan.model import RowRule
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.drops import key_of_rule
@@ -80,19 +80,26 @@ class RowRules:
         columns: The columns of the rows.
         by_key: Whether changes are applied by key, so that only rows after a change are left out.
         whole_deletes: Whether the rows before changes, and deleted rows, have all their values.
+        changelog: Whether the rows are changes, with a column of the row kind.
 
     Raises:
         ConditionError: A condition cannot be compiled, which planning checks.
     """
 
     def __init__(
-        self, rules: Sequence[RowRule], columns: t.Row, *, by_key: bool = False, whole_deletes: bool = True
+        self,
+        rules: Sequence[RowRule],
+        columns: t.Row,
+        *,
+        by_key: bool = False,
+        whole_deletes: bool = True,
+        changelog: bool = False,
     ) -> None:
         types = {f.name: f.type for f in columns.fields}
         self._rules = [(rule, compile_condition(rule.condition, types)) for rule in rules]
         self._types = {name: arrow_type(types[name]) for rule in rules for name in rule.columns}
         self._by_key, self._judges_before = by_key, whole_deletes and not by_key
-        self._changes = ROW_KIND in types
+        self._changes = changelog
 
     def __bool__(self) -> bool:
         """Return whether there are rules."""
@@ -172,9 +179,10 @@ class RowRules:
 
     def _kinds_of(self, rows: pa.RecordBatch) -> Indices | None:
         """The row kinds as indices into `ROW_KINDS`, unknown ones as ``+U``; None if the rows are not changes."""
-        if not self._changes or ROW_KIND not in rows.schema.names:
+        kind = kind_column(rows.schema.names)
+        if not self._changes or kind not in rows.schema.names:
             return None
-        kinds = pc.index_in(rows.column(ROW_KIND), value_set=pa.array(ROW_KINDS))
+        kinds = pc.index_in(rows.column(kind), value_set=pa.array(ROW_KINDS))
         indices: Indices = pc.fill_null(kinds, _AFTER).to_numpy(zero_copy_only=False)  # the encoder reports other kinds
         return indices
 
@@ -217,7 +225,7 @@ class RowRules:
 def select_rows(rows: pa.RecordBatch, remaining: Remaining) -> pa.RecordBatch:
     """Return the rows of a batch that remain, with the new row kinds if these have changed."""
     if remaining.kinds is not None:
-        index = rows.schema.get_field_index(ROW_KIND)
+        index = rows.schema.get_field_index(kind_column(rows.schema.names))
         rows = rows.set_column(index, rows.schema.field(index), remaining.kinds)
     return rows if remaining.mask is None else rows.filter(pa.array(remaining.mask))
 

@@ -40,7 +40,7 @@ def keep_valid_rows(
     if not plan.rules and not plan.drops_nulls:
         yield from batches
         return
-    rules = RowRules(plan.rules, plan.columns, by_key=plan.upserts is not None)
+    rules = RowRules(plan.rules, plan.columns, by_key=plan.upserts is not None, changelog=plan.changelog)
 
     def fail(violation: Violation, rows: Indices) -> Exception:
         """Create the error for rows that violate a rule; it locates the first of them in the task."""

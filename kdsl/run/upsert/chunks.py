@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.own_columns import CHUNK_DELETE, CHUNK_OFFSET, CHUNK_TIME, CHUNK_UNAVAILABLE
 from kdsl.plan.model import Upserts
 from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
 from kdsl.run.upsert.changes import KeyedRows, Unavailable, take_rows
@@ -22,10 +23,8 @@ from kdsl.types import model as t
 from kdsl.types.arrays import Integers, Mask
 from kdsl.types.arrow import arrow_schema
 
-DELETE = "__kdsl_delete"
-TIME = "__kdsl_time"
-OFFSET = "__kdsl_offset"
-UNAVAILABLE = "__kdsl_lacks"
+DELETE, TIME, OFFSET = CHUNK_DELETE, CHUNK_TIME, CHUNK_OFFSET
+UNAVAILABLE = CHUNK_UNAVAILABLE
 """For change data: the indices of the columns whose values a row's message does not contain; NULL for a row with all
 its values. An empty list marks that the table was emptied there; each bucket gets such a row."""
 MAX_ROWS = 262_144

@@ -23,6 +23,7 @@ import orjson
 import pyarrow as pa
 
 from kdsl.errors import KdslError
+from kdsl.own_columns import STATE_DELETED, STATE_HASH, STATE_TIME
 from kdsl.run.upsert.changes import take_rows
 from kdsl.run.upsert.state import convert_stored_rows
 from kdsl.types.arrays import Indices, Integers, Mask, Words
@@ -36,9 +37,9 @@ MEMORY_BYTES = 64 << 20
 """A run of a batch that is not complete yet is written to a file when it is larger."""
 
 _OWN = (
-    pa.field("__kdsl_hash", pa.uint64(), False),
-    pa.field("__kdsl_deleted", pa.bool_(), False),
-    pa.field("__kdsl_time", pa.int64(), False),
+    pa.field(STATE_HASH, pa.uint64(), False),
+    pa.field(STATE_DELETED, pa.bool_(), False),
+    pa.field(STATE_TIME, pa.int64(), False),
 )
 """The columns of a run before those of the table: the hash of the key, whether it is deleted, and when it was written.
 

@@ -15,6 +15,7 @@ from kdsl.flink_sql.expressions.casts import is_assignable
 from kdsl.flink_sql.scripts.planner import check_script, plan_script
 from kdsl.flink_sql.scripts.script_plan import ScriptPlan
 from kdsl.flink_sql.scripts.show import show_script
+from kdsl.own_columns import WINDOW
 from kdsl.types.parse import parse_type
 
 DATA = Path(__file__).parent / "data"
@@ -170,7 +171,7 @@ class TestStreams:
         (job,) = plan_statements(f"INSERT INTO nothing SELECT COUNT(*) FROM {query}").insert_jobs
 
         assert job.streaming
-        assert "GROUP BY `marked`.`__window`" in job.query.text
+        assert f"GROUP BY `marked`.`{WINDOW}`" in job.query.text
 
     def test_a_batch_takes_it_all(self) -> None:
         query = "SELECT COUNT(*), name FROM source GROUP BY name ORDER BY name LIMIT 3"

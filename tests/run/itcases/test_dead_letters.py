@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from kdsl import metrics
 from kdsl.cli.app import app
 from kdsl.cluster import Cluster
-from kdsl.diagnostics import dead_letters
-from kdsl.diagnostics.dead_letters import DeadLetter, Replay, count_letters, read_letters, replay
+from kdsl.diagnostics.dead_letters import DeadLetter, count_letters, read_letters
+from kdsl.diagnostics.replay import Replay, replay
 from kdsl.errors import DeadLetterError, KdslError, ResolveError, TopicMissingError
 from kdsl.flink_sql.load import sql
 from kdsl.formats import Format
@@ -165,7 +165,9 @@ class TestLetters:
             names.STAGE: b"VALUE_CONVERTER",
             names.ERROR: b"kdsl.errors.RecordError",
             names.REASON: b"not JSON: expecting value at character 1",
-            names.ID: f"{topic}-0-0".encode(),
+            names.ID: f"{topic}-0-0@5@{kdsl_kafka.topic_id(topic)}".encode(),
+            names.TOPIC_ID: kdsl_kafka.topic_id(topic).encode(),
+            names.TIMESTAMP: b"5",
             names.TABLE: b"orders",
             names.SIDE: b"value",
             names.ATTEMPTS: b"3",
@@ -238,7 +240,7 @@ class TestLetters:
         assert numbers(table.read(spark, cluster, columns=["id"])) == [1, 2]
 
         actual = read_sorted_letters(cluster, letters)
-        assert [letter.id for letter in actual] == [f"{topic}-0-1"] * 2
+        assert [letter.id.partition("@")[0] for letter in actual] == [f"{topic}-0-1"] * 2
         assert count_letters(actual) == {("orders", "value", "field 'day': '…' is not a DATE (expected yyyy-MM-dd)"): 1}
 
     def test_letters_go_to_another_cluster_with_its_own_settings(
@@ -584,7 +586,7 @@ class TestReplay:
         again = CliRunner().invoke(app, command)
 
         assert report(done) == {**attrs.asdict(Replay(sent=19, dropped=1, repeated=20)), "dry_run": False}
-        assert report(again)["sent"] == 0
+        assert report(again) == {**attrs.asdict(Replay(done=19, dropped=1, repeated=20)), "dry_run": False}
         expected = [*range(100), *(1_000_000 + i for i in range(20) if i != 13)]
         assert numbers(table.read(spark, cluster)) == expected
         sent = [message for message in kdsl_kafka.read(topic) if b'"id":1000' in (message.value() or b"")]
@@ -605,13 +607,14 @@ class TestReplay:
             table.read(spark, cluster, start_at={0: before}).collect()
             results.append(replay(cluster, letters, "original"))
 
-        assert [(one.sent, one.exhausted) for one in results] == [(1, 0), (1, 0), (0, 1)]
+        assert [(one.sent, one.done, one.exhausted) for one in results] == [(1, 0, 0), (1, 1, 0), (0, 2, 1)]
         actual = list(read_sorted_letters(cluster, letters))
         assert [letter.attempts for letter in actual] == [1, 2, 3]
         assert [letter.offset for letter in actual] == [0, 1, 2]
-        sizes = Counter(len(message.headers() or []) for message in kdsl_kafka.read(letters))
+        headers = [dict(message.headers() or []) for message in kdsl_kafka.read(letters)]
+        sizes = Counter(len(own) for own in headers if names.REPLAY not in own)
         assert len(sizes) == 1, "the headers of a round are replaced"
-        assert replay(cluster, letters, "original", max_attempts=4, from_start=True).sent == 3
+        assert replay(cluster, letters, "original", max_attempts=4) == Replay(sent=1, done=2)
 
     def test_an_old_record_does_not_win_over_a_newer_one(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -635,11 +638,11 @@ class TestReplay:
 
         result = replay(cluster, letters, "original", change=correct)
 
-        assert (result.sent, result.outdated) == (1, 2)
+        assert result == Replay(sent=1, outdated=1, keyless=1)
+        assert not result.is_complete
         rows = {(row.id, row.name) for row in table.snapshot(spark, cluster).collect()}
         assert rows == {(1, "new"), (2, "corrected")}
-        forced = replay(cluster, letters, "original", change=correct, force=True, from_start=True, dry_run=True)
-        assert (forced.sent, forced.outdated) == (3, 0)
+        assert replay(cluster, letters, "original", change=correct, force=True) == Replay(2, 1, repeated=3)
 
     def test_incomplete_and_unselected_letters_are_left_and_a_failing_function_commits_nothing(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -647,7 +650,8 @@ class TestReplay:
         letters, target = kdsl_topic("dead"), kdsl_topic()
 
         def letter(number: int, **more: str) -> Record:
-            own = {names.ID: f"t-0-{number}", names.TABLE: "orders", names.REASON: "not JSON", **more}
+            own = {names.TOPIC: "t", names.PARTITION: "0", names.OFFSET: str(number), names.TIMESTAMP: "1"}
+            own |= {names.TABLE: "orders", names.REASON: "not JSON", **more}
             return Record(f"{number}", headers=[(name, text.encode()) for name, text in own.items()])
 
         kdsl_kafka.produce(
@@ -664,10 +668,10 @@ class TestReplay:
         broken = CliRunner().invoke(
             app, ["dlq", "replay", letters, "--to", target, "--with", f"{__name__}:fail_at", *options]
         )
-        assert "the mapping function failed at the letter of t-0-1: ValueError: t-0-1" in str(broken.exception)
+        assert "the mapping function failed at the letter of t-0-1@1: ValueError: t-0-1@1" in str(broken.exception)
         done = CliRunner().invoke(app, ["dlq", "replay", letters, "--to", target, *options])
 
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert report(done) == {
             **attrs.asdict(Replay(sent=2, repeated=1, truncated=1, unselected=2)),
             "dry_run": False,
@@ -675,41 +679,6 @@ class TestReplay:
         assert [message.value() for message in kdsl_kafka.read(target)] == [b"1", b"5"]
         with pytest.raises(DeadLetterError, match="cannot write to the topic 'no-such-topic'"):
             replay(cluster, letters, "no-such-topic")
-
-    def test_a_replay_that_is_interrupted_repeats_one_batch_at_most(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        letters, target = kdsl_topic("dead"), kdsl_topic()
-        ids = [f"t-0-{i}" for i in range(6)]
-        kdsl_kafka.produce(letters, *(Record(id_, headers=[(names.ID, id_.encode())]) for id_ in ids))
-        send, calls = dead_letters._send, []
-
-        def send_twice(*arguments: Any) -> None:
-            send(*arguments)
-            calls.append(arguments)
-            if len(calls) == 2:
-                raise KeyboardInterrupt
-
-        monkeypatch.setattr(dead_letters, "BATCH", 2)
-        monkeypatch.setattr(dead_letters, "_send", send_twice)
-        with pytest.raises(KeyboardInterrupt):
-            replay(cluster, letters, target)
-        result = replay(cluster, letters, target)
-
-        assert result == Replay(sent=4)
-        sent = Counter(dict(message.headers() or [])[names.ID] for message in kdsl_kafka.read(target))
-        assert sent == {id_.encode(): 2 if id_ in ids[2:4] else 1 for id_ in ids}
-
-    def test_replays_to_the_same_topic_of_two_clusters_skip_nothing_of_each_other(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
-    ) -> None:
-        letters, target = kdsl_topic("dead"), kdsl_topic()
-        kdsl_kafka.produce(letters, Record("a", headers=[(names.ID, b"t-0-0")]))
-        other = Cluster(cluster.bootstrap_servers, properties={"client.id": "other"})
-
-        results = [replay(cluster, letters, target, target=one).sent for one in (None, other, other)]
-
-        assert results == [1, 1, 0]
 
     def test_letters_are_listed_counted_and_shown(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -724,7 +693,7 @@ class TestReplay:
         shown = CliRunner().invoke(app, ["dlq", "show", letters, f"{topic}-0-0", *at])
         missing = CliRunner().invoke(app, ["dlq", "show", letters, "x-0-0", *at])
 
-        assert [row["id"] for row in report(listed)] == [f"{topic}-0-{i}" for i in range(3)]
+        assert [row["id"].partition("@")[0] for row in report(listed)] == [f"{topic}-0-{i}" for i in range(3)]
         assert SECRET not in listed.stdout
         assert sorted(row["records"] for row in report(counted)) == [1, 2]
         assert report(shown)["value"] == SECRET

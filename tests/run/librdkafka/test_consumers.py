@@ -13,7 +13,14 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError
 from kdsl.run.admin.errors import StalledError
 from kdsl.run.librdkafka import client_pool
-from kdsl.run.librdkafka.consumers import FIRST_ATTEMPT, SIZES, PooledConsumer, borrow_consumer, discard
+from kdsl.run.librdkafka.consumers import (
+    FIRST_ATTEMPT,
+    SIZES,
+    PooledConsumer,
+    borrow_consumer,
+    discard,
+    return_consumer,
+)
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.offsets.stored import Range
 from tests.mock_cluster import MockCluster
@@ -195,11 +202,12 @@ class TestPool:
     def test_an_idle_consumer_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster = Cluster("127.0.0.1:1")
         first = borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"})
+        return_consumer(first)
         assert borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"}) is first
+        return_consumer(first)
 
         monkeypatch.setattr(client_pool, "IDLE_SECONDS", 0.0)
         second = borrow_consumer(cluster, "second", SIZES[0], {"group.id": "tests"})
-        assert borrow_consumer(cluster, "second", SIZES[0], {"group.id": "tests"}) is second
         with pytest.raises(RuntimeError, match="closed"):
             first.consume(1, 0)
         discard(second)

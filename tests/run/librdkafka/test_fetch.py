@@ -5,17 +5,29 @@ from __future__ import annotations
 import random
 import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Producer
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.run.admin.errors import StalledError
-from kdsl.run.librdkafka import fetch as fetching
-from kdsl.run.librdkafka.consumers import POOL_SIZE, SIZES, PooledConsumer, borrow_consumer, choose_size, discard
+from kdsl.run.librdkafka import client_pool, fetch as fetching
+from kdsl.run.librdkafka.consumers import (
+    POOL_SIZE,
+    SIZES,
+    PooledConsumer,
+    borrow_consumer,
+    choose_size,
+    discard,
+    return_consumer,
+)
 from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.librdkafka.options import write_options
+from kdsl.run.librdkafka.source import PARALLELISM, ZONE, batch_reader, source_schema
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
@@ -181,22 +193,52 @@ class TestConsumers:
 
         assert sort_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
         result = borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"})
+        return_consumer(result)
         assert sort_strings(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
         assert sort_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
         assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is result
 
     def test_only_a_few_are_pooled(self, cluster: Cluster) -> None:
-        results = [
+        borrowed = [
             borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(POOL_SIZE + 2)
         ]
+        for consumer in borrowed:
+            return_consumer(consumer)
 
-        again = [
-            borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(2, POOL_SIZE + 2)
-        ]
-        assert all(one is other for one, other in zip(results[2:], again, strict=True))
-        assert borrow_consumer(cluster, "number 0", SIZES[0], {"group.id": "tests"}) is not results[0]
-        for n in range(POOL_SIZE + 2):
-            discard(borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}))
+        again = [borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(POOL_SIZE + 2)]
+        assert [one is other for one, other in zip(borrowed, again, strict=True)] == [False] * 2 + [True] * POOL_SIZE
+        for consumer in again:
+            discard(consumer)
+
+    def test_two_that_read_at_the_same_time_do_not_share_a_consumer(self, cluster: Cluster) -> None:
+        one, other = (borrow_consumer(cluster, "shared", SIZES[0], {"group.id": "tests"}) for _ in range(2))
+        assert one is not other
+        return_consumer(one)
+        assert borrow_consumer(cluster, "shared", SIZES[0], {"group.id": "tests"}) is one
+        for consumer in (one, other):
+            discard(consumer)
+
+    def test_a_consumer_is_kept_while_a_task_reads_however_long_that_takes(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *map(str, range(120_000)))
+        options = {**write_options(read_plan(topic), cluster), PARALLELISM: "1", ZONE: "UTC"}
+        reader = batch_reader(options, source_schema(options))
+        (task,) = reader.partitions()
+        rows, hours = 0, 0
+        monkeypatch.setattr(client_pool, "monotonic", lambda: time.monotonic() + 3600 * hours)
+        for batch in reader.read(task):
+            assert isinstance(batch, pa.RecordBatch)
+            rows += batch.num_rows
+            hours += 1  # pass while the rows of the batch are used
+            discard(borrow_consumer(cluster, f"after {hours} hours", SIZES[0], {"group.id": "tests"}))
+        assert rows == 120_000
+        assert hours > 1
 
     def test_a_range_of_a_size_has_a_consumer_that_fits(self) -> None:
         assert [choose_size(n).name for n in (1, 5_000, 5_001, 10**9)] == ["small", "small", "big", "big"]
@@ -263,6 +305,7 @@ class TestFailures:
         plan = read_plan(topic)
         fetch(plan, cluster, [Range(topic, 0, 0, 1)])
         before = borrow_consumer(cluster, str(cluster.settings()), choose_size(1), {"group.id": "tests"})
+        return_consumer(before)
 
         with pytest.raises(KdslError):
             fetch(plan, cluster, [Range(topic, 0, 10, 12)])

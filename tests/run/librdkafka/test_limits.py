@@ -73,6 +73,7 @@ def test_a_backlog_is_caught_up_without_running_ahead(
 
     while (left := total - sum(read.values())) > most:
         taken, _ = divide_limit_by_time(
+            {p: len(stamps) - read[p] for p, stamps in logs.items()},
             lambda millis: {p: max(0, bisect_left(stamps, millis) - read[p]) for p, stamps in logs.items()},
             ahead=ahead,
             guess=guess,
@@ -91,6 +92,7 @@ def test_each_partition_keeps_its_own_limit_along_the_time() -> None:
     logs = {("a", 0): list(range(100)), ("a", 1): list(range(0, 1_000, 10))}
 
     taken, time = divide_limit_by_time(
+        dict.fromkeys(logs, 100),
         lambda millis: {p: bisect_left(stamps, millis) for p, stamps in logs.items()},
         ahead=0,
         max_records_per_partition=20,
@@ -101,8 +103,38 @@ def test_each_partition_keeps_its_own_limit_along_the_time() -> None:
 
 def test_records_of_one_moment_are_shared_where_the_limit_cuts_them() -> None:
     taken, _ = divide_limit_by_time(
-        lambda millis: {("a", p): 100 if millis > 7 else 0 for p in range(2)}, ahead=0, max_records=30
+        {("a", 0): 100, ("a", 1): 100},
+        lambda millis: {("a", p): 100 if millis > 7 else 0 for p in range(2)},
+        ahead=0,
+        max_records=30,
     )
 
     assert taken == {("a", 0): 15, ("a", 1): 15}
     assert END_OF_TIME > 4_102_444_800_000  # the year 2100
+
+
+STAMPS = st.integers(1, 5_000) | st.sampled_from([END_OF_TIME - 1, END_OF_TIME, 253_402_300_799_000, 2**63 - 1])
+LOGS = st.dictionaries(
+    st.tuples(st.just("a"), st.integers(0, 3)), st.lists(STAMPS, min_size=1, max_size=40), min_size=1
+)
+
+
+@given(LOGS, st.integers(1, 60), st.integers(0, 500) | st.just(3_600_000))
+def test_every_backlog_is_caught_up_whatever_the_times_of_its_records(
+    logs: dict[tuple[str, int], list[int]], most: int, ahead: int
+) -> None:
+    read, guess = dict.fromkeys(logs, 0), 0
+
+    def count_before(millis: int) -> dict[tuple[str, int], int]:
+        """As brokers do: what comes before the first record that is not older, wherever it is."""
+        first = {
+            p: next((i for i, one in enumerate(stamps) if one >= millis), len(stamps)) for p, stamps in logs.items()
+        }
+        return {p: max(0, i - read[p]) for p, i in first.items()}
+
+    while sum((left := {p: len(stamps) - read[p] for p, stamps in logs.items()}).values()) > most:
+        taken, guess = divide_limit_by_time(left, count_before, ahead=ahead, guess=guess, max_records=most)
+        assert 0 < sum(taken.values()) <= most
+        for partition, count in taken.items():
+            read[partition] += count
+            assert read[partition] <= len(logs[partition])

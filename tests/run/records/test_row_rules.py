@@ -98,6 +98,14 @@ class TestRows:
         assert rows.of("offset").to_pylist() == [100, 102]
         assert count_violations(decoder.dropped) == {("drop", "positive"): 2}
 
+    def test_a_column_with_the_name_of_the_row_kind_has_no_meaning_in_a_table_that_only_inserts(self) -> None:
+        text = table_text(**rules("warn")).replace("columns:\n", f"columns:\n  - {{name: {ROW_KIND}, type: STRING}}\n")
+        decoder = RecordDecoder(reading(text))
+        values = [{"id": i, "amount": -1, ROW_KIND: kind} for i, kind in enumerate(("-D", "-U", "+I"))]
+
+        assert decoder.decode(raw([{"value": json.dumps(value).encode()} for value in values])).num_rows == 3
+        assert count_violations(decoder.dropped) == {("warn", "positive"): 3}
+
     def test_fail_locates_the_first_rows_and_shows_no_values(self) -> None:
         decoder = RecordDecoder(reading(table_text(**rules("fail"))))
         with pytest.raises(RecordError) as caught:

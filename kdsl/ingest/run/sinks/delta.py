@@ -87,7 +87,9 @@ class DeltaWriter(TableWriter):
         raised = f"sink.rewrite.max-bytes, which is {self._sink.rewrite_max_bytes:,}; or ALTER TABLE … SET "
         raised += "TBLPROPERTIES ('delta.enableTypeWidening' = 'true') if the type is only a wider number"
         fix = f"raise {raised}; or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
-        return [Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}")]
+        return [
+            Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}", code="rewrite")
+        ]
 
     def change_table(
         self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable

@@ -82,7 +82,15 @@ class JdbcWriter(TableWriter):
         fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
         sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
         return [
-            Refusal(table, f.name, f"a database has no type for {f.type}", fix, change.place, sql_fix=sql_fix)
+            Refusal(
+                table,
+                f.name,
+                f"a database has no type for {f.type}",
+                fix,
+                change.place,
+                sql_fix=sql_fix,
+                code="database-type",
+            )
             for change, f in nested
         ]
 

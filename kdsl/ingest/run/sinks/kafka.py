@@ -102,7 +102,7 @@ class KafkaWriter(SinkWriter):
         existing = LibrdkafkaAdmin(self._cluster, self._plan.table).topics(list(topics.values()), known=True)
         return [
             Refusal(table, None, f"its topic {topic!r} does not exist, and allow.auto.create.topics is false",
-                    "create it", new[table].place)
+                    "create it", new[table].place, code="missing-topic")
             for table, topic in topics.items() if topic not in existing
         ]  # fmt: skip
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.changelog.to_memory import MemoryTable, memory
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.own_columns import KIND
 from kdsl.run.dataframes.collect import collect_arrow
 
 
@@ -33,7 +34,7 @@ class PrintWriter(TableWriter):
         for change in table.evolution.changes:
             print(change)
         for row in collect_arrow(table.changes()).to_pylist():
-            kind = row.pop(ROW_KIND)
+            kind = row.pop(KIND)
             print(f"{format_id(table.table)} {kind}[{', '.join(map(str, row.values()))}]")
 
 
@@ -72,6 +73,6 @@ class MemoryWriter(TableWriter):
             return
         if is_applied(format_id(name), batch, self._applied.get((name, batch.writer))):
             return
-        rows = collect_arrow(table.inserts().drop(ROW_KIND))
+        rows = collect_arrow(table.inserts().drop(KIND))
         self.appended.setdefault(name, []).extend(rows.to_pylist())
         self._applied[name, batch.writer] = batch

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import attrs
 
 from kdsl.changelog.target import Batch
-from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.decision import TableWork
 from kdsl.ingest.evolution import Refusal, SchemaChange, SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
 from kdsl.ingest.projection import TransformedTable
-from kdsl.ingest.records import ORDER
+from kdsl.own_columns import INDEX, KIND, ORDER, UNAVAILABLE
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
 from kdsl.spark_internals.threads import run_in_session
@@ -26,8 +26,6 @@ from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_INDEX = "__kdsl_index"
 
 
 @attrs.frozen(eq=False)
@@ -69,10 +67,10 @@ class SinkTable:
 
     @cached_property
     def rows(self) -> DataFrame:
-        """The rows: the row kind (`kdsl.formats.ROW_KIND`), then columns of the sink table with its types.
+        """The rows: the row kind (`kdsl.own_columns.KIND`), then columns of the sink table with its types.
 
         They are in the order of the changes of each key, unless they have columns for it (`ORDER`). They may have the
-        columns ``PASSES`` and `kdsl.formats.UNAVAILABLE`, too.
+        columns ``PASSES`` and `kdsl.own_columns.UNAVAILABLE`, too.
         """
         return self.build_rows()
 
@@ -95,11 +93,11 @@ class SinkTable:
         from pyspark.sql import functions as F
 
         reason = F.concat(
-            F.lit(f"{format_id(self.table)}: a change "), F.col(ROW_KIND),
+            F.lit(f"{format_id(self.table)}: a change "), F.col(KIND),
             F.lit(" needs a primary key; set primary-keys in a transform, in a script PRIMARY KEY (…) NOT ENFORCED; or "
                   "converter-after-transform: SOFT_DELETE"),
         )  # fmt: skip
-        is_insert = F.col(ROW_KIND) == "+I"
+        is_insert = F.col(KIND) == "+I"
         if UNAVAILABLE in self.rows.columns:  # no row has the values
             is_insert &= F.size(UNAVAILABLE) == 0
         rows = self.rows.drop(*ORDER).where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
@@ -128,11 +126,11 @@ class SinkTable:
         from pyspark.sql import functions as F
 
         keys = [F.col(quote_name(name)) for name in self.schema.primary_key]
-        rows = self.rows.withColumn(_INDEX, F.monotonically_increasing_id())
+        rows = self.rows.withColumn(INDEX, F.monotonically_increasing_id())
         if not keys:  # the two rows of an update are next to each other in the files of a change data feed
             first = order if order == list(ORDER) else order[:-1]
-            return rows.coalesce(1).sortWithinPartitions(*first, _INDEX).drop(_INDEX)
-        return rows.repartition(*keys).sortWithinPartitions(*order[:-1], *keys, order[-1], _INDEX).drop(_INDEX)
+            return rows.coalesce(1).sortWithinPartitions(*first, INDEX).drop(INDEX)
+        return rows.repartition(*keys).sortWithinPartitions(*order[:-1], *keys, order[-1], INDEX).drop(INDEX)
 
 
 class SinkWriter(Protocol):
@@ -140,7 +138,7 @@ class SinkWriter(Protocol):
 
     Attributes:
         pairs_updates: Whether it writes the two rows of an update together. Its rows then contain those that do not
-            meet the filter of their table, with a column that says so (`kdsl.ingest.messages.PASSES`).
+            meet the filter of their table, with a column that says so (`kdsl.own_columns.PASSES`).
         needs_rows_before: Whether it needs the whole rows before changes. If not, it writes the last changes of tables
             with a primary key, and an update may lack its row before.
     """

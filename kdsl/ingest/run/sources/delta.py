@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.errors import ChangelogError
-from kdsl.formats import ROW_KIND
 from kdsl.ingest.ends import DeltaChanges
 from kdsl.ingest.run.sources.reader import RANK, VERSION, SourceBatch, SourceTable
+from kdsl.own_columns import KIND
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type
 from kdsl.types.sql import quote_name
@@ -189,7 +189,7 @@ class DeltaChangeReader(_DeltaReader):
         kind = F.col("_change_type")
         kinds = F.create_map(*(F.lit(text) for pair in _KINDS.items() for text in pair))
         return changes.select(
-            kinds[kind].alias(ROW_KIND),
+            kinds[kind].alias(KIND),
             *(F.col(quote_name(f.name)).cast(spark_type(f.type)) for f in columns),
             F.col("_commit_version").alias(VERSION),
             F.when(kind.isin("update_preimage", "delete"), 0).otherwise(1).alias(RANK),

@@ -82,7 +82,7 @@ def read_mysql_table(
         column = _read_column(name or "", declared or "", types, zero_as_null=as_null)
         if column is None:
             fix = "leave the table out, or copy a view that leaves the column out or converts it"
-            refusals.append(Refusal(table, name, f"kdsl does not read the type {declared}", fix))
+            refusals.append(Refusal(table, name, f"kdsl does not read the type {declared}", fix, code="source-type"))
         else:
             columns.append(column)
     counts = _count_wrong(spark, target, columns)
@@ -97,7 +97,7 @@ def read_mysql_table(
         else:
             reason = f"{count:,} values are not times of a day, which {column.type} does not hold"
             fix = "correct them, or copy a view that converts the column with CAST(… AS CHAR)"
-        refusals.append(Refusal(table, column.name, reason, fix))
+        refusals.append(Refusal(table, column.name, reason, fix, code="source-value"))
     return MySqlTable(tuple(columns), tuple(refusals), zero_dates if as_null else 0)
 
 

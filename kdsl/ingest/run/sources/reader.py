@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
-from kdsl.formats import ROW_KIND, TableId
+from kdsl.formats import TableId
 from kdsl.ingest.evolution import Refusal
-from kdsl.ingest.records import ORDER
+from kdsl.own_columns import KIND, ORDER
 from kdsl.types.spark import convert_sql, spark_type_name
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema
@@ -29,7 +29,7 @@ class SourceTable:
         table: The table.
         schema: Its columns and its primary key, with the types of the rows.
         build_rows: Builds the DataFrame of its rows: the columns of the schema, for changes also the row kind
-            (`kdsl.formats.ROW_KIND`), and maybe `VERSION` and `RANK`. Without the latter the changes of a key are
+            (`KIND`), and maybe `VERSION` and `RANK`. Without the latter the changes of a key are
             in the order of the DataFrame.
         refusals: Why the table cannot be read as it is; nothing of the batch is written then.
         counts: How many of its values are lost, by reason; they are noted with the batch.
@@ -54,7 +54,7 @@ class SourceTable:
 
         rows = self.build_rows()
         own = {f.name: f.type for f in self.schema.columns}
-        selected = [F.col(name) for name in (ROW_KIND,) if name in rows.columns]
+        selected = [F.col(name) for name in (KIND,) if name in rows.columns]
         for field in schema.columns:
             sql = f"CAST(NULL AS {spark_type_name(field.type)})"
             if field.name in own:

@@ -1,63 +1,184 @@
-"""Topic patterns: translates Java's regular expressions, as Flink's users write them, to Python's.
+r"""Regular expressions of Java, as Flink's users write them, translated to Python's.
 
 Most of both languages is the same. Java's own constructs are rewritten; those that Python would read differently, or
-not at all, are refused. Topic names contain only the characters ``a-z A-Z 0-9 . _ -``, so a character class that only
-Java has becomes the set of its characters among these. Python's own ``(?P<name>…)`` stays. Java's language is that of
-``java.util.regex.Pattern``.
+not at all, are refused. A character class that only Java has becomes the set of its characters among those that names
+can have: names of topics have only ``a-z A-Z 0-9 . _ -``, other names any character. As in Java, ``\w``, ``\d`` and
+``(?i)`` mean ASCII, and ``\p{L}`` the letters of Unicode. Python's own ``(?P<name>…)`` stays. Java's language is that
+of ``java.util.regex.Pattern``.
 """
 
 from __future__ import annotations
 
 import re
 import string
+import sys
 import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import cache, reduce
+from itertools import chain
 
-_LOWER, _UPPER, _DIGITS = frozenset(string.ascii_lowercase), frozenset(string.ascii_uppercase), frozenset(string.digits)
-_PUNCTUATION = frozenset("._-")
-_EVERY = _LOWER | _UPPER | _DIGITS | _PUNCTUATION
-_NONE: frozenset[str] = frozenset()
+import attrs
 
-_NAMED: dict[str, frozenset[str]] = {
+
+@attrs.frozen
+class Characters:
+    """A set of characters.
+
+    Attributes:
+        ranges: The first and the last code of each run, in order; no run touches the next one.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, *texts: str) -> Characters:
+        """The characters of strings."""
+        return cls.join((ord(c), ord(c)) for c in chain(*texts))
+
+    @classmethod
+    def join(cls, ranges: Iterable[tuple[int, int]]) -> Characters:
+        """The characters of ranges in any order, which may overlap."""
+        joined: list[tuple[int, int]] = []
+        for first, last in sorted(ranges):
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = joined[-1][0], max(last, joined[-1][1])
+            else:
+                joined.append((first, last))
+        return cls(tuple(joined))
+
+    def __or__(self, other: Characters) -> Characters:
+        """The characters of both sets."""
+        return Characters.join(self.ranges + other.ranges)
+
+    def __and__(self, other: Characters) -> Characters:
+        """The characters that are in both sets."""
+        return ~(~self | ~other)
+
+    def __sub__(self, other: Characters) -> Characters:
+        """The characters that are not in the other set."""
+        return self & ~other
+
+    def __invert__(self) -> Characters:
+        """All other characters of Unicode."""
+        edges = [-1, *chain(*self.ranges), sys.maxunicode + 1]
+        gaps = zip(edges[::2], edges[1::2], strict=True)
+        return Characters(tuple((before + 1, after - 1) for before, after in gaps if after - before > 1))
+
+    def in_both_cases(self) -> Characters:
+        """The characters, and those of ASCII that differ from one of them only in letter case."""
+        letters = (self & _LETTERS).ranges
+        return self | Characters.join((first ^ 0x20, last ^ 0x20) for first, last in letters)
+
+    def write(self) -> str:
+        """Write them as a class for Python's `re`; an empty set matches nothing."""
+        if not self.ranges:
+            return r"[^\w\W]"
+        runs = ([first, last] if last - first > 1 else range(first, last + 1) for first, last in self.ranges)
+        texts = (
+            ("-" if len(run) == 2 and run[1] - run[0] > 1 else "").join(map(_write_character, run)) for run in runs
+        )
+        return f"[{''.join(texts)}]"
+
+
+def _write_character(code: int) -> str:
+    """Write a character inside a class, as its code if it is not a printable one of ASCII."""
+    if (chr(code).isascii() and chr(code).isalnum()) or chr(code) in "_.":
+        return chr(code)
+    return f"\\{chr(code)}" if 0x20 < code < 0x7F else f"\\U{code:08x}"
+
+
+_LOWER, _UPPER, _DIGITS = map(Characters.of, (string.ascii_lowercase, string.ascii_uppercase, string.digits))
+_LETTERS = _LOWER | _UPPER
+_PUNCTUATION = Characters.of(string.punctuation)
+_ASCII = Characters(((0, 0x7F),))
+_ANY = Characters(((0, sys.maxunicode),))
+_NONE = Characters()
+_BLANKS = Characters.of("\t\u00a0\u1680\u180e\u202f\u205f\u3000 ") | Characters(((0x2000, 0x200A),))
+_ENDS = Characters.of("\n\x0b\f\r\x85\u2028\u2029")
+_TERMINATORS = Characters.of("\n\r\x85\u2028\u2029")
+
+_NAMED: dict[str, Characters] = {
     "lower": _LOWER,
     "upper": _UPPER,
-    "ascii": _EVERY,
-    "alpha": _LOWER | _UPPER,
-    "alphabetic": _LOWER | _UPPER,
-    "letter": _LOWER | _UPPER,
+    "ascii": _ASCII,
+    "alpha": _LETTERS,
+    "digit": _DIGITS,
+    "alnum": _LETTERS | _DIGITS,
+    "punct": _PUNCTUATION,
+    "graph": _LETTERS | _DIGITS | _PUNCTUATION,
+    "print": _LETTERS | _DIGITS | _PUNCTUATION | Characters.of(" "),
+    "blank": Characters.of(" \t"),
+    "cntrl": Characters.of(*map(chr, range(0x20)), "\x7f"),
+    "xdigit": _DIGITS | Characters.of("abcdefABCDEF"),
+    "space": Characters.of(string.whitespace),
+}
+"""The sets of characters that Java's patterns name without a prefix such as ``Is``."""
+_BLOCKS = {"basiclatin": _ASCII, "basic_latin": _ASCII}
+_NAMED_IN_TOPICS: dict[str, Characters] = {
+    **_NAMED,
+    **_BLOCKS,
+    "alphabetic": _LETTERS,
+    "letter": _LETTERS,
     "lowercase": _LOWER,
     "uppercase": _UPPER,
-    "digit": _DIGITS,
-    "alnum": _LOWER | _UPPER | _DIGITS,
-    "punct": _PUNCTUATION,
     "punctuation": _PUNCTUATION,
-    "graph": _EVERY,
-    "print": _EVERY,
-    "blank": _NONE,
-    "cntrl": _NONE,
     "control": _NONE,
-    "xdigit": _DIGITS | frozenset("abcdefABCDEF"),
-    "hex_digit": _DIGITS | frozenset("abcdefABCDEF"),
-    "space": _NONE,
+    "hex_digit": _NAMED["xdigit"],
     "white_space": _NONE,
-    "basiclatin": _EVERY,
-    "basic_latin": _EVERY,
-    "latin": _LOWER | _UPPER,
+    "latin": _LETTERS,
     "common": _DIGITS | _PUNCTUATION,
 }
+"""Properties of Unicode, with those of their characters that names of topics can have."""
 _PREFIX = re.compile(r"^(?:is|in|java|general_category=|gc=|script=|sc=|block=|blk=)(?=.)", re.IGNORECASE)
 _CATEGORY = re.compile(r"[LMNPSZC][a-z]?|LC")
-_CLASSES: dict[str, frozenset[str]] = {
+_CLASSES: dict[str, Characters] = {
     "d": _DIGITS,
-    "w": _LOWER | _UPPER | _DIGITS | {"_"},
-    "s": _NONE,
-    "h": _NONE,
-    "v": _NONE,
+    "w": _LETTERS | _DIGITS | Characters.of("_"),
+    "s": _NAMED["space"],
+    "h": _BLANKS,
+    "v": _ENDS,
 }
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
-_SAME_IN_NAMES = "dmsuUa"  # flags without effect on the characters of names
 _NAMED_GROUP = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _BACK = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
 _CODE = re.compile(r"\\(?:x\{([0-9a-fA-F]+)\}|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|0([0-3]?[0-7]{1,2}))")
+
+
+@attrs.frozen
+class Names:
+    """What a pattern is matched with.
+
+    Attributes:
+        title: The patterns of such names, for messages.
+        characters: The characters that the names can have.
+        example: How to write characters out instead of a property, for messages.
+        named: The sets of characters whose names may have a prefix such as ``Is``.
+        ignored: The flags without effect on these characters.
+        dot: What ``.`` matches.
+    """
+
+    title: str
+    characters: Characters
+    example: str
+    named: Mapping[str, Characters]
+    ignored: str = ""
+    dot: str = "."
+
+
+TOPICS = Names(
+    "topic patterns",
+    _LETTERS | _DIGITS | Characters.of("._-"),
+    "write the characters out, as [a-z]; names of topics have a-z A-Z 0-9 . _ -",
+    _NAMED_IN_TOPICS,
+    "dmsuUa",  # some of them have another meaning in Python
+)
+ANY_NAMES = Names(
+    "patterns of names",
+    _ANY,
+    r"write the characters out, as [a-zäöü], or a general category, as \p{L}",
+    _BLOCKS,
+    dot=(~_TERMINATORS).write(),
+)
 
 
 TOPIC_FIX = "write a pattern that the whole topic name must match, such as 'orders-.*'"
@@ -77,18 +198,36 @@ class PatternError(Exception):
         self.fix = fix
 
 
-def python_pattern(pattern: str) -> str:
-    """Translate a topic pattern to Python's `re`, with Java's meaning; one without Java's own constructs is unchanged.
+def compile_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
+    """Compile a pattern of names that may have any character, such as those of tables.
 
     Args:
         pattern: The pattern, which a whole name must match.
+        ignore_case: Whether the letter case of ASCII does not count.
 
     Raises:
         PatternError: It is not a regular expression, or has a construct that cannot be rewritten.
     """
-    translated = _Translation(pattern).run()
+    flags = re.ASCII | (re.IGNORECASE if ignore_case else 0)
+    return re.compile(python_pattern(pattern, ANY_NAMES, ignore_case=ignore_case), flags)
+
+
+def python_pattern(pattern: str, names: Names = TOPICS, *, ignore_case: bool = False) -> str:
+    """Translate a pattern to Python's `re`, with Java's meaning.
+
+    A pattern of topics without Java's own constructs is unchanged.
+
+    Args:
+        pattern: The pattern, which a whole name must match.
+        names: The names that it is matched with.
+        ignore_case: Whether the translation is compiled with the flag that ignores letter case.
+
+    Raises:
+        PatternError: It is not a regular expression, or has a construct that cannot be rewritten.
+    """
+    translated = _Translation(pattern, names, ignore_case=ignore_case).run()
     try:
-        re.compile(translated)
+        re.compile(translated, re.ASCII)
     except re.error as e:
         at = "" if e.pos is None or translated != pattern else f" at position {e.pos}"
         if "global flags" in e.msg:
@@ -102,9 +241,9 @@ def python_pattern(pattern: str) -> str:
 class _Translation:
     """One pattern, read from left to right."""
 
-    def __init__(self, pattern: str) -> None:
-        self._text, self._at = pattern, 0
-        self._any_case = False
+    def __init__(self, pattern: str, names: Names, *, ignore_case: bool) -> None:
+        self._text, self._at, self._names = pattern, 0, names
+        self._any_case = ignore_case
         self._scoped_case = False
 
     def run(self) -> str:
@@ -138,7 +277,7 @@ class _Translation:
         if self._text.startswith("(?", self._at):
             return self._translate_group()
         self._at += 1
-        return rest
+        return self._names.dot if rest == "." else rest
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Match a regular expression at the position, and move after it; None, and no move, if it does not match."""
@@ -160,13 +299,12 @@ class _Translation:
         start = self._at
         if match := self._take(_FLAGS):
             on, off, end = match[1], match[2] or "", match[3]
-            strange = sorted(set(on + off) - set("i" + _SAME_IN_NAMES))
+            strange = sorted(set(on + off) - set("i" + self._names.ignored))
             if strange:
                 raise PatternError(
-                    f"has the flag {strange[0]!r} in {match[0]!r}, which topic patterns do not have",
+                    f"has the flag {strange[0]!r} in {match[0]!r}, which {self._names.title} do not have",
                     "remove it; the flag for any letter case is (?i)",
                 )
-            # Java's other flags concern characters that names do not contain; some have another meaning in Python.
             on, off = "i" * ("i" in on), "i" * ("i" in off)
             if end == ")" and off and start > 0:
                 raise PatternError(
@@ -182,7 +320,7 @@ class _Translation:
         """Translate what begins with a backslash outside a class; an escape that is the same in Python stays.
 
         Raises:
-            PatternError: Topic patterns do not have the escape, it names no character or an unknown property, or the
+            PatternError: The patterns do not have the escape, it names no character or an unknown property, or the
                 pattern ends after the backslash. Escapes that neither language has are left to `python_pattern`.
         """
         if self._text.startswith("\\Q", self._at):
@@ -194,20 +332,24 @@ class _Translation:
         start = self._at
         letter = self._peek_letter()
         if letter in "pP":
-            return _character_class(self._take_property(letter))
+            return self._take_property(letter).write()
         self._at = start + 2
         match letter:
             case "z":
                 return r"\Z"
-            case "h" | "v" | "R" | "e":  # names do not contain such a character
-                return _character_class(_NONE)
-            case "c":
+            case "h" | "v":
+                return self._among_names(_CLASSES[letter]).write()
+            case "H" | "V":
+                return self._among_names(~_CLASSES[letter.lower()]).write()
+            case "R":
+                return f"(?:\\r\\n|{self._among_names(_ENDS).write()})"
+            case "e":
+                return r"\x1b"
+            case "c" if self._at < len(self._text):
                 self._at += 1
-                return _character_class(_NONE)
-            case "H" | "V" | "X":
-                return "."
-            case "G" | "N" | "E":
-                raise PatternError(f"has \\{letter} at position {start}, which topic patterns do not have")
+                return re.escape(chr(ord(self._text[self._at - 1]) ^ 0x40))
+            case "G" | "N" | "E" | "X" | "c":
+                raise PatternError(f"has \\{letter} at position {start}, which {self._names.title} do not have")
             case _:
                 return f"\\{letter}"
 
@@ -244,8 +386,8 @@ class _Translation:
             raise PatternError("ends with a backslash")
         return self._text[self._at + 1]
 
-    def _take_property(self, letter: str) -> frozenset[str]:
-        r"""Take a property such as ``\p{Lower}``, and return the characters of topic names that have it.
+    def _take_property(self, letter: str) -> Characters:
+        r"""Take a property such as ``\p{Lower}``, and return the characters of names that have it.
 
         If the whole pattern ignores letter case, they are in both cases.
 
@@ -257,15 +399,17 @@ class _Translation:
         if match is None:
             raise PatternError(f"has \\{letter} without a property at position {start}", "write it as \\p{Lower}")
         name = match[2] or match[3] or ""
-        characters = _characters_of_property(name)
+        if self._any_case and re.fullmatch("(?:Is|gc=|general_category=)?L[ult]", name):
+            name = "LC"
+        characters = _find_property(name, self._names)
         if characters is None:
             raise PatternError(
                 f"has the property {match[0]} at position {start}, which kdsl does not know",
-                "write the characters out, as [a-z]; names of topics have a-z A-Z 0-9 . _ -",
+                self._names.example,
             )
         negated = (letter == "P") != bool(match[1])
         characters = self._fold_case(characters)
-        return _EVERY - characters if negated else characters
+        return self._among_names(~characters if negated else characters)
 
     def _translate_class(self) -> str:
         """Translate the class in brackets that is next. It stays unchanged if Python reads it the same way.
@@ -283,10 +427,10 @@ class _Translation:
                 "(?i) for a part of the pattern",
                 "put (?i) first, or write the characters out, as [a-z]",
             )
-        return _character_class(self._read_set())
+        return self._read_set().write()
 
-    def _read_set(self) -> frozenset[str]:
-        """Read a class, whose opening bracket is next, and return the characters of topic names in it.
+    def _read_set(self) -> Characters:
+        """Read a class, whose opening bracket is next, and return the characters of names in it.
 
         Raises:
             PatternError: The class does not end, or has a part that cannot be rewritten.
@@ -295,7 +439,7 @@ class _Translation:
         self._at += 1
         negated = self._text.startswith("^", self._at)
         self._at += negated
-        parts: list[frozenset[str] | None] = [None]
+        parts: list[Characters | None] = [None]
         first = True
         while True:
             if self._at >= len(self._text):
@@ -309,11 +453,11 @@ class _Translation:
             else:
                 parts[-1] = (parts[-1] or _NONE) | self._read_item()
             first = False
-        characters = frozenset.intersection(*[part for part in parts if part is not None] or [_NONE])
-        return _EVERY - characters if negated else characters
+        characters = reduce(Characters.__and__, [part for part in parts if part is not None] or [_NONE])
+        return self._among_names(~characters if negated else characters)
 
-    def _read_item(self) -> frozenset[str]:
-        """Read one part of a class, and return the characters of topic names in it.
+    def _read_item(self) -> Characters:
+        """Read one part of a class, and return the characters of names in it.
 
         A part is a nested class, an escape, a quotation, a range, or a character.
 
@@ -324,21 +468,22 @@ class _Translation:
         if text[self._at] == "[":
             return self._read_set()
         if text.startswith("\\Q", self._at):
-            return self._fold_case(frozenset(self._take_quotation()))
+            return self._fold_case(Characters.of(self._take_quotation()))
         if text[self._at] == "\\":
             letter = self._peek_letter()
             if letter in "pP":
                 return self._take_property(letter)
             if letter.lower() in _CLASSES:
                 self._at += 2
-                return _CLASSES[letter] if letter.islower() else _EVERY - _CLASSES[letter.lower()]
+                characters = _CLASSES[letter.lower()]
+                return self._among_names(characters if letter.islower() else ~characters)
         first = last = self._take_one()
         if text.startswith("-", self._at) and text[self._at + 1 : self._at + 2] not in ("", "]", "["):
             self._at += 1
             last = self._take_one()
             if last < first:
                 raise PatternError(f"has the range {first}-{last}, whose end comes before its beginning")
-        return self._fold_case(frozenset(c for c in _EVERY if first <= c <= last))
+        return self._fold_case(Characters(((ord(first), ord(last)),)))
 
     def _take_one(self) -> str:
         """Take one character of a class in brackets, which may be escaped, and return it without the escape.
@@ -360,34 +505,27 @@ class _Translation:
             return known[letter]
         return letter
 
-    def _fold_case(self, characters: frozenset[str]) -> frozenset[str]:
-        """Return those characters that topic names have, in both letter cases if the whole pattern ignores case."""
-        if not self._any_case:
-            return characters & _EVERY
-        return frozenset(folded for c in characters for folded in (c.lower(), c.upper())) & _EVERY
+    def _fold_case(self, characters: Characters) -> Characters:
+        """Return those characters that names can have, in both letter cases if the whole pattern ignores case."""
+        return self._among_names(characters.in_both_cases() if self._any_case else characters)
+
+    def _among_names(self, characters: Characters) -> Characters:
+        """Return those characters that names can have."""
+        return characters & self._names.characters
 
 
-def _characters_of_property(name: str) -> frozenset[str] | None:
-    """The characters of topic names that have a property of Java's patterns; None if the property is unknown."""
+def _find_property(name: str, names: Names) -> Characters | None:
+    """The characters that have a property of Java's patterns; None if the property is unknown."""
     bare = _PREFIX.sub("", name)
     if _CATEGORY.fullmatch(bare):
-        wanted = ("Lu", "Ll", "Lt") if bare == "LC" else (bare,)
-        return frozenset(c for c in _EVERY if unicodedata.category(c).startswith(wanted))
-    return _NAMED.get(bare.lower().replace("-", "_").replace(" ", "_"))
+        return _find_category(bare, names.characters)
+    plain = bare.lower().replace("-", "_").replace(" ", "_")
+    return names.named.get(plain) or (_NAMED.get(plain) if bare == name else None)
 
 
-def _character_class(characters: frozenset[str]) -> str:
-    """Write a set of characters of topic names as a class for Python's `re`; an empty set matches nothing."""
-    if not characters:
-        return r"[^\w\W]"
-    runs: list[str] = []
-    for group in (_UPPER, _LOWER, _DIGITS):
-        run = ""
-        for c in sorted(characters & group):
-            if run and ord(c) != ord(run[-1]) + 1:
-                runs.append(run)
-                run = ""
-            run += c
-        runs += [run] if run else []
-    texts = [run if len(run) < 3 else f"{run[0]}-{run[-1]}" for run in runs]
-    return "[" + "".join([*texts, *(c for c in "._-" if c in characters)]) + "]"
+@cache
+def _find_category(category: str, among: Characters) -> Characters:
+    """Those characters that have a general category of Unicode, or one that begins with its letter."""
+    wanted = ("Lu", "Ll", "Lt") if category == "LC" else (category,)
+    codes = chain(*(range(first, last + 1) for first, last in among.ranges))
+    return Characters.join((code, code) for code in codes if unicodedata.category(chr(code)).startswith(wanted))

@@ -1,0 +1,607 @@
+"""Sends the records of dead letters again, each once.
+
+A record is sent once to a topic, whatever letters are selected and however often a replay starts, is interrupted or
+runs at the same time as another one: a lease lets one replay of a topic of letters run at a time, and
+`kdsl.diagnostics.replay_ledger` knows what was sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import IO
+
+import attrs
+import pyarrow as pa
+
+from kdsl.cluster import Cluster
+from kdsl.diagnostics.clients import needs_jvm, open_admin
+from kdsl.diagnostics.dead_letters import DeadLetter, Selection, parse_letters
+from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
+from kdsl.diagnostics.doctor.java_admin import open_inspector
+from kdsl.diagnostics.newer_records import KeyedRecord, Retention, TopicSearch
+from kdsl.diagnostics.replay_ledger import Ledger, Target, look_for, send
+from kdsl.diagnostics.topic_records import read_ranges, read_topic
+from kdsl.errors import DeadLetterError, LeaseHeldError
+from kdsl.run.admin.cluster_admin import Topic
+from kdsl.run.dead_letters.headers import ATTEMPTS, ID, NEEDS, Origin, original_headers
+from kdsl.run.leases.lease import Lease
+from kdsl.run.offsets.stored import Range
+from kdsl.run.records.metadata import HEADERS
+
+log = logging.getLogger("kdsl.replay")
+
+ORIGINAL = "original"
+"""The target of a replay to the topic from which each record came."""
+MAX_ATTEMPTS = 3
+BATCH = 500
+"""How many records a replay sends at a time."""
+_RECENT = 20
+"""How many of the last offsets of a partition are read to learn its newest timestamp; some may be markers."""
+
+
+@attrs.frozen
+class Replay:
+    """What a replay has done, in records.
+
+    Attributes:
+        sent: Sent, and acknowledged; in a dry run, those that would be sent.
+        done: Sent to the same topic by an earlier replay.
+        dropped: Dropped by the mapping function.
+        exhausted: Left, because they were rejected too often.
+        truncated: Left, because their values are incomplete.
+        outdated: Left, because a later record with their key exists.
+        keyless: Left, because they have no key by which later records could be searched.
+        unverified: Left, because later records with their key may have existed: the log was compacted or deleted, or
+            their topic is gone.
+        recreated: Left, because their topic is gone, or another one with its name has taken its place.
+        unknown: Left, because an earlier replay was interrupted while it sent them, and the records of the target from
+            that time are gone.
+        unselected: Not selected.
+        repeated: How many further letters the records have.
+        late: How many of the sent ones are older than the watermark of their table allows, so that a query may drop
+            their rows.
+    """
+
+    sent: int = 0
+    done: int = 0
+    dropped: int = 0
+    exhausted: int = 0
+    truncated: int = 0
+    outdated: int = 0
+    keyless: int = 0
+    unverified: int = 0
+    recreated: int = 0
+    unknown: int = 0
+    unselected: int = 0
+    repeated: int = 0
+    late: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every selected record was sent, now or earlier, or dropped by the mapping function."""
+        return not any(getattr(self, name) for name in LEFT)
+
+
+LEFT = ("exhausted", "truncated", "outdated", "keyless", "unverified", "recreated", "unknown")
+"""The attributes of `Replay` that count selected records that were not sent."""
+Mapper = Callable[[DeadLetter], DeadLetter | None]
+"""Returns the record to send, changed or not, or None to drop it."""
+
+
+def replay(
+    cluster: Cluster,
+    topic: str,
+    to: str,
+    *,
+    target: Cluster | None = None,
+    selection: Selection | None = None,
+    change: Mapper | None = None,
+    max_attempts: int = MAX_ATTEMPTS,
+    force: bool = False,
+    resend_unknown: bool = False,
+    dry_run: bool = False,
+) -> Replay:
+    """Send the records of dead letters again, and append them to a topic; each record is sent there once.
+
+    The records are sent with their original timestamps and headers, and with the headers ``kdsl.dlq.id`` and
+    ``kdsl.dlq.attempts``, in the order in which they were in each partition. What was sent is noted in the topic of the
+    letters.
+
+    Args:
+        cluster: The cluster of the letters. Its user needs WRITE on their topic, and READ on the consumer group
+            ``TOPIC.kdsl-replay``, which lets one replay run at a time.
+        topic: The topic of the letters.
+        to: ``"original"`` for the topic and partition from which each record came, or a topic.
+        target: The cluster to which the records are sent; by default that of the letters.
+        selection: Which letters; by default all.
+        change: Maps each record: it may change key, value, headers and timestamp. None sends them unchanged.
+        max_attempts: Records that were rejected as often are left.
+        force: Also send records by key that are older than others with their key or may be, and those without one.
+            Records are by key if rows that are read from their topic may replace each other, or if the
+            target is compacted. They are searched for in the original topic and the target.
+        resend_unknown: Also send records that an interrupted replay may have sent, if the target cannot show it any
+            more: they may then be there twice.
+        dry_run: Send and note nothing; ``change`` is called all the same.
+
+    Returns:
+        What was done with each record that has letters.
+
+    Raises:
+        DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to a
+            cluster. What was sent before is noted.
+        LeaseHeldError: Another replay of these letters is running.
+        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
+        ResolveError: The client settings have errors.
+    """
+    sending = target or cluster
+    for used in (cluster, sending):
+        if needs_jvm(used):
+            raise DeadLetterError(
+                f"a replay writes with librdkafka, which cannot log in to {used.bootstrap_servers}: only Java's "
+                "clients can, as with Kerberos; name listeners with another login (target=, --to-bootstrap), or read "
+                "the letters with Table.dead_letters() and write them with Spark"
+            )
+    with _hold_lease(cluster, topic, dry_run=dry_run) as lease, tempfile.TemporaryFile() as file:
+        run = _Run(cluster, topic, to, sending, selection or Selection(), max_attempts, force, resend_unknown, dry_run)
+        spool = _Spool(file)
+        records = run.map(run.choose(), change, spool)
+        run.send(records, spool, lease)
+        return Replay(**run.counts)
+
+
+@contextmanager
+def _hold_lease(cluster: Cluster, topic: str, *, dry_run: bool) -> Iterator[Lease | None]:
+    """Hold the lease of a topic of letters during the body; none for a dry run.
+
+    Raises:
+        LeaseHeldError: Another replay holds it.
+        KdslError: The cluster does not answer, or does not allow the lease.
+    """
+    if dry_run:
+        yield None
+        return
+    meaning = f"this replay was cut off from the brokers for too long, and another one of {topic!r} is running"
+    lease = Lease(cluster, f"{topic}.kdsl-replay", "kdsl-dlq", topics=[topic], meaning=meaning)
+    try:
+        lease.acquire()
+    except LeaseHeldError as e:
+        holders = "; ".join(map(str, e.holders))
+        raise LeaseHeldError(
+            e.lease, e.holders, f"another replay of the letters in {topic!r} is running: {holders}; wait until it ends"
+        ) from e
+    with lease:
+        yield lease
+
+
+class _Spool:
+    """Keeps letters in a file, so that any number of them can be put in order."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def add(self, letter: DeadLetter) -> int:
+        """Append a letter, and return its position."""
+        position = self._file.tell()
+        pickle.dump(letter, self._file)
+        return position
+
+    def read(self, position: int) -> DeadLetter:
+        """Read the letter at a position."""
+        self._file.seek(position)
+        letter = pickle.load(self._file)  # noqa: S301  # written above
+        assert isinstance(letter, DeadLetter)
+        return letter
+
+
+@attrs.frozen
+class _Record:
+    """A record to send.
+
+    Attributes:
+        position: Its position in the spool.
+        origin: Where it was.
+        target: The topic that gets it.
+        key: Its key, if later records with it must be searched for; None otherwise.
+    """
+
+    position: int
+    origin: Origin
+    target: str
+    key: bytes | None
+
+
+@attrs.define
+class _Letters:
+    """The letters of one record; several tables may have written some.
+
+    Attributes:
+        best: The last complete one; the last one if all are cut.
+        count: How many there are.
+        is_selected: Whether one of them is selected.
+        keyed: Whether the rows of one of the tables replace each other by key.
+        lateness: The smallest lateness of the tables with a watermark; None without one.
+    """
+
+    best: DeadLetter
+    count: int = 0
+    is_selected: bool = False
+    keyed: bool = False
+    lateness: int | None = None
+
+    def add(self, letter: DeadLetter, *, is_selected: bool) -> None:
+        """Add a letter."""
+        self.count += 1
+        if letter.truncated is None or self.best.truncated is not None:
+            self.best = letter
+        self.is_selected |= is_selected
+        self.keyed |= letter.keyed
+        if letter.lateness is not None:
+            self.lateness = min(letter.lateness, self.lateness if self.lateness is not None else letter.lateness)
+
+
+class _Run:
+    """One replay; the arguments are those of `replay`.
+
+    Attributes:
+        counts: What was done with the records, by the attributes of `Replay`.
+    """
+
+    def __init__(
+        self, cluster: Cluster, topic: str, to: str, sending: Cluster, selection: Selection, max_attempts: int,
+        force: bool, resend_unknown: bool, dry_run: bool,
+    ) -> None:  # fmt: skip
+        self._cluster, self._topic, self._to, self._sending = cluster, topic, to, sending
+        self._selection, self._max_attempts = selection, max_attempts
+        self._force, self._resend_unknown, self._dry_run = force, resend_unknown, dry_run
+        self._ledger = Ledger(cluster, topic)
+        self._topics = _Topics(sending)
+        self.counts: Counter[str] = Counter()
+
+    def choose(self) -> dict[tuple[str, int, int], _Letters]:
+        """Read letters and notes, and return the records that may be sent, by the place of a letter; count the others.
+
+        Raises:
+            DeadLetterError: The target does not exist, or a note cannot be read.
+            KdslError: A topic cannot be read or described.
+        """
+        records: dict[str, _Letters] = {}
+        for batch in read_topic(self._cluster, self._topic, NEEDS):
+            self._ledger.add(batch)
+            for letter in parse_letters(batch):
+                light = attrs.evolve(letter, value=None, headers=())
+                of_record = records.setdefault(letter.id, _Letters(light))
+                of_record.add(light, is_selected=self._selection.matches(letter))
+        maybe_sent: dict[Target, dict[str, Mapping[int, int]]] = {}
+        waiting: dict[str, DeadLetter] = {}
+        for id_, one in records.items():
+            outcome = "unselected" if not one.is_selected else self._judge(one.best)
+            if one.is_selected:
+                self.counts["repeated"] += one.count - 1
+            if outcome:
+                self.counts[outcome] += 1
+                continue
+            waiting[id_] = one.best
+            target = self._target(one.best)
+            assert target is not None
+            if begins := self._ledger.begins(id_, target):
+                maybe_sent.setdefault(target, {})[id_] = begins
+        for target, begins_of in maybe_sent.items():
+            self._resolve(target, begins_of, waiting)
+        return {letter.letter: records[id_] for id_, letter in waiting.items()}
+
+    def _target(self, letter: DeadLetter) -> Target | None:
+        """Return the topic to which a record goes; None if it must be its own, which does not exist any more.
+
+        Raises:
+            DeadLetterError: The named target does not exist.
+        """
+        if self._to != ORIGINAL:
+            if (target := self._topics.find(self._to)) is None:
+                raise DeadLetterError(
+                    f"cannot write to the topic {self._to!r}: it does not exist on {self._sending.bootstrap_servers}, "
+                    "or this user may not see it; create it, grant WRITE and DESCRIBE, or name another topic"
+                )
+            return target
+        target = self._topics.find(letter.topic)
+        if target is None or letter.partition >= target.partitions:
+            return None
+        return target if letter.topic_id in ("", target.id) else None
+
+    def _judge(self, letter: DeadLetter) -> str:
+        """Return why a selected record is not sent, as an attribute of `Replay`; empty if it may be sent."""
+        target = self._target(letter)
+        if target is not None and self._ledger.is_sent(letter.id, target):
+            return "done"
+        if letter.truncated is not None:
+            return "truncated"
+        if letter.attempts >= self._max_attempts:
+            return "exhausted"
+        return "" if target is not None else "recreated"
+
+    def _resolve(self, target: Target, begins: Mapping[str, Mapping[int, int]], waiting: dict[str, DeadLetter]) -> None:
+        """Look whether a topic has records that an interrupted replay may have sent; it, or a note, shows the others.
+
+        Records that it has, or may have had, are counted and removed from ``waiting``.
+
+        Raises:
+            DeadLetterError: What was found cannot be noted.
+            KdslError: The topic cannot be read.
+        """
+        admin = open_admin(self._sending, target.topic)
+        partitions = [(target.topic, number) for number in range(target.partitions)]
+        earliest = {p[1]: offset for p, offset in admin.earliest(partitions).items()}
+        ends = {p[1]: offset for p, offset in admin.latest(partitions, committed=False).items()}
+        uncommitted = self._sending.with_properties({"isolation.level": "read_uncommitted"})
+        compacts = self._topics.retention(target.topic).compacts
+        present, unknown = look_for(uncommitted, target, begins, earliest, ends, compacts=compacts)
+        if present and not self._dry_run:
+            self._ledger.note("sent", [waiting[id_] for id_ in sorted(present)], target, {})
+        left = set() if self._resend_unknown else unknown
+        for id_ in sorted(left):
+            log.warning("%s may be in the topic %r already: an interrupted replay has tried to send it, and the "
+                        "records of that time are gone", id_, target.topic)  # fmt: skip
+        self.counts["done"] += len(present)
+        self.counts["unknown"] += len(left)
+        for id_ in present | left:
+            del waiting[id_]
+
+    def map(
+        self, chosen: Mapping[tuple[str, int, int], _Letters], change: Mapper | None, spool: _Spool
+    ) -> list[_Record]:
+        """Map the records of some letters, keep them in the spool, and return them in the order to send them.
+
+        Those of a partition come in their order, those of several by their times. Those that the function drops, and
+        records by key without a key, are counted.
+
+        Args:
+            chosen: The records, by the place of the letter to use.
+            change: The mapping function.
+            spool: Where the records are kept.
+
+        Raises:
+            DeadLetterError: The function fails, or returns neither a letter nor None.
+            KdslError: The letters cannot be read.
+        """
+        records: list[_Record] = []
+        for batch in read_topic(self._cluster, self._topic, NEEDS):
+            for letter in parse_letters(batch):
+                if (of_record := chosen.get(letter.letter)) is None:
+                    continue
+                letter = attrs.evolve(letter, keyed=of_record.keyed, lateness=of_record.lateness)
+                origin = Origin(letter.topic, letter.partition, letter.offset, letter.timestamp, letter.topic_id)
+                if (changed := _change(letter, change)) is None:
+                    self.counts["dropped"] += 1
+                    continue
+                target = letter.topic if self._to == ORIGINAL else self._to
+                by_key = not self._force and (letter.keyed or self._topics.retention(target).compacts)
+                if by_key and changed.key is None:
+                    self.counts["keyless"] += 1
+                    continue
+                records.append(_Record(spool.add(changed), origin, target, changed.key if by_key else None))
+        return _sort(records)
+
+    def send(self, records: Sequence[_Record], spool: _Spool, lease: Lease | None) -> None:
+        """Send the records that are the newest of their keys, in batches, and note them; count all.
+
+        Before each batch the topics are searched for what was added since the last one.
+
+        Raises:
+            DeadLetterError: A record cannot be sent or noted, or the lease is lost.
+            KdslError: A topic cannot be read or described.
+        """
+        searches = self._search(records)
+        for start in range(0, len(records), BATCH):
+            for search in {search for search in searches.values() if search is not None}:
+                search.update()
+            letters: dict[str, list[DeadLetter]] = {}
+            for record in records[start : start + BATCH]:
+                verdict = _judge_key(record, searches)
+                if verdict != "newest":
+                    self.counts[verdict] += 1
+                    continue
+                letter = spool.read(record.position)
+                letters.setdefault(record.target, []).append(letter)
+                self.counts["late"] += self._topics.is_late(letter, record.target)
+            if lease is not None and lease.lost_to is not None:
+                raise DeadLetterError(str(lease.lost_to))
+            for topic, of_topic in letters.items():
+                if not self._dry_run:
+                    self._send_to(topic, of_topic)
+                self.counts["sent"] += len(of_topic)
+
+    def _send_to(self, topic: str, letters: Sequence[DeadLetter]) -> None:
+        """Send records to a topic between two notes; errors as for `send`."""
+        target = self._topics.find(topic)
+        assert target is not None
+        numbers = {letter.partition for letter in letters} if self._to == ORIGINAL else range(target.partitions)
+        ends = open_admin(self._sending, topic).latest([(topic, number) for number in numbers], committed=False)
+        offsets = {partition: offset for (_, partition), offset in ends.items()}
+        self._ledger.note("sending", letters, target, offsets)
+        send(self._sending, {topic: _build_records(letters, same_partition=self._to == ORIGINAL)}, "replay")
+        self._ledger.note("sent", letters, target, {})
+
+    def _search(self, records: Iterable[_Record]) -> dict[tuple[str, str], TopicSearch | None]:
+        """Create the searches for newer records, by the topic of a record and the one to search.
+
+        They search the target and, where that is another one, the original topic, on the cluster of the records or
+        else on that of the letters; None if neither has it.
+
+        Raises:
+            KdslError: A topic cannot be described.
+        """
+        by_topic: dict[str, list[KeyedRecord]] = {}
+        pairs: dict[tuple[str, str], None] = {}
+        for record in records:
+            if record.key is not None:
+                for topic in dict.fromkeys((record.origin.topic, record.target)):
+                    by_topic.setdefault(topic, []).append(KeyedRecord(record.origin, record.key))
+                    pairs[record.origin.topic, topic] = None
+        of_letters = self._topics if self._cluster is self._sending else _Topics(self._cluster)
+        searches: dict[str, TopicSearch | None] = {}
+        for topic, keyed in by_topic.items():
+            places = (self._topics,) if topic == self._to or self._to == ORIGINAL else (self._topics, of_letters)
+            place = next((one for one in places if one.find(topic) is not None), None)
+            searches[topic] = None if place is None else place.search(topic, keyed)
+        return {pair: searches[pair[1]] for pair in pairs}
+
+
+def _judge_key(record: _Record, searches: Mapping[tuple[str, str], TopicSearch | None]) -> str:
+    """Return ``newest`` if a record may be sent, otherwise why not, as an attribute of `Replay`."""
+    if record.key is None:
+        return "newest"
+    keyed = KeyedRecord(record.origin, record.key)
+    verdicts = {
+        "unverified" if search is None else search.judge(keyed)
+        for topic in (record.origin.topic, record.target)
+        for search in [searches[record.origin.topic, topic]]
+    }
+    return next(verdict for verdict in ("outdated", "unverified", "newest") if verdict in verdicts)
+
+
+def _sort(records: Sequence[_Record]) -> list[_Record]:
+    """Put records in order: those of a partition by their offsets, and partitions side by side by their times."""
+    newest: dict[tuple[str, str, int], int] = {}
+    keys: list[tuple[int, str, str, int, int, int]] = []
+    by_offset = sorted(range(len(records)), key=lambda i: records[i].origin.offset)
+    for i in by_offset:
+        origin = records[i].origin
+        place = (origin.topic, origin.topic_id, origin.partition)
+        newest[place] = max(origin.timestamp, newest.get(place, origin.timestamp))
+        keys.append((newest[place], *place, origin.offset, i))
+    return [records[key[-1]] for key in sorted(keys)]
+
+
+class _Topics:
+    """What a replay knows of the topics of a cluster; each is asked for once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._targets: dict[str, Target | None] = {}
+        self._retentions: dict[str, Retention] = {}
+        self._newest: dict[str, int] = {}
+
+    @cached_property
+    def _servers(self) -> str:
+        """The addresses of the brokers, in any order."""
+        return ",".join(sorted(self._cluster.bootstrap_servers.replace(" ", "").split(",")))
+
+    def find(self, topic: str) -> Target | None:
+        """Return a topic; None if it does not exist. A KafkaReadError says that the brokers do not answer."""
+        if topic not in self._targets:
+            state = open_admin(self._cluster, topic).topics([topic]).get(topic)
+            self._targets[topic] = None if state is None else Target(topic, state.id or self._servers, state.partitions)
+        return self._targets[topic]
+
+    def retention(self, topic: str) -> Retention:
+        """Return how a topic forgets records; as a compacted one does if its settings cannot be read, which is logged.
+
+        Raises:
+            ResolveError: The client settings have errors.
+        """
+        if topic not in self._retentions:
+            self._retentions[topic] = self._ask_retention(topic)
+        return self._retentions[topic]
+
+    def _ask_retention(self, topic: str) -> Retention:
+        """Ask for `retention`."""
+        try:
+            settings = topic_settings(open_inspector(self._cluster, "dlq"), topic)
+            return Retention("compact" in settings["cleanup.policy"], int(settings["delete.retention.ms"]))
+        except (NotAnsweredError, KeyError, ValueError) as e:
+            log.warning(
+                "the settings of the topic %r cannot be read (%s), so it counts as compacted: records whose key has a "
+                "later record are left; grant DESCRIBE_CONFIGS on it",
+                topic,
+                e,
+            )
+            return Retention(compacts=True)
+
+    def search(self, topic: str, records: Sequence[KeyedRecord]) -> TopicSearch:
+        """Create a search of a topic that exists, for records that are newer than others."""
+        target = self.find(topic)
+        assert target is not None
+        id_ = "" if target.id == self._servers else target.id
+        return TopicSearch(self._cluster, topic, Topic(id_, target.partitions), records, self.retention(topic))
+
+    def is_late(self, letter: DeadLetter, topic: str) -> bool:
+        """Return whether a record is older than the watermark of its table allows, if that reads a topic to its end.
+
+        Raises:
+            KdslError: The topic cannot be read.
+        """
+        if letter.lateness is None or letter.timestamp < 0:
+            return False
+        if topic not in self._newest:
+            self._newest[topic] = self._read_newest(topic)
+        return letter.timestamp < self._newest[topic] - letter.lateness
+
+    def _read_newest(self, topic: str) -> int:
+        """Read the newest timestamp of the last records of a topic's partitions; -1 without records."""
+        target = self.find(topic)
+        assert target is not None
+        partitions = [(topic, number) for number in range(target.partitions)]
+        admin = open_admin(self._cluster, topic)
+        earliest, ends = admin.earliest(partitions), admin.latest(partitions, committed=False)
+        ranges = [Range(*p, max(earliest[p], ends[p] - _RECENT), ends[p]) for p in partitions]
+        batches = read_ranges(self._cluster, topic, ranges, {"timestamp"})
+        return max((int(at) for batch in batches for at in batch.column("timestamp").to_pylist()), default=-1)
+
+
+def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
+    """Return a letter with key, value, headers and timestamp of the mapping function's result; None drops it.
+
+    DeadLetterError if the function fails, or returns neither a letter nor None.
+    """
+    if change is None:
+        return letter
+    try:
+        changed = change(letter)
+    except Exception as e:
+        raise DeadLetterError(
+            f"the mapping function failed at the letter of {letter.id}: {type(e).__name__}: {e}"
+        ) from e
+    if changed is None:
+        return None
+    if not isinstance(changed, DeadLetter):
+        raise DeadLetterError(
+            f"the mapping function returned {type(changed).__name__} for the letter of {letter.id}; return the letter, "
+            "attrs.evolve(letter, value=…), or None"
+        )
+    return attrs.evolve(
+        letter, key=changed.key, value=changed.value, headers=tuple(changed.headers), timestamp=changed.timestamp
+    )
+
+
+def _build_records(letters: Sequence[DeadLetter], *, same_partition: bool) -> pa.RecordBatch:
+    """Convert letters to a record batch for the producer, with the headers for id and attempts added.
+
+    Its column ``partition`` exists only if the records go to their original partitions. A timestamp of 0 or less
+    becomes NULL, the time of sending.
+    """
+    headers = [
+        [
+            {"key": name, "value": value}
+            for name, value in (
+                *original_headers(letter.headers),
+                (ID, letter.id.encode()),
+                (ATTEMPTS, str(letter.attempts).encode()),
+            )
+        ]
+        for letter in letters
+    ]
+    times = [letter.timestamp if letter.timestamp > 0 else None for letter in letters]
+    columns = {
+        "key": pa.array([letter.key for letter in letters], pa.binary()),
+        "value": pa.array([letter.value for letter in letters], pa.binary()),
+        "headers": pa.array(headers, HEADERS),
+        "timestamp": pa.array(times, pa.int64()),
+    }
+    if same_partition:
+        columns["partition"] = pa.array([letter.partition for letter in letters], pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
