@@ -17,6 +17,7 @@ import attrs
 
 from docs.generate.client_settings import client_settings_page
 from docs.generate.metrics import metrics_page
+from docs.generate.type_changes import type_changes_page
 from kdsl.catalog.options import CatalogOptions
 from kdsl.declare.connector import KafkaOptions, Transport, UpsertOptions
 from kdsl.declare.metadata import METADATA
@@ -367,6 +368,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         **{Path("connectors", f"{name}.md"): script_connector_page(name) for name in SCRIPT_CONNECTORS},
         Path("metrics.md"): metrics_page(),
         Path("spark-versions.md"): spark_versions_page(),
+        Path("type-changes.md"): type_changes_page(),
         **formats,
         **partly,
     }

@@ -142,7 +142,10 @@ def add_column(table: str, field: t.Field) -> str:
 
 
 def change_type(table: str, field: t.Field, before: t.DataType) -> str:
-    """Write the statement that gives a column a wider type; bytes that become strings are written in base64.
+    """Write the statement that gives a column a wider type (`kdsl.types.widening.can_change`).
+
+    Bytes that become strings are written in base64. Times with and without a zone never replace each other, for which
+    Postgres would use the time zone of the JVM.
 
     Args:
         table: The table.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from json import JSONDecoder
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -29,6 +29,7 @@ from kdsl.spark_internals.plans import plan_physically
 from kdsl.spark_internals.session import (
     active_session,
     is_spark_3,
+    java_column,
     java_dataframe,
     java_schema,
     java_session,
@@ -37,10 +38,13 @@ from kdsl.spark_internals.session import (
     scala_none,
     wrap_session,
 )
+from kdsl.spark_internals.sql_text import parse_column, run_sql
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types import model as t
-from kdsl.types.spark import convert_sql, from_spark, spark_schema, spark_type_name
-from kdsl.types.sql import literal, quote_name
+from kdsl.types.convert import convert_sql
+from kdsl.types.spark import from_spark, spark_schema, spark_type_name
+from kdsl.types.sql import quote_name, string_token
+from kdsl.types.widening import MAX_INTEGER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -294,6 +298,19 @@ class DeltaTarget:
             detail = session.detail(self)
         return 0 if _changes_in_place(detail, new) else int(detail["sizeInBytes"])
 
+    def count_large_integers(self, spark: SparkSession, column: str) -> int:
+        """Count the integers of a column, which exists, that DOUBLE may not hold: those beyond 2^53.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
+        from pyspark.sql import DataFrame
+
+        session = _Delta(spark)
+        with session.active():
+            large = f"{quote_name(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
+            return DataFrame(session.open(self).toDF(), session.python()).where(parse_column(large)).count()
+
     def change_types(self, spark: SparkSession, columns: Sequence[t.Field]) -> None:
         """Give columns wider types: in place if the table has type widening and Delta supports it, else by rewriting.
 
@@ -318,11 +335,13 @@ class DeltaTarget:
                     change = f"ALTER COLUMN {quote_name(name)} TYPE {spark_type_name(kind)}"
                     session.sql(f"ALTER TABLE {self._sql_name} {change}")
                 return
+            from pyspark.sql import DataFrame
+
             existing = self.read_columns(spark) or ()
             converted = {f.name: convert_sql(quote_name(f.name), *new.get(f.name, (f.type, f.type))) for f in existing}
-            selected = [f"{sql} AS {quote_name(name)}" for name, sql in converted.items()]
-            frame = session.open(self).toDF().selectExpr(java_strings(spark, selected))
-            writer = frame.write().format("delta").mode("overwrite").option("overwriteSchema", "true")
+            rows = DataFrame(session.open(self).toDF(), session.python())
+            rows = rows.select(*(parse_column(sql).alias(name) for name, sql in converted.items()))
+            writer = java_dataframe(rows).write().format("delta").mode("overwrite").option("overwriteSchema", "true")
             if detail["partitionColumns"]:
                 writer = writer.partitionBy(java_strings(spark, detail["partitionColumns"]))
             if self.is_path:
@@ -422,7 +441,7 @@ def _write_create_table(table: str, columns: str, partition_keys: Sequence[str],
     if partition_keys:
         parts.append(f"PARTITIONED BY ({', '.join(map(quote_name, partition_keys))})")
     if properties:
-        pairs = (f"{literal(key)[0]} = {literal(value)[0]}" for key, value in properties.items())
+        pairs = (f"{string_token(key)} = {string_token(value)}" for key, value in properties.items())
         parts.append(f"TBLPROPERTIES ({', '.join(pairs)})")
     return " ".join(parts)
 
@@ -453,16 +472,30 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
     on = write_condition(keys)
     existing = [str(name) for name in table.toDF().columns()]
     updated, values = write_assignments(changes, keys, names, existing)
-    merge = table.alias("target").merge(java_dataframe(changes).alias("source"), on)
+    merge = table.alias("target").merge(java_dataframe(changes).alias("source"), java_column(parse_column(on)))
     if evolve:
         merge = merge.withSchemaEvolution()
     if not keys:
-        return merge.whenNotMatched().insertExpr(values)
+        return _assign(merge.whenNotMatched(), "insert", values)
     is_delete = write_is_delete(changes)
     merge = merge.whenMatched(is_delete).delete()
     if updated:
-        merge = merge.whenMatched().updateExpr(updated)
-    return merge.whenNotMatched(f"NOT ({is_delete})").insertExpr(values)
+        merge = _assign(merge.whenMatched(), "update", updated)
+    return _assign(merge.whenNotMatched(f"NOT ({is_delete})"), "insert", values)
+
+
+def _assign(clause: Any, action: Literal["update", "insert"], values: Mapping[str, str]) -> Any:
+    """Add the values of an update or an insert to a clause of Delta's merge, and return the merge.
+
+    Args:
+        clause: Delta's Java object of the clause.
+        action: What it does.
+        values: The SQL of the values, by quoted columns. With ``${`` in one, Delta gets parsed columns, because Spark
+            would replace it in strings; strings are faster.
+    """
+    if any("${" in sql for sql in values.values()):
+        return getattr(clause, action)({name: java_column(parse_column(sql)) for name, sql in values.items()})
+    return getattr(clause, f"{action}Expr")(dict(values))
 
 
 class _Delta:
@@ -553,7 +586,7 @@ class _Delta:
 
     def sql(self, statement: str) -> Any:
         """Run a SQL statement, and return Java's DataFrame of its result."""
-        return self._session.sql(statement)
+        return java_dataframe(run_sql(self.python(), statement))
 
     def detail(self, target: DeltaTarget) -> dict[str, Any]:
         """Read what Delta says of a table: its size in bytes, its properties, the columns that partition it.
@@ -597,10 +630,10 @@ class _Delta:
         number = self.last_batch(table, batch.writer)
         if number is None or number < batch.number or not batch.content:
             return None if number is None else Batch(batch.writer, number)
-        from pyspark.sql import DataFrame
+        from pyspark.sql import DataFrame, functions as F
 
         start = _start_of_metadata(batch.writer, number)
-        commits = DataFrame(table.history(), self._spark).where(f"instr(userMetadata, {literal(start)[0]}) > 0")
+        commits = DataFrame(table.history(), self._spark).where(F.instr("userMetadata", start) > 0)
         last = commits.orderBy("version", ascending=False).select("userMetadata").first()
         content = "" if last is None else JSONDecoder().raw_decode(str(last[0]).partition(start)[2])[0]
         return Batch(batch.writer, number, content)

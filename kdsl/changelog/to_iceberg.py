@@ -46,6 +46,7 @@ from kdsl.spark_internals.session import (
     jvm_of,
     session_id,
 )
+from kdsl.spark_internals.sql_text import run_sql
 from kdsl.spark_versions import ICEBERG, list_working, require, spark_version
 from kdsl.types.sql import quote_name
 
@@ -205,14 +206,14 @@ class IcebergTarget:
         copy_to_session(changes, session).createOrReplaceTempView(_VIEW)
         with _snapshot_properties(session, _write_identity(batch)):
             # It starts from the snapshot that was searched; its commit fails if there is a later one with other rows.
-            session.sql(_write_merge(name, changes, keys, existing))
+            run_sql(session, _write_merge(name, changes, keys, existing))
             if batch is None:
                 return
             last = _find_last(self._load(session, name), batch.writer)
             # A merge without effect adds no snapshot. After a later batch, which another driver has applied since, the
             # number must not be stored: that driver's next batch would be compared with it.
             if last is None or last.number < batch.number:
-                session.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
+                run_sql(session, f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
 
     def _has(self, batch: Batch | None, table: _Table | None) -> bool:
         """Whether the table has a batch already, as `is_applied`, also with its errors; not for None."""
@@ -304,7 +305,7 @@ class IcebergTarget:
         """
         rows = changes.drop(kind_column(changes.columns), unavailable_column(changes.columns))
         columns = _write_columns(session, rows.schema)
-        session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
+        run_sql(session, f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
 
     def _add_columns(
         self, session: SparkSession, name: str, table: _Table | None, changes: DataFrame
@@ -337,7 +338,7 @@ class IcebergTarget:
         if new:
             columns = _write_columns(session, changes.select(*(quote_name(f.name) for f in new)).schema)
             whole = name if table is None or table.branch is None else _name_table(name)
-            session.sql(f"ALTER TABLE {whole} ADD COLUMNS ({columns})")
+            run_sql(session, f"ALTER TABLE {whole} ADD COLUMNS ({columns})")
         return list(schema.names), bool(new)
 
 

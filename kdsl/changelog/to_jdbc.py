@@ -36,7 +36,7 @@ from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.session import is_connect, open_jdbc_connection
 from kdsl.spark_versions import Package
 from kdsl.types.sql import quote_name
-from kdsl.types.widening import TableSchema
+from kdsl.types.widening import MAX_INTEGER, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -320,6 +320,21 @@ class JdbcTarget:
         self._attach_driver(spark)
         with self._connect(spark) as connection:
             return connection.query(statement, *values)
+
+    @_translate_java_errors
+    def count_large_integers(self, spark: SparkSession, column: str) -> int:
+        """Count the integers of a column, which exists, that DOUBLE may not hold: those beyond 2^53.
+
+        The driver is attached if needed.
+
+        Raises:
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
+            SecretError: A reference to a secret cannot be resolved.
+        """
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            large = f"{connection.quote(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
+            return connection.query_number(f"SELECT COUNT(*) FROM {self.table} WHERE {large}") or 0  # noqa: S608
 
     @_translate_java_errors
     def run(self, spark: SparkSession, statement: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -101,6 +104,7 @@ class MemoryTable:
                 return
             schema = pa.schema([field for field in table.schema if field.name not in own])
             schema = schema if self._schema is None else _merge_schemas(self._schema, schema)
+            widened = {f.name: f.type for f in self._schema or () if schema.field(f.name).type != f.type}
             rows: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = []
             for row in table.to_pylist():
                 kind = row.pop(own[0])
@@ -111,6 +115,8 @@ class MemoryTable:
                 for name in unavailable:
                     del row[name]  # the row in the table keeps its value
                 rows.append((key, None if kind == "-D" else row))
+            for row in self._rows.values() if widened else ():
+                row |= {name: widen_value(row[name], schema.field(name).type) for name in widened if name in row}
             self._schema = schema
             for key, values in rows:
                 if values is None:
@@ -119,6 +125,29 @@ class MemoryTable:
                     self._rows[key] = {**dict.fromkeys(schema.names), **self._rows.get(key, {}), **values}
             if batch is not None:
                 self._applied[batch.writer] = batch
+
+
+def widen_value(value: Any, kind: pa.DataType) -> Any:
+    """A value of a row as one of the wider type that its column gets; a value that has the type stays as it is.
+
+    A date becomes its midnight. As strings, values are spelled as in JSON messages, bytes in base64.
+    """
+    match value:
+        case None:
+            return None
+        case bytes() if pa.types.is_string(kind):
+            return base64.b64encode(value).decode()
+        case bool() if pa.types.is_string(kind):
+            return str(value).lower()
+        case int() | Decimal() | date() if pa.types.is_string(kind):
+            return str(value)
+        case int() if pa.types.is_floating(kind):
+            return float(value)
+        case int() if pa.types.is_decimal(kind):
+            return Decimal(value)
+        case date() if pa.types.is_timestamp(kind) and not isinstance(value, datetime):
+            return datetime(value.year, value.month, value.day)  # a time without a zone
+    return value
 
 
 def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kdsl.spark_internals.session import parse_expression
+from kdsl.spark_internals.sql_text import check_syntax
 
 _CLOSING = {"(": ")", "[": "]"}
 _PIECES = re.compile(
@@ -55,7 +55,7 @@ def _parse_with_spark(text: str) -> str | None:
     if session is None:
         return None
     try:
-        parse_expression(session, text)
+        check_syntax(session, text)
     except ParseException as e:
         return str(e).strip().splitlines()[0]
     return None

@@ -12,6 +12,7 @@ from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, fail_on
 from kdsl.spark_internals.columns import cast_or_null
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema, spark_type
 
@@ -121,7 +122,7 @@ def _column(expression: RowExpression) -> Column:
     if expression.column is not None:
         return expression.column
     if not expression.constant:
-        return F.expr(expression.text)
+        return parse_column(expression.text)
     pairs = [F.struct(F.lit(key).alias("key"), F.lit(value).alias("value")) for key, value in expression.constant]
     return F.array(*pairs)
 

@@ -100,6 +100,10 @@ class _SinkTable:
         for name in evolution.left_out:
             consequence = "schema.change.behavior or the sink's options leave the column out: its values are counted"
             yield self.step("!", f"column {name}", None, str(wanted.get(name, "")), consequence)
+        for name, refusal in evolution.must_fit.items():
+            declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")
+            consequence = f"{refusal.reason}: a batch with values that it does not hold is refused; {refusal.fix}"
+            yield self.step("!", f"column {name}", existing[name.lower()], declared, consequence)
         for name in evolution.narrowed:
             live = existing[name.lower()]
             declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import yaml
@@ -14,11 +15,13 @@ from kdsl.ingest.ends.end import End, Sink, Source
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ends.registry import Kind, end_class, end_types
 from kdsl.ingest.resolve import check_parts
-from kdsl.ingest.variables import replace_variables
+from kdsl.ingest.variables import escape_variables, replace_variables
 from kdsl.options import Options, Spelling
 
 Group = TypeVar("Group", bound=Options)
 _SECTIONS = ("source", "sink", "transform", "route", "pipeline")
+_WITH_REFERENCES = ("username",)
+"""The options that may have references although they are not secrets."""
 _MAPPING = "sink.tableId-to-topic.mapping"
 
 
@@ -100,7 +103,7 @@ class _Reader:
         if kind not in value:
             self.report("$", f"the document has no {kind}", f"write '{kind}:' with its 'type'")
             return None
-        strings = self.read_options(value[kind], path, None)
+        strings = self.read_options(value[kind], path, _find_end(kind, value[kind]), flattens=False)
         if kind == "sink":
             strings |= self.take_mapping(value, strings)
         if kind == "source" and isinstance(value.get("sink"), dict) and _is_kafka(value["sink"]):
@@ -138,7 +141,7 @@ class _Reader:
             self.report(f"$.source.{_MAPPING}", f"{_MAPPING!r} is declared in the source and in the sink",
                         "remove it from the source")  # fmt: skip
             return {}
-        text = self.read_text(source[_MAPPING], f"$.source.{_MAPPING}")
+        text = self.read_text(source[_MAPPING], f"$.source.{_MAPPING}", is_plain=True)
         self.moved[f"$.sink.{_MAPPING}"] = f"$.source.{_MAPPING}"
         return {} if text is None else {_MAPPING: text}
 
@@ -167,30 +170,34 @@ class _Reader:
             value = {key: inner for key, inner in value.items() if key not in REFUSED_IN_PIPELINE}
         return Pipeline.from_strings(self.read_options(value if value is not None else {}, "$.pipeline", Pipeline))
 
-    def read_options(self, value: Any, path: str, group: type[Options] | None) -> dict[str, str]:
+    def read_options(
+        self, value: Any, path: str, group: type[Options] | None, *, flattens: bool = True
+    ) -> dict[str, str]:
         """Read a mapping of options to strings, each as `read_text` does; what that cannot read is left out.
 
         Args:
             value: The mapping; something else is reported, and gives no options.
             path: Its path.
-            group: The group of the options, if it is known. A mapping under a key with which its options begin is
-                flattened.
+            group: The group of the options, if it is known.
+            flattens: Whether a mapping under a key with which options of the group begin is flattened.
         """
         if not isinstance(value, dict):
             self.report(path, "this is not a mapping of options", "write each as 'key: value'")
             return {}
         strings: dict[str, str] = {}
-        keys = () if group is None else tuple(a.metadata["key"] for a in group.declarations())
+        keys = () if group is None or not flattens else tuple(a.metadata["key"] for a in group.declarations())
         for key, inner in value.items():
             at = f"{path}.{key}"
             if isinstance(inner, dict) and any(known.startswith(f"{key}.") for known in keys):
                 strings |= {f"{key}.{name}": one for name, one in self.read_options(inner, at, None).items()}
-            elif (text := self.read_text(inner, at)) is not None:
+            elif (text := self.read_text(inner, at, is_plain=_is_plain(group, key))) is not None:
                 strings[key] = text
         return strings
 
-    def read_text(self, value: Any, path: str) -> str | None:
+    def read_text(self, value: Any, path: str, *, is_plain: bool) -> str | None:
         """Read the value of an option, and replace the variables in it; an unknown variable is reported, and stays.
+
+        ``$${`` becomes ``${`` in plain text (`_is_plain`), and stays in other values.
 
         A list of scalars is joined with commas, or with semicolons if the path ends with ``.topic`` or ``.ddls``. None,
         and a report, for no value, a mapping, and a list of something else.
@@ -205,9 +212,31 @@ class _Reader:
             fix = "write each key in full, as in 'properties.bootstrap.servers: …'"
             self.report(path, f"an option is a single value or a list of values, not {kind}", fix)
             return None
-        return replace_variables(
-            value, self.variables, lambda message, fix: self.report(path, message, fix, "variable")
-        )
+        report = partial(self.report, path, code="variable")
+        return replace_variables(value, self.variables, report, is_plain=is_plain)
+
+
+def _find_end(kind: Kind, value: Any) -> type[End] | None:
+    """The class of a source or a sink by the ``type`` in its options; None if there is none, or it cannot be loaded."""
+    name = value.get("type") if isinstance(value, dict) else None
+    try:
+        return end_class(kind, name) if isinstance(name, str) else None
+    except KdslError:  # `read_end` reports it
+        return None
+
+
+def _is_plain(group: type[Options] | None, key: str) -> bool:
+    """Whether the value of an option is plain text; others may have references to secrets, which their readers resolve.
+
+    Options that the group does not declare, such as client settings, may have them.
+    """
+    declared = () if group is None else tuple(a for a in group.declarations() if a.metadata["key"] == key)
+    return any(not a.metadata["secret"] for a in declared) and key not in _WITH_REFERENCES
+
+
+def _escape(group: type[Options], options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a group as a document has them: plain text with ``$${`` for a literal ``${``."""
+    return {key: escape_variables(text) if _is_plain(group, key) else text for key, text in options.items()}
 
 
 def _is_kafka(strings: Mapping[str, Any]) -> bool:
@@ -229,12 +258,12 @@ def write_document(ingestion: IngestionDef) -> str:
         )
     document: dict[str, Any] = {}
     for kind, end in (("source", ingestion.source), ("sink", ingestion.sink)):
-        document[kind] = {"type": end.type, **end.write()}
+        document[kind] = {"type": end.type, **_escape(type(end), end.write())}
     for section, rules in (("transform", ingestion.transform), ("route", ingestion.route)):
         if rules:
-            document[section] = [rule.to_strings() for rule in rules]
+            document[section] = [_escape(type(rule), rule.to_strings()) for rule in rules]
     if settings := ingestion.pipeline.to_strings():
-        document["pipeline"] = settings
+        document["pipeline"] = _escape(Pipeline, settings)
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return text
 

@@ -19,13 +19,24 @@ from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
 from kdsl.ingest.ids import format_id
 from kdsl.types import model as t
-from kdsl.types.widening import PrimaryKeyError, TableSchema, holds, join, join_columns, join_schemas
+from kdsl.types.widening import (
+    PrimaryKeyError,
+    TableSchema,
+    can_change_key,
+    holds,
+    join,
+    join_columns,
+    join_schemas,
+    stores,
+    widen,
+)
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
 RefusalCode = Literal[
     "database-type",
     "expression",
     "key-type",
+    "lost-values",
     "many-columns",
     "many-errors",
     "many-tables",
@@ -53,7 +64,6 @@ RefusalCode = Literal[
     "wrong-format",
 ]
 """The stable names of the reasons for which a batch is refused. Each can be freed by what its message advises."""
-_STRINGS = (t.Char, t.VarChar)
 _SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
 """What to do in a script where a projection would help."""
 
@@ -369,6 +379,8 @@ class SinkEvolution:
         narrowed: The columns that keep a type that does not hold all values: those that do not fit are NULL, and
             counted.
         left_out: The columns that the sink table does not get; their values are counted.
+        must_fit: The other columns that keep such a type, each with the refusal of a batch that has values that do not
+            fit.
     """
 
     schema: TableSchema
@@ -376,6 +388,7 @@ class SinkEvolution:
     refusals: tuple[Refusal, ...] = ()
     narrowed: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    must_fit: Mapping[str, Refusal] = attrs.field(factory=dict)
 
 
 def evolve_sink(
@@ -418,6 +431,7 @@ class _SinkTable:
         self.refusals: list[Refusal] = []
         self.changes: list[SchemaChange] = []
         self.narrowed: list[str] = []
+        self.must_fit: dict[str, Refusal] = {}
         self.left_out: list[str] = []
 
     def refuse(self, code: RefusalCode, column: str | None, reason: str, fix: str, sql_fix: str | None = None) -> None:
@@ -457,7 +471,9 @@ class _SinkTable:
         if self.refusals:
             before = TableSchema(()) if self.live is None else self.live
             return SinkEvolution(before, refusals=tuple(self.refusals))
-        return SinkEvolution(schema, tuple(self.changes), (), tuple(self.narrowed), tuple(self.left_out))
+        return SinkEvolution(
+            schema, tuple(self.changes), (), tuple(self.narrowed), tuple(self.left_out), must_fit=self.must_fit
+        )
 
     def check_names(self) -> None:
         """Refuse columns that the sink cannot tell apart, names that it would cut, and characters that it forbids."""
@@ -528,13 +544,14 @@ class _SinkTable:
                 "set primary-keys in a transform, or write to another table",
                 "declare its PRIMARY KEY (…) NOT ENFORCED in the statement, or fill another table",
             )
+        stores_all = stores if self.policy.rules.stores_rows else holds
         columns = list(live.columns)
         index = {self.fold(f.name): i for i, f in enumerate(columns)}
         for field in self.wanted.columns:
             i = index.get(self.fold(field.name))
             if i is None:
                 self.add_column(columns, field)
-            elif not holds(columns[i].type, field.type):
+            elif not stores_all(columns[i].type, field.type):
                 columns[i] = self.alter_column(columns[i], field)
             elif field.type.nullable and not columns[i].type.nullable:
                 self.drop_not_null(columns[i])
@@ -561,29 +578,62 @@ class _SinkTable:
             self.left_out.append(field.name)
 
     def alter_column(self, live: t.Field, field: t.Field) -> t.Field:
-        """Return a column with a wider type, and add the change, or return it as it is, and note that it is too narrow.
+        """Return a column with a wider type, and add the change, or return it as it is (`keep_type`).
 
-        Its nullability stays; see `drop_not_null`. A column of the primary key that would become a string is refused.
-        `allows` may refuse the change, too.
+        Its nullability stays; see `drop_not_null`. It keeps its type if its rows would not keep their values
+        (`kdsl.types.widening.widen`), if keys could become equal or different, and if `allows` leaves the change out or
+        refuses it.
         """
-        kind = self.wide(join(live.type, field.type)).as_nullable(live.type.nullable)
+        kind = self.widen(live, field.type)
         if field.type.nullable and not live.type.nullable:
             self.drop_not_null(live)
-        if self.in_key(live) and isinstance(kind, _STRINGS) and not isinstance(live.type, _STRINGS):
-            self.refuse(
-                "key-type",
-                live.name,
-                f"it is a column of the primary key, and would change from {live.type} to {kind}",
-                "CAST it in a projection",
-                "write INSERT INTO … SELECT with a CAST for it",
-            )
+        if kind is None:
+            self.keep_type(live, field.type)
+            return live
         new = attrs.evolve(live, type=kind)
         change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.places.get(field.name))
         if self.allows(change, live.name, can=self.policy.rules.alters_types):
             self.changes.append(change)
             return new
-        self.narrowed.append(live.name)
+        self.keep_type(live, field.type)
         return live
+
+    def widen(self, live: t.Field, shown: t.DataType) -> t.DataType | None:
+        """The type that a column gets, so that it also stores values of another type; None if it keeps its type."""
+        kind = widen(live.type, shown) if self.policy.rules.stores_rows else join(live.type, shown)
+        if kind is None or (self.in_key(live) and not can_change_key(live.type, kind)):
+            return None
+        wide = self.wide(kind).as_nullable(live.type.nullable)
+        return None if wide == live.type else wide
+
+    def keep_type(self, live: t.Field, shown: t.DataType) -> None:
+        """Note that a column keeps a type that does not hold all values of the rows.
+
+        Those that it does not hold are NULL and counted with TRY_EVOLVE, with IGNORE, and if the sink's options exclude
+        changes of types. Otherwise, and always in the primary key, they refuse the batch.
+        """
+        in_key = self.in_key(live)
+        if not in_key and (
+            self.policy.behavior in ("TRY_EVOLVE", "IGNORE") or "alter.column.type" not in self.policy.tags
+        ):
+            self.narrowed.append(live.name)
+            return
+        fix = "correct them, set exclude.schema.changes: alter.column.type in the sink, with which such values are "
+        fix += "NULL and counted, or change the type of the column in the sink table"
+        sql_fix = "correct them, or change the type of the column in the sink table"
+        reason = f"it is {live.type} in the sink table, and keeps this type because no other one that has values of "
+        reason += f"{shown.as_nullable()}, too, keeps all its values as they are"
+        if in_key:
+            name = live.name
+            reason = f"it is a column of the primary key, and would change from {live.type} to {shown.as_nullable()}"
+            kind = live.type.as_nullable()
+            fix = f"set infer-schema.fixed-types: {name} {kind} of the format and ingestion.ignore-errors: true, by "
+            fix += "which such records are left out and counted"
+            sql_fix = f"set 'infer-schema.fixed-types' = '{name} {kind}' of the format and 'ingestion.ignore-errors' = "
+            sql_fix += "'true' in OPTIONS of the table that is copied, by which such records are left out and counted"
+        place = self.places.get(live.name)
+        code: RefusalCode = "key-type" if in_key else "lost-values"
+        self.must_fit[live.name] = Refusal(self.table, live.name, reason, fix, place, sql_fix=sql_fix, code=code)
 
     def in_key(self, live: t.Field) -> bool:
         """Whether a column of the sink table is in the primary key; letter case counts only if the sink says so."""

@@ -182,6 +182,14 @@ def _column(field: t.Field) -> TypedSql:
     return TypedSql(quote_name(field.name), field.type)
 
 
+def _free(kind: t.DataType) -> t.DataType:
+    """The type of a column that is computed: nullable, and strings of any length.
+
+    Rows of other tables that go into the same sink table may lack the column or have longer strings.
+    """
+    return t.STRING if isinstance(kind, (t.Char, t.VarChar)) else kind.as_nullable()
+
+
 def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
     """The columns that all tables have for expressions: the names of its id, NULL for missing ones, and row kinds."""
     parts = (*reversed(table), None, None)
@@ -289,7 +297,9 @@ class _Work:
         columns: dict[str, SinkColumn] = {}
         for column in self.declared:
             if column.role == "metadata":
-                columns[column.name] = SinkColumn(column.name, column.type, quote_name(column.name), column.comment)
+                columns[column.name] = SinkColumn(
+                    column.name, _free(column.type), quote_name(column.name), column.comment
+                )
             elif column.name in upstream:
                 columns[column.name] = upstream[column.name]
             elif column.expression is not None:
@@ -329,7 +339,7 @@ class _Work:
         Without a projection, all of these. A later column replaces one of ``*`` with its name, in its place; another
         two with one name are a problem. Expressions with a problem are left out. Problems are added.
         """
-        shown = [SinkColumn(c.name, c.type, quote_name(c.name)) for c in self.listed]
+        shown = [SinkColumn(c.name, _free(c.type), quote_name(c.name)) for c in self.listed]
         if self.rule.items is None:
             return [*every, *shown]
         columns: dict[str, SinkColumn] = {}
@@ -377,7 +387,9 @@ class _Work:
             self.add(option, f"the column {name!r} has the type {typed.spelling}, which tables do not have",
                      "CAST it to the type that you mean")  # fmt: skip
             return None
-        return SinkColumn(name, typed.type, typed.text)
+        if typed.text in {quote_name(f.name) for f in self.schema.columns}:
+            return SinkColumn(name, typed.type, typed.text)
+        return SinkColumn(name, _free(typed.type), typed.text)
 
     def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
         """The filter in Spark SQL; None if there is none, or, with a problem, if it cannot be translated.

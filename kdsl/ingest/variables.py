@@ -1,4 +1,7 @@
-"""Variables of ingestion files: ``${name}`` in a value is replaced; references to secrets stay as they are."""
+"""Variables of ingestion files: ``${name}`` in a value is replaced, and ``$${`` is a literal ``${``.
+
+References to secrets stay as they are, and so does ``$${`` in options that may have them: who resolves them reads it.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,29 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
-def replace_variables(text: str, variables: Mapping[str, str], report: Callable[[str, str], None]) -> str:
-    """Replace the variables in a value; ``$${``, references to secrets, and what is reported stay as they are.
+def escape_variables(text: str) -> str:
+    """Escape plain text, so that nothing in it is a variable; `replace_variables` of the result returns the text."""
+    return text.replace("${", "$${")
+
+
+def replace_variables(
+    text: str, variables: Mapping[str, str], report: Callable[[str, str], None], *, is_plain: bool
+) -> str:
+    """Replace the variables in a value; references to secrets, and what is reported, stay as they are.
 
     Args:
         text: The value.
         variables: The variables by name.
+        is_plain: Whether the value is plain text, in which ``$${`` becomes ``${``. It stays as it is in other values,
+            which may have references.
         report: Called with the message and the fix of each ``${…}`` that is neither a variable nor a reference. The
             message does not quote what may be part of a secret.
     """
 
     def replace(match: re.Match[str]) -> str:
-        if match[1] is None or is_reference(match[0]):
+        if match[1] is None:
+            return "${" if is_plain else match[0]
+        if is_reference(match[0]):
             return match[0]
         if match[1] in variables:
             return variables[match[1]]

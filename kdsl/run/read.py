@@ -54,6 +54,7 @@ from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.task_output import Report, TaskOutput, create_task_output, record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.spark_internals.workers import current_task
 from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, STATE, require
 from kdsl.types import model as t
@@ -562,7 +563,7 @@ def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMa
 
     for column in plan.computed:
         if column.sql:
-            value = sf.expr(column.text)
+            value = parse_column(column.text)
         elif column.column in computed:
             value = computed[column.column]()
         else:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kdsl.plan.model import ReadPlan, WritePlan
 
 _log = logging.getLogger(__name__)
+_NAME_PATTERNS = "spark.sql.parser.quotedRegexColumnNames"
 _NO_BOUND = 100_000  # Spark's "no bound" is the largest int
 _LOCAL = {
     "spark.master": "local[2]",
@@ -204,9 +205,14 @@ def check_runtime(spark: SparkSession, table: str) -> None:
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: As for `check_python`.
+        SessionError: As for `check_python`; or the session takes quoted names for regular expressions.
     """
     check_spark(spark)
+    if get_setting(spark, _NAME_PATTERNS, "false") == "true":
+        raise SessionError(
+            f"{table}: with {_NAME_PATTERNS}=true, Spark takes the names of columns for regular expressions; write "
+            f"spark.conf.set({_NAME_PATTERNS!r}, 'false')"
+        )
     check_python(spark, table)
 
 

@@ -45,6 +45,11 @@ def has_class(spark: SparkSession, name: str) -> bool:
     return True
 
 
+def add_to_session(spark: SparkSession, path: str) -> None:
+    """Add a jar to a classic session and its executors, as ``ADD JAR`` does, whatever characters its path has."""
+    java_session(spark).sessionState().resourceLoader().addJar(path)
+
+
 def session_has_class(spark: SparkSession, name: str) -> bool:
     """Whether a classic session can load a class, from its own jars (``ADD JAR``) or those of the application."""
     if has_class(spark, name):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kdsl.spark_versions import pyspark_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
@@ -81,6 +81,11 @@ def java_dataframe(df: DataFrame) -> Any:
     return getattr(df, "_jdf", None)
 
 
+def java_column(column: Column) -> Any:
+    """Java's object of a column, in a classic session."""
+    return getattr(column, "_jc")  # noqa: B009
+
+
 def copy_to_session(df: DataFrame, spark: SparkSession) -> DataFrame:
     """The rows of a DataFrame in another classic session, without the plan that computes them.
 
@@ -147,17 +152,6 @@ def register_data_source(spark: SparkSession, name: str, source: type[DataSource
     session = java_session(spark)
     if session is None or not session.sessionState().dataSourceManager().dataSourceExists(name):
         spark.dataSource.register(source)
-
-
-def parse_expression(spark: SparkSession, text: str) -> None:
-    """Check an SQL expression with the parser of a classic session; for Spark Connect, which has none, do nothing.
-
-    Raises:
-        ParseException: Spark refuses it.
-    """
-    session = java_session(spark)
-    if session is not None:
-        session.sessionState().sqlParser().parseExpression(text)
 
 
 def set_active_session(spark: SparkSession) -> None:

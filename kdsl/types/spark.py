@@ -119,7 +119,7 @@ def spark_type_name(kind: t.DataType) -> str:
 
 
 def simple_string(kind: t.DataType) -> str:
-    """PySpark's ``simpleString`` of the Spark type of a column type, as in ``CAST(x AS …)``, without PySpark."""
+    """PySpark's ``simpleString`` of the Spark type of a column type, with quoted names, as in ``CAST(x AS …)``."""
     match kind:
         case t.Decimal(precision=precision, scale=scale):
             return f"decimal({precision},{scale})"
@@ -132,37 +132,13 @@ def simple_string(kind: t.DataType) -> str:
         case t.Multiset(element=element):
             return f"map<{simple_string(element)},int>"
         case t.Row(fields=fields):
-            return f"struct<{','.join(f'{f.name}:{simple_string(f.type)}' for f in fields)}>"
+            return f"struct<{','.join(f'{quote_name(f.name)}:{simple_string(f.type)}' for f in fields)}>"
         case t.Timestamp():
             return "timestamp_ntz"
         case t.TimestampLtz():
             return "timestamp"
         case _:
             return spark_type_name(kind).lower()
-
-
-def convert_sql(sql: str, before: t.DataType, after: t.DataType, *, lossy: bool = False) -> str:
-    """The Spark SQL that converts a value to a wider type, or a narrower one.
-
-    Bytes become base64, and base64 bytes; nested values become JSON.
-
-    Args:
-        sql: The SQL of the value.
-        before: Its type.
-        after: The type that it gets.
-        lossy: Whether values that the type does not hold become NULL; otherwise they fail the job, if its session uses
-            ANSI mode.
-    """
-    names = spark_type_name(before), spark_type_name(after)
-    if names[0] == names[1]:
-        return sql
-    if names == ("BINARY", "STRING"):
-        return f"base64({sql})"
-    if names == ("STRING", "BINARY"):
-        return f"{'try_to_binary' if lossy else 'to_binary'}({sql}, 'base64')"
-    if names[1] == "STRING" and isinstance(before, (t.Array, t.Map, t.Multiset, t.Row)):
-        return f"to_json({sql})"
-    return f"{'TRY_CAST' if lossy else 'CAST'}({sql} AS {names[1]})"
 
 
 def spark_schema(row: t.Row) -> s.StructType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields as members, is_dataclass
 from datetime import date, datetime, time, timedelta
@@ -19,8 +20,16 @@ class NoLiteralError(TypeError):
     """SQL has no literal for a Python value."""
 
 
+_CODES = {"'": "chr(39)", "\\": "chr(92)"}
+_SPECIAL = re.compile(r"(['\\]|\$(?=\{))")
+
+
 def quote_name(name: str) -> str:
-    """Put a column's name in back-ticks, and double those in it."""
+    """Put a column's name in back-ticks, and double those in it.
+
+    Spark replaces ``${…}`` in back-ticks, too, and SQL has no other spelling for it: text with names is passed to
+    `kdsl.spark_internals.sql_text`, which never lets Spark do that.
+    """
     return "`{}`".format(name.replace("`", "``"))
 
 
@@ -38,12 +47,32 @@ def microseconds_between(end: str, start: str = "TIMESTAMP_NTZ '1970-01-01 00:00
     return f"(((({day} * 24L + {hour}) * 60L + {minute}) * 60000000L) + CAST({second} * 1000000 AS BIGINT))"
 
 
+def string_sql(value: str) -> str:
+    """The constant SQL expression of a string, which has the same value with all settings of a session.
+
+    Quotes and backslashes are computed, because ``spark.sql.parser.escapedStringLiterals`` changes how they are read,
+    and ``${`` is cut, because Spark would replace it with a setting or an environment variable.
+    """
+    parts = [_CODES.get(part) or f"'{part}'" for part in _SPECIAL.split(value) if part]
+    return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})" if parts else "''"
+
+
+def string_token(value: str) -> str:
+    """A string in a statement of kdsl where SQL allows no expression; `kdsl.spark_internals.sql_text.run_sql` runs it.
+
+    Elsewhere the value depends on settings of the session: use `string_sql`.
+    """
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def literal(value: Any) -> tuple[str, t.DataType | None]:
     """The SQL literal of a Python value, and its type; None for NULL, intervals, arrays, maps and structs.
 
     A naive datetime is a wall-clock time (TIMESTAMP_NTZ), an aware one an instant (TIMESTAMP_LTZ); lists and tuples
     become arrays, dicts maps, and dataclasses, attrs classes and NamedTuples structs. An enum is its value. The types
-    of a Decimal and a time are the defaults, DECIMAL and TIME, whatever their digits.
+    of a Decimal and a time are the defaults, DECIMAL and TIME, whatever their digits. The SQL of strings is that of
+    `string_sql`.
 
     Raises:
         NoLiteralError: SQL has no literal for the value, such as a Decimal that is not finite, or for one inside it.
@@ -65,8 +94,7 @@ def literal(value: Any) -> tuple[str, t.DataType | None]:
             digits = f"{value:f}BD"
             return (digits if value >= 0 else f"({digits})"), t.Decimal()
         case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-            return f"'{escaped}'", t.STRING
+            return string_sql(value), t.STRING
         case bytes():
             return f"X'{value.hex()}'", t.BYTES
         case datetime():

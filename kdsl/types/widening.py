@@ -22,6 +22,10 @@ _WIDER: dict[type[t.DataType], tuple[type[t.DataType], ...]] = {
     t.Float: (t.Float, t.Double),
     t.Double: (t.Double,),
 }
+_INTEGERS = tuple(_DIGITS)
+_NUMBERS = (*_INTEGERS, t.Decimal, t.Float, t.Double)
+MAX_INTEGER = 1 << 53
+"""Up to this integer, and down to its negative, DOUBLE holds all."""
 _MICROS = 6  # digits of a second that Spark's timestamps have
 _INSTANTS = (t.Date, t.Timestamp, t.TimestampLtz)
 _TEXTS = (t.Char, t.VarChar)
@@ -64,6 +68,87 @@ def join(a: t.DataType, b: t.DataType) -> t.DataType:
 def holds(wide: t.DataType, narrow: t.DataType) -> bool:
     """Whether a type holds every value of another one, except for NULL."""
     return join(wide, narrow).as_nullable() == wide.as_nullable()
+
+
+def stores(wide: t.DataType, narrow: t.DataType) -> bool:
+    """Whether a column of a type stores every value of another one, except for NULL: as the same value.
+
+    A date is its midnight in a timestamp. A time without a zone in a column of instants is one of UTC, and an instant
+    in a column of times without a zone is its time in UTC. BIGINT does not fit into FLOAT and DOUBLE, which do not hold
+    all integers beyond 2^24 and 2^53.
+    """
+    match wide, narrow:
+        case ((t.Double() | t.Float()), t.BigInt()):
+            return False
+        case ((t.Timestamp() | t.TimestampLtz()), t.Date()):
+            return True
+        case t.Timestamp(precision=p), t.TimestampLtz(precision=q):
+            return p >= q
+        case t.Char(length=m), (t.Char(length=n) | t.VarChar(length=n)):
+            return m >= n
+    return holds(wide, narrow)
+
+
+def can_change(before: t.DataType, after: t.DataType) -> bool:
+    """Whether a column with rows can get another type: each of its values then is the same, and written the same.
+
+    A type becomes a string only if its values are spelled in one way, as the same values in messages are: integers,
+    DECIMAL without a scale, BOOLEAN, DATE and bytes (base64). It does not for numbers with fractions (``1.5``,
+    ``1.50``, ``15e-1``), times and timestamps. Times with and without a zone never replace each other, CHAR and nested
+    types never change. BIGINT becomes DOUBLE only if no row has an integer beyond 2^53; `needs_small_integers` says
+    so, and who changes the table checks it.
+
+    Args:
+        before: The type that the column has.
+        after: The type that it would get.
+    """
+    if not (stores(after, before) or needs_small_integers(before, after)):
+        return False
+    match before, after:
+        case ((t.Char() | t.Array() | t.Map() | t.Multiset() | t.Row()), _):
+            return False
+        case (t.Timestamp(), t.TimestampLtz()) | (t.TimestampLtz(), t.Timestamp()) | (t.Date(), t.TimestampLtz()):
+            return False
+        case t.VarChar(), (t.Char() | t.VarChar()):
+            return True
+        case _, (t.Char() | t.VarChar()):
+            one_spelling = isinstance(before, (t.Boolean, t.Date, *_BYTES)) or type(before) in _DIGITS
+            return one_spelling or (isinstance(before, t.Decimal) and before.scale == 0)
+    return True
+
+
+def widen(before: t.DataType, shown: t.DataType) -> t.DataType | None:
+    """The type that a column with rows gets, so that it also stores values of another type; None if there is none.
+
+    It is the column's own type if that stores them. Among numbers it is never a string, and a date or a time without a
+    zone that meets an instant becomes, or stays, a time without a zone, in UTC.
+
+    Args:
+        before: The type that the column has.
+        shown: The type of the values.
+    """
+    if stores(before, shown):
+        return before
+    after = join(before, shown).as_nullable(before.nullable)
+    if isinstance(before, (t.Date, t.Timestamp)) and isinstance(after, t.TimestampLtz):
+        after = t.Timestamp(after.precision, nullable=before.nullable)
+    if isinstance(after, _TEXTS) and isinstance(before, _NUMBERS) and isinstance(shown, _NUMBERS):
+        return None
+    return after if stores(after, shown) and can_change(before, after) else None
+
+
+def needs_small_integers(before: t.DataType, after: t.DataType) -> bool:
+    """Whether a change of type keeps integers only up to 2^53: from BIGINT to DOUBLE."""
+    return isinstance(before, t.BigInt) and isinstance(after, t.Double)
+
+
+def can_change_key(before: t.DataType, after: t.DataType) -> bool:
+    """Whether a column of a primary key can get another type: only a longer one of the same kind.
+
+    Keys then neither become equal nor different: a wider integer, a longer string, more digits of a second.
+    """
+    same = type(before) is type(after) or (type(before) in _INTEGERS and type(after) in _INTEGERS)
+    return same and not isinstance(before, (t.Decimal, t.Float, t.Double)) and can_change(before, after)
 
 
 def _join_not_null(a: t.DataType, b: t.DataType) -> t.DataType:

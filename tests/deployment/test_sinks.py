@@ -69,6 +69,13 @@ def test_the_postgres_tables_of_an_ingestion(
     assert (narrow.mark, narrow.what, narrow.values) == ("~", "column amount", "INT → BIGINT")
     assert applied.done == (narrow,)
     assert not kdsl.diff(ingestion, spark=spark)
+    target.run(spark, f'ALTER TABLE "{topic}" ALTER COLUMN amount TYPE numeric(10,2)')
+    fractions = Ingestion(feed(kdsl_kafka, topic, "amount DOUBLE, "), sink)
+    narrow = only(kdsl.diff(fractions, spark=spark))
+    assert (narrow.mark, narrow.what, narrow.values) == ("!", "column amount", "DECIMAL(10, 2) → DOUBLE")
+    assert "keeps this type" in narrow.consequence
+    assert kdsl.apply(fractions, spark=spark).done == ()
+    target.run(spark, f'ALTER TABLE "{topic}" ALTER COLUMN amount TYPE bigint')
     target.run(spark, f'ALTER TABLE "{topic}" DROP CONSTRAINT "{topic}_pkey"')
     keyless = only(kdsl.diff(ingestion, spark=spark))
     assert (keyless.mark, keyless.what) == ("!", "")

@@ -228,7 +228,35 @@ class TestRefusals:
 
         decision = run.batch(show(delta(1, ("a_2",), id="STRING")))
 
-        assert "would change from BIGINT NOT NULL to STRING" in str(decision.refusals[0])
+        assert decision.note.sinks == {}
+        assert "would change from BIGINT NOT NULL to STRING" in str(decision.sinks["a",].must_fit["id"])
+
+    @pytest.mark.parametrize("kind", ["DOUBLE", "STRING", "DECIMAL(38, 0)"])
+    def test_messages_with_another_type_of_a_key_are_refused_and_nothing_is_learned(self, kind: str) -> None:
+        run = Run(plan(transform=[Transform(r"\.*", projection="id AS no, n", primary_keys=("no",))]))
+        run.batch(show(delta(0, ("a",), id="BIGINT", n="BIGINT")))
+
+        decision = run.batch(show(delta(9, ("a",), id=kind, n="DOUBLE")))
+
+        (refusal,) = decision.refusals
+        assert (refusal.code, refusal.column) == ("key-type", "id")
+        assert f"from BIGINT to {kind} (shown by the record at topic t, partition 0, offset 9); set" in str(refusal)
+        assert decision.note.upstream == {}
+
+    def test_a_wider_integer_of_a_key_is_learned(self) -> None:
+        run = Run(plan(transform=[Transform(r"\.*", primary_keys=("id",))]))
+        run.batch(show(delta(0, ("a",), id="INT")))
+
+        assert run.batch(show(delta(1, ("a",), id="BIGINT"))).refusals == ()
+
+    def test_a_new_table_has_no_key_of_numbers_with_fractions(self) -> None:
+        rule = Transform(r"\.*", primary_keys=("id",))
+
+        refused = Run(plan(transform=[rule])).batch(show(delta(0, ("a",), id="DOUBLE")))
+        fixed = plan(transform=[rule], source={"value": Json(infer_fixed_types="id DOUBLE")})
+
+        assert "integers beyond 2^53 can be equal that are not" in str(refused.refusals[0])
+        assert Run(fixed).batch(show(delta(0, ("a",), id="DOUBLE"))).refusals == ()
 
     def test_tolerated_records_add_up(self) -> None:
         run = Run(plan(source={"ignore_errors": True, "max_errors": 3}))

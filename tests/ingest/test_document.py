@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import attrs
 import pytest
+from hypothesis import given, strategies as st
 from typer.testing import CliRunner, Result
 
 import kdsl
@@ -291,6 +292,39 @@ def test_python_to_yaml_to_python(name: str) -> None:
     assert again == ingestion
     assert again is not None
     assert again.to_yaml() == ingestion.to_yaml()
+
+
+_PIECES = st.sampled_from(
+    ["${", "}", "$", "$$", "{", "\\", "'", '"', ": ", "#", "a", " ", "\n", "*", "${env:A}", "${x}"]
+)
+_TEXTS = st.lists(_PIECES | st.text(st.characters(exclude_categories=["Cs"]), max_size=3), min_size=1).map("".join)
+
+
+@given(texts=st.lists(_TEXTS.map(lambda text: f"{text}."), min_size=5, max_size=5))
+def test_any_text_survives_yaml(texts: list[str]) -> None:
+    projection, condition, remark, options, name = texts
+    ingestion = Ingestion(
+        KafkaFeed(Cluster("a:9092"), topic=("t",), value=Json(), name=name),
+        Memory(name=remark),
+        transform=[Transform("a", projection=projection, filter=condition, description=remark, table_options=options)],
+        pipeline=Pipeline(name=projection),
+    )
+
+    again, wrong = Ingestion.read(ingestion.to_yaml(), {"x": "a variable"})
+
+    assert [p for p in wrong if p.code in ("document", "variable")] == []
+    assert again == ingestion
+
+
+def test_a_literal_in_plain_text_and_in_text_with_references() -> None:
+    text = document({"properties.client.id": "$${a}b ${env:PW}"}, rest=rows("source-table: a, filter: \"n = '$${x}'\""))
+
+    ingestion, wrong = Ingestion.read(text, {"x": "a variable"})
+
+    assert [p for p in wrong if p.severity == "error"] == []
+    assert ingestion is not None
+    assert ingestion.transform[0].filter == "n = '${x}'"
+    assert "$${a}b ${env:PW}" in ingestion.to_yaml()
 
 
 @pytest.mark.parametrize("name", INGESTIONS)

@@ -147,21 +147,21 @@ def test_tables_of_change_data_go_into_their_own_delta_tables(setup: Setup) -> N
 def test_types_become_wider_by_rewriting_and_in_place(setup: Setup) -> None:
     needs_delta()
     ingestion = setup.ingestion(DeltaTables(setup.lake), transform=[KEYED], route=[INTO_T])
-    setup.produce({"id": 1, "weight": 1, "at": "2024-01-01", "clock": "10:00:00"}, {"id": 2, "weight": 2.5})
+    setup.produce({"id": 1, "weight": 1, "at": "2024-01-01", "clock": "10:00:00"}, {"id": 2, "weight": 2})
     setup.run(ingestion)
-    assert [row["weight"] for row in setup.table("lake", "t")] == [1.0, 2.5]
+    assert [row["weight"] for row in setup.table("lake", "t")] == [1, 2]
 
     setup.produce({"id": 2, "weight": "11kg", "at": "n/a", "when": "2024-01-01 10:00:00"})
     setup.run(ingestion)
     rows = setup.table("lake", "t")
 
     assert [(row["id"], row["weight"], row["at"], row["clock"]) for row in rows] == [
-        (1, "1.0", "2024-01-01", "10:00:00"), (2, "11kg", "n/a", None),
+        (1, "1", "2024-01-01", "10:00:00"), (2, "11kg", "n/a", None),
     ]  # fmt: skip
     assert [str(row["when"]) for row in rows] == ["None", "2024-01-01 10:00:00"]
     assert setup.history() == [
-        "create.table lake.t `id` BIGINT NOT NULL, `weight` DOUBLE, `at` DATE, `clock` STRING",
-        "alter.column.type lake.t `weight` DOUBLE → STRING",
+        "create.table lake.t `id` BIGINT NOT NULL, `weight` BIGINT, `at` DATE, `clock` STRING",
+        "alter.column.type lake.t `weight` BIGINT → STRING",
         "alter.column.type lake.t `at` DATE → STRING",
         "add.column lake.t `when` TIMESTAMP(0)",
     ]

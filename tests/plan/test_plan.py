@@ -118,7 +118,7 @@ class TestWrite:
             (True, t.Boolean(), "CAST(TRUE AS boolean)"),
             (1.5, t.Double(), "CAST(1.5D AS double)"),
             (Decimal("1.50"), t.Decimal(10, 2), "CAST(1.50BD AS decimal(10,2))"),
-            ("it's \\", t.STRING, "CAST('it\\'s \\\\' AS string)"),
+            ("it's \\", t.STRING, "CAST(concat('it', chr(39), 's ', chr(92)) AS string)"),
             (b"\x00\xff", t.BYTES, "CAST(X'00ff' AS binary)"),
             (date(2024, 1, 2), t.Date(), "CAST(DATE '2024-01-02' AS date)"),
             (

@@ -20,6 +20,7 @@ from kdsl.declare.definition import Expression
 from kdsl.declare.dsl.sql_expression import BodyError, SqlExpression, to_sql
 from kdsl.errors import listing, nearest
 from kdsl.spark_internals.columns import is_spark_column
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.spark import simple_string, spark_type
 from kdsl.types.sql import quote_name
@@ -197,7 +198,7 @@ def _as_column(column: BodyColumn, result: Any) -> Column:
     if column.body is None:
         return F.col(quote_name(column.name))
     if isinstance(result, SqlExpression):
-        result = F.expr(result.text)
+        result = parse_column(result.text)
     return (result if is_spark_column(result) else F.lit(result)).cast(spark_type(column.type))
 
 

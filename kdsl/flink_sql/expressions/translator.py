@@ -488,7 +488,10 @@ class ExpressionTranslator:
                 shown = f"replace({pattern.text}, {literal(chr(92))[0]}, {literal(chr(92) * 2)[0]})"
             else:
                 shown = literal(constant.replace("\\", "\\\\"))[0]
-        clause = "" if escape is None else f" ESCAPE {literal(escape)[0]}"
+        if escape == "'":
+            self.fail(node, "ESCAPE", "the escape character cannot be a quote", "write ESCAPE '!'")
+        # the backslash is Spark's own, and has no spelling that no setting changes
+        clause = "" if escape in (None, "\\") else f" ESCAPE '{escape}'"
         negation = "NOT " if node.negated else ""
         return TypedSql(f"({value.text} {negation}LIKE {shown}{clause})", t.Boolean(nullable=nullable))
 

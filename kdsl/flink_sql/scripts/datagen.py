@@ -18,7 +18,7 @@ from kdsl.flink_sql.ddl.tables import DeclaredTable
 from kdsl.flink_sql.scripts.options import DatagenField, DatagenOptions, ScriptOptions
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type_name
-from kdsl.types.sql import quote_name
+from kdsl.types.sql import quote_name, string_sql
 from kdsl.types.strings.numbers import to_float
 
 NUMBER = "value"
@@ -174,7 +174,7 @@ class _RowGenerator:
                 keys = self.element_sqls(f"{path}.element", element.as_nullable(False), options)
                 return self.map_sql(kind, keys, ["1"] * len(keys))
             case t.Row(fields=fields):
-                members = (f"'{_escape(f.name)}', {self.value_sql(f'{path}.{f.name}', f.type)}" for f in fields)
+                members = (f"{string_sql(f.name)}, {self.value_sql(f'{path}.{f.name}', f.type)}" for f in fields)
                 return f"named_struct({', '.join(members)})"
         raise AssertionError(kind)
 
@@ -294,8 +294,3 @@ def _largest(kind: t.Decimal) -> Decimal:
 def _bigint_literal(number: int) -> str:
     """Return the Spark SQL of a BIGINT; the smallest one is written as a difference, since Spark cannot read it."""
     return "(-9223372036854775807L - 1L)" if number == -(2**63) else f"({number}L)"
-
-
-def _escape(text: str) -> str:
-    """Escape backslashes and quotes for a string literal of Spark SQL."""
-    return text.replace("\\", "\\\\").replace("'", "\\'")

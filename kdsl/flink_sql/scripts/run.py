@@ -33,6 +33,7 @@ from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
 from kdsl.run.listeners.watch import error_of
 from kdsl.run.session import available_cores, change_settings, check_spark
+from kdsl.spark_internals.sql_text import parse_column, run_sql
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
@@ -276,7 +277,7 @@ class _ScriptRun:
             self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
         for view in job.views:
             self.create_instant_views(view.query)
-            df = self.spark.sql(view.query.text)
+            df = run_sql(self.spark, view.query.text)
             names = [*view.columns.names, *([ROW_KIND] if view.query.changelog else [])]
             df = df.toDF(*names)
             if delays := self.missing_marks(view):
@@ -330,12 +331,12 @@ class _ScriptRun:
             numbers = self.spark.readStream.format(counter_source.FORMAT).options(**options, tasks=str(tasks)).load()
         else:
             numbers = self.spark.range(0, rows.rows or 0, 1, tasks).toDF(NUMBER)
-        df = numbers.selectExpr(*rows.columns.values())
+        df = numbers.select(*map(parse_column, rows.columns.values()))
         columns = table.declared.columns
         for column in columns:
             if column.role == "computed" and column.expression is not None:
-                text = f"CAST({column.expression.text} AS {spark_type_name(column.type)}) AS {quote_name(column.name)}"
-                df = df.selectExpr("*", text)
+                value = parse_column(f"CAST({column.expression.text} AS {spark_type_name(column.type)})")
+                df = df.select("*", value.alias(column.name))
         for mark in table.declared.watermarks if streaming else ():
             wall_clock = isinstance(next(c.type for c in columns if c.name == mark.column), t.Timestamp)
             df = with_watermark(
@@ -349,20 +350,21 @@ class _ScriptRun:
         Those of a changelog begin with the column of the row kind. Spark's views of instants that the query needs are
         created, too. Spark's errors are not converted.
         """
+        from pyspark.sql import functions as F
+
         self.create_instant_views(job.query)
-        df = self.spark.sql(job.query.text)
+        df = run_sql(self.spark, job.query.text)
         if not job.query.changelog:
             names = [f"c{i}" for i in range(len(df.columns))]
         else:
             names = [*(f"c{i}" for i in range(len(df.columns) - 1)), ROW_KIND]
         df = df.toDF(*names)
-        columns = [ROW_KIND] if job.query.changelog else []
+        columns = [F.col(ROW_KIND)] if job.query.changelog else []
         for column in job.columns:
             value = "NULL" if column.index is None else f"c{column.index}"
-            columns.append(
-                f"CAST({column.constant or value} AS {spark_type_name(column.type)}) AS {quote_name(column.name)}"
-            )
-        return df.selectExpr(*columns)
+            text = f"CAST({column.constant or value} AS {spark_type_name(column.type)})"
+            columns.append(parse_column(text).alias(column.name))
+        return df.select(*columns)
 
     # writing
 

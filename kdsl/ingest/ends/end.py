@@ -133,6 +133,8 @@ class SinkRules:
         forbidden: Characters that names of columns cannot have.
         stores_times: Whether it has a type for TIME; otherwise such columns are STRING.
         stores_keys: Whether its tables have primary keys, which can be read.
+        stores_rows: Whether its columns have earlier rows; otherwise a column can get any type, unless it is in the
+            primary key.
         stores_null_character: Whether its strings can have the character U+0000; a record with one cannot be written
             otherwise, and is treated as one that cannot be read.
         keeps_values: Whether a change of a table with a primary key can leave the values of some columns as they are,
@@ -147,6 +149,7 @@ class SinkRules:
     forbidden: str = ""
     stores_times: bool = True
     stores_keys: bool = True
+    stores_rows: bool = True
     stores_null_character: bool = True
     keeps_values: bool = False
 

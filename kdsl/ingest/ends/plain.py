@@ -11,13 +11,14 @@ class Print(Sink):
     """Prints the changes of every table."""
 
     type: ClassVar[str] = "print"
+    rules: ClassVar[SinkRules] = SinkRules(stores_rows=False)
 
 
 class Blackhole(Sink):
     """Drops all rows; for measurements."""
 
     type: ClassVar[str] = "blackhole"
-    rules: ClassVar[SinkRules] = SinkRules(keeps_values=True)
+    rules: ClassVar[SinkRules] = SinkRules(keeps_values=True, stores_rows=False)
 
 
 class Memory(Sink):

@@ -23,7 +23,15 @@ from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
-from kdsl.ingest.run.rows import RawRead, RowReader, build_sink_tables, count_losses, read_again, read_packets
+from kdsl.ingest.run.rows import (
+    RawRead,
+    RowReader,
+    build_sink_tables,
+    count_losses,
+    read_again,
+    read_packets,
+    refuse_losses,
+)
 from kdsl.ingest.run.sinks.writer import SinkWriter
 from kdsl.ingest.run.tasks import (
     KnownTables,
@@ -186,6 +194,8 @@ class BatchRunner(ABC):
             if refusals:
                 raise refusal_error(f"batch {number}", refusals, plan)
             losses = count_losses(plan, batch.read, decision)
+            if refusals := refuse_losses(plan, decision, losses):
+                raise refusal_error(f"batch {number}", refusals, plan)
             note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
             self._driver.require()

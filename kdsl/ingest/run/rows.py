@@ -12,7 +12,7 @@ from kdsl.cluster import Cluster
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import SinkEvolution
+from kdsl.ingest.evolution import Refusal, SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import plan_table, time_member
@@ -22,9 +22,12 @@ from kdsl.ingest.run.value_counts import ValueReporter
 from kdsl.own_columns import KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
-from kdsl.types.spark import convert_sql, spark_schema, spark_type_name
+from kdsl.types.convert import convert_exactly_sql
+from kdsl.types.spark import spark_schema, spark_type_name
 from kdsl.types.sql import quote_name
+from kdsl.types.widening import stores
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -95,7 +98,8 @@ def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bo
         return False
     transformed, types = work.plan.transformed, {f.name: f.type for f in evolution.schema.columns}
     return (
-        not (transformed.filter or transformed.soft_delete or evolution.left_out or evolution.narrowed)
+        not (transformed.filter or transformed.soft_delete)
+        and not (evolution.left_out or evolution.narrowed or evolution.must_fit)
         and not plan.policy.rules.folds_case
         and all(
             column.sql == quote_name(column.name)
@@ -108,30 +112,62 @@ def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bo
 def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[tuple[TableId, str], int]:
     """How many values a batch loses, by sink table and column: the sink does not get the column, or its type.
 
-    Only inserts and rows after updates that meet the filter count; columns that lose none are left out. It runs a job
-    for each upstream table with such a column, and for no other.
+    Only inserts and rows after updates that meet the filter count, in the primary key all rows; columns that lose none
+    are left out. It runs a job for each upstream table with such a column, and for no other. `refuse_losses` says which
+    of them the batch may not lose.
     """
-    from pyspark.sql import functions as F
-
     losses: dict[tuple[TableId, str], int] = {}
     for target, evolution in decision.sinks.items():
+        key = {_fold(plan, name) for name in evolution.schema.primary_key}
         for work in (work for work in decision.tables if target in work.plan.targets):
             types = _types(plan, evolution)
-            lost = {}
+            lost: dict[str, str] = {}
             for column in work.plan.transformed.columns:
+                folded = _fold(plan, column.name)
                 if column.name in evolution.left_out:
                     lost[column.name] = f"({column.sql}) IS NOT NULL"
-                elif (name := _fold(plan, column.name)) in types and types[name][0] in evolution.narrowed:
-                    fitting = convert_sql(column.sql, column.type, types[name][1], lossy=True)
-                    lost[column.name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
+                elif folded in types and not stores(types[folded][1], column.type):
+                    name, wanted = types[folded]
+                    fitting = convert_exactly_sql(column.sql, column.type, wanted)
+                    lost[name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
+                if folded not in key and (name := types.get(folded, (column.name,))[0]) in lost:
+                    lost[name] += f" AND {quote_name(KIND)} IN ('+I', '+U')"
             if not lost:
                 continue
-            rows = transform_rows(read, work).where(F.col(KIND).isin("+I", "+U"))
-            counted = rows.agg(*(F.expr(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items()))
+            rows = transform_rows(read, work)
+            counts = [parse_column(f"count_if({sql})").alias(f"c{i}") for i, sql in enumerate(lost.values())]
+            counted = rows.agg(*counts)
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
                     losses[target, name] = losses.get((target, name), 0) + count
     return losses
+
+
+def refuse_losses(
+    plan: IngestPlan, decision: Decision, losses: Mapping[tuple[TableId, str], int]
+) -> tuple[Refusal, ...]:
+    """The refusals of a batch that would lose values which its sink tables must hold; nothing of it is written then.
+
+    Args:
+        plan: The plan of the ingestion.
+        decision: What the batch does.
+        losses: The result of `count_losses`.
+    """
+    refusals = []
+    for (table, name), count in losses.items():
+        evolution = decision.sinks[table]
+        if name in evolution.left_out or name in evolution.narrowed:
+            continue
+        refusal = evolution.must_fit.get(name)
+        if refusal is None and plan.policy.behavior in ("TRY_EVOLVE", "IGNORE"):
+            continue
+        kind = next(f.type for f in evolution.schema.columns if f.name == name).as_nullable()
+        if refusal is None:  # of two tables that go into it, one has integers, and the other DOUBLE
+            fix, reason = "CAST it to STRING in a projection of all tables that go into it", f"it is {kind}"
+            refusal = Refusal(table, name, reason, fix, code="lost-values")
+        verb = "value does" if count == 1 else "values do"
+        refusals.append(attrs.evolve(refusal, reason=f"{count:,} {verb} not fit {kind}: {refusal.reason}"))
+    return tuple(refusals)
 
 
 def _fold(plan: IngestPlan, name: str) -> str:
@@ -273,15 +309,15 @@ def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = Fa
     if condition is None:
         return rows
     if with_filtered:
-        return rows.withColumn(PASSES, F.expr(condition))
+        return rows.withColumn(PASSES, parse_column(condition))
     if UNAVAILABLE not in rows.columns:
-        return rows.where(condition)
+        return rows.where(parse_column(condition))
     reason = F.concat(
         F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
         F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL"),
     )  # fmt: skip
     is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(condition, rows))
-    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(F.expr(condition)))
+    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(parse_column(condition)))
 
 
 def _find_used(sql: str, rows: DataFrame) -> Column:
@@ -309,7 +345,7 @@ def _find_unavailable(rows: DataFrame, columns: Mapping[str, str]) -> Column:
 def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: SinkEvolution) -> DataFrame:
     """Rows with the columns and types of a sink table, without those that it does not get.
 
-    Values that do not fit a column that stays narrow are NULL. With soft deletes, deletes become inserts. The columns
+    Values that a column does not hold are NULL. With soft deletes, deletes become inserts. The columns
     of the order, the place, the filter and unavailable values stay.
     """
     from pyspark.sql import functions as F
@@ -322,8 +358,8 @@ def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: 
         if column.name in evolution.left_out:
             continue
         name, wanted = types[_fold(plan, column.name)]
-        sql = convert_sql(column.sql, column.type, wanted, lossy=name in evolution.narrowed)
-        columns.append(F.expr(sql).alias(name))
+        sql = convert_exactly_sql(column.sql, column.type, wanted)
+        columns.append(parse_column(sql).alias(name))
         sources[name] = column.sql
     if UNAVAILABLE in rows.columns:
         columns.append(_find_unavailable(rows, sources))

@@ -17,7 +17,7 @@ from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
 from kdsl.ingest.run.changes import decide_tables, row_reader
-from kdsl.ingest.run.rows import build_sink_tables, count_losses
+from kdsl.ingest.run.rows import build_sink_tables, count_losses, refuse_losses
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
@@ -124,7 +124,10 @@ def _copy(
     if refusals:
         raise refusal_error("the copy", refusals, plan)
     read = row_reader(batch)
-    decision = with_losses(decision, count_losses(plan, read, decision))
+    losses = count_losses(plan, read, decision)
+    if refusals := refuse_losses(plan, decision, losses):
+        raise refusal_error("the copy", refusals, plan)
+    decision = with_losses(decision, losses)
     note = attrs.evolve(decision.note, declared=write_declaration(plan))
     driver.require()
     StateFiles(folder).write(note, IngestState())

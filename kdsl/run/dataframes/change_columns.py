@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kdsl.formats import ROW_KIND
 from kdsl.plan.change_columns import CHANGE_TYPE, CHANGE_TYPES, change_names
 from kdsl.plan.model import ReadPlan
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types.sql import literal, quote_name
 
 if TYPE_CHECKING:
@@ -26,5 +27,5 @@ def with_change_columns(df: DataFrame, plan: ReadPlan) -> DataFrame:
     from pyspark.sql import functions as sf
 
     cases = " ".join(f"WHEN {literal(kind)[0]} THEN {literal(name)[0]}" for kind, name in CHANGE_TYPES.items())
-    kind = sf.expr(f"CASE {ROW_KIND} {cases} END").alias(CHANGE_TYPE)
+    kind = parse_column(f"CASE {ROW_KIND} {cases} END").alias(CHANGE_TYPE)
     return df.select(*(kind if name == CHANGE_TYPE else sf.col(quote_name(name)) for name in change_names(plan)))

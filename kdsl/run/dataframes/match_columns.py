@@ -19,6 +19,7 @@ from kdsl.formats import ROW_KIND
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.run.session import get_setting
 from kdsl.spark_internals.columns import cast_or_null
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type, time_type_classes
 from kdsl.types.sql import quote_name
@@ -56,7 +57,7 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
     for field in plan.columns.fields:
         wanted = spark_type(field.type)
         if field.name not in chosen:
-            columns.append(F.expr(plan.defaults.get(field.name, "NULL")).alias(field.name))
+            columns.append(parse_column(plan.defaults.get(field.name, "NULL")).alias(field.name))
             continue
         source = chosen[field.name]
         here = Where(table=plan.table, column=field.name)

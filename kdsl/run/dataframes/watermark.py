@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kdsl.durations import parse_duration
 from kdsl.own_columns import EVENT_TIME_INSTANT
 from kdsl.plan.model import Watermark
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types.sql import microseconds_between, quote_name
 
 if TYPE_CHECKING:
@@ -37,12 +38,10 @@ def with_watermark(df: DataFrame, watermark: Watermark, names: Sequence[str], *,
         names: The columns of the stream.
         wall_clock: Whether the column of time is a wall-clock time (TIMESTAMP), not an instant (TIMESTAMP_LTZ).
     """
-    from pyspark.sql import functions as sf
-
     text = delay_text(watermark)
     if not wall_clock:
         return df.withWatermark(watermark.column, text)
-    beside = df.withColumn(EVENT_TIME_INSTANT, sf.expr(instant(quote_name(watermark.column)))).withWatermark(
+    beside = df.withColumn(EVENT_TIME_INSTANT, parse_column(instant(quote_name(watermark.column)))).withWatermark(
         EVENT_TIME_INSTANT, text
     )
     return mark_event_time(beside, watermark, names)
@@ -59,7 +58,7 @@ def with_instants(df: DataFrame, column: str) -> DataFrame:
 
     delay = delay_of(df, column)
     plain = sf.col(quote_name(column)).alias(column, metadata={"kdsl": "event time as a wall clock"})
-    beside = sf.expr(instant(quote_name(column))).alias(EVENT_TIME_INSTANT, metadata={EVENT_TIME_MARK: delay})
+    beside = parse_column(instant(quote_name(column))).alias(EVENT_TIME_INSTANT, metadata={EVENT_TIME_MARK: delay})
     return df.select(*(plain if n == column else sf.col(quote_name(n)) for n in df.columns), beside)
 
 

@@ -22,6 +22,7 @@ from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.jars import (
     ResolveJarsError,
     add_to_driver,
+    add_to_session,
     has_class,
     resolve_package,
     scala_version,
@@ -226,7 +227,7 @@ def _add_jars(spark: SparkSession, paths: Sequence[str], *, to_session: bool) ->
     add_to_driver(spark, paths)
     if to_session:
         for path in paths:
-            spark.sql("ADD JAR '" + path.replace("\\", "\\\\").replace("'", "\\'") + "'")
+            add_to_session(spark, path)
 
 
 def _attach_to_server(spark: SparkSession) -> None:

@@ -15,9 +15,10 @@ import pyarrow as pa
 from kdsl.own_columns import TASK_REPORT
 from kdsl.plan.model import RowRule
 from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, Reporter, violations_name
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
-from kdsl.types.sql import literal, quote_name
+from kdsl.types.sql import literal, quote_name, string_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,7 +34,6 @@ def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> 
         name: The name of the observation in the progress, unique in the query.
         rules: The row rules of the read, whose violations are counted.
     """
-    from pyspark.sql import functions as sf
 
     def total(field: str, how: str) -> str:
         """Return the SQL of the sum or maximum of a field over the reports."""
@@ -42,12 +42,16 @@ def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> 
             return f"aggregate(reports, 0L, (s, x) -> s + coalesce({value}, 0L))"
         return f"array_max(transform(reports, x -> {value}))"
 
-    of_rules = ((violations_name(rule.name), f"rules['{rule.on_fail}:{rule.name}']", "sum") for rule in rules)
-    fields = ", ".join(f"'{name}', {total(field, how)}" for name, field, how in (*PROGRESS_NUMBERS, *of_rules))
+    of_rules = (
+        (violations_name(rule.name), f"rules[{string_sql(f'{rule.on_fail}:{rule.name}')}]", "sum") for rule in rules
+    )
+    fields = ", ".join(
+        f"{string_sql(name)}, {total(field, how)}" for name, field, how in (*PROGRESS_NUMBERS, *of_rules)
+    )
     # The lambda names the list; every further mention of the aggregate would collect it again, row by row.
     column = quote_name(TASK_REPORT)
     gathered = f"transform(array(collect_list({column})), reports -> named_struct({fields}, 'reports', reports))[0]"
-    rows = df.observe(name, sf.expr(gathered).alias(OBSERVED))
+    rows = df.observe(name, parse_column(gathered).alias(OBSERVED))
     return rows.where(f"{column} is null or {column} not like '%\"{_ROWLESS}\"%'").drop(TASK_REPORT)
 
 

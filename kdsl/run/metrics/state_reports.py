@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kdsl.spark_internals.sql_text import parse_column
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -42,7 +44,6 @@ def observe_sizes(df: DataFrame, name: str) -> DataFrame:
         df: One row for each bucket that a batch has changed, with ``bucket``, ``keys``, ``bytes`` and ``nulls``.
         name: The observation's name, unique in the query (`kdsl.run.metrics.source_reports.new_name`).
     """
-    from pyspark.sql import functions as sf
 
     def total(position: int) -> str:
         """Return the SQL of the sum of the numbers at a position, from 1, in the strings of buckets."""
@@ -53,7 +54,7 @@ def observe_sizes(df: DataFrame, name: str) -> DataFrame:
     gathered = f"collect_set(concat_ws(' ', {values}))"
     fields = f"'numKeysInState', {total(2)}, 'stateBytes', {total(3)}, 'buckets', buckets"
     summary = f"transform(array({gathered}), buckets -> named_struct({fields}))[0]"
-    return df.observe(name, sf.expr(summary).alias(OBSERVED))
+    return df.observe(name, parse_column(summary).alias(OBSERVED))
 
 
 def read_sizes(observed: Iterable[str]) -> Iterator[BucketSize]:

@@ -114,7 +114,7 @@ CASES: list[tuple[str, Callable[[Any], Any], str]] = [
     ("bool", lambda r: r.note == None, "`note` IS NULL"),  # noqa: E711
     ("bool", lambda r: r.name != None, "`name` IS NOT NULL"),  # noqa: E711
     ("bool", lambda r: r.name == Color.RED, "`name` = 'red'"),
-    ("str", lambda r: r.name + "'s \\ " + r.name, "(`name` || '\\'s \\\\ ') || `name`"),
+    ("str", lambda r: r.name + "'s \\ " + r.name, "(`name` || concat(chr(39), 's ', chr(92), ' ')) || `name`"),
     ("str", lambda r: "<" + r.name.upper() + r.name.lower(), "('<' || UPPER(`name`)) || LOWER(`name`)"),
     (
         "bool",

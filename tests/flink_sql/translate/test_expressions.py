@@ -249,7 +249,7 @@ class TestText:
             ("PROCTIME()", "date_trunc('MILLISECOND', current_timestamp())"),
             ("a -- a remark\n + 1 /* and one more */", "(`a` + 1)"),
             ("'a' 'b'", "'ab'"),
-            ("IF(o, 'a''b', '\\')", "if(`o`, 'a\\'b', '\\\\')"),
+            ("IF(o, 'a''b', '\\')", "if(`o`, concat('a', chr(39), 'b'), chr(92))"),
             ("REPLACE('{1}', '{2}', '{*}')", "replace('{1}', '{2}', '{*}')"),
             (
                 "OVERLAY('{*}' PLACING s FROM 1)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kdsl.changelog.target import Batch
@@ -11,7 +12,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.ends import DeltaTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.projection import TransformedTable
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
@@ -67,9 +68,10 @@ class DeltaWriter(TableWriter):
         return bool(folder.names("/".join(database)))
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse the changes of types of a table if together they would rewrite more bytes than the sink allows.
+        """Refuse changes of types by which rows would lose digits, or that would rewrite too many bytes for the sink.
 
-        There is then one refusal, which names the first of them. Other changes are never refused.
+        For the latter there is one refusal, which names the first of them. Other changes are never refused. The table
+        is read if a BIGINT becomes DOUBLE.
 
         Raises:
             ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta cannot be
@@ -79,6 +81,11 @@ class DeltaWriter(TableWriter):
         if not altered:
             return []
         target = self.target(table)
+        large = [
+            refuse_large_integers(table, change, partial(target.count_large_integers, spark)) for change in altered
+        ]
+        if any(large):
+            return list(filter(None, large))
         size = target.bytes_to_rewrite(spark, [change.columns[0] for change in altered])
         if size <= self._sink.rewrite_max_bytes:
             return []

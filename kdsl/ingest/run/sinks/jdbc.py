@@ -22,7 +22,7 @@ from kdsl.ingest.ends import JdbcTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
@@ -76,23 +76,27 @@ class JdbcWriter(TableWriter):
         return bool(self.target((schema, "")).query(spark, _SCHEMAS, schema))
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse columns of nested types; see `SinkWriter.refuse`."""
-        del spark
+        """Refuse columns of nested types, and changes by which rows would lose digits; see `SinkWriter.refuse`.
+
+        The table is read if a BIGINT becomes DOUBLE.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: A reference to a secret cannot be resolved.
+        """
+        target = self.target(table)
+        large = [
+            refuse_large_integers(table, change, partial(target.count_large_integers, spark)) for change in changes
+        ]
         nested = [(change, f) for change in changes for f in change.columns if postgres_type(f.type) is None]
         fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
         sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
-        return [
-            Refusal(
-                table,
-                f.name,
-                f"a database has no type for {f.type}",
-                fix,
-                change.place,
-                sql_fix=sql_fix,
-                code="database-type",
-            )
+        untyped = [
+            Refusal(table, f.name, f"a database has no type for {f.type}", fix, change.place, sql_fix=sql_fix,
+                    code="database-type")
             for change, f in nested
-        ]
+        ]  # fmt: skip
+        return [*filter(None, large), *untyped]
 
     def change_table(
         self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kdsl.changelog.target import Batch, is_applied
-from kdsl.changelog.to_memory import MemoryTable, memory
+from kdsl.changelog.to_memory import MemoryTable, memory, widen_value
 from kdsl.formats import TableId
+from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
 from kdsl.own_columns import KIND
 from kdsl.run.dataframes.collect import collect_arrow
+from kdsl.types.widening import MAX_INTEGER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class BlackholeWriter(TableWriter):
@@ -54,6 +60,18 @@ class MemoryWriter(TableWriter):
         self.appended: dict[TableId, list[dict[str, Any]]] = {}
         self._applied: dict[tuple[TableId, str], Batch] = {}
 
+    def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
+        """Refuse changes of types by which rows would lose digits."""
+        del spark
+
+        def count(column: str) -> int:
+            """Count the integers of a column that DOUBLE may not hold."""
+            keyed = self.tables[table].rows() if table in self.tables else []
+            values = (row.get(column) for row in (*keyed, *self.appended.get(table, ())))
+            return sum(isinstance(value, int) and abs(value) > MAX_INTEGER for value in values)
+
+        return list(filter(None, (refuse_large_integers(table, change, count) for change in changes)))
+
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Apply the last changes by the primary key, or append the inserts of a table without one.
 
@@ -74,5 +92,8 @@ class MemoryWriter(TableWriter):
         if is_applied(format_id(name), batch, self._applied.get((name, batch.writer))):
             return
         rows = collect_arrow(table.inserts().drop(KIND))
+        altered = [c.columns[0].name for c in table.evolution.changes if c.tag == "alter.column.type"]
+        for row in self.appended.get(name, ()) if altered else ():
+            row |= {one: widen_value(row[one], rows.schema.field(one).type) for one in altered if one in row}
         self.appended.setdefault(name, []).extend(rows.to_pylist())
         self._applied[name, batch.writer] = batch

@@ -22,7 +22,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
 from kdsl.spark_internals.threads import run_in_session
 from kdsl.types.sql import quote_name
-from kdsl.types.widening import TableSchema
+from kdsl.types.widening import TableSchema, needs_small_integers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -254,3 +254,27 @@ class TableWriter(SinkWriter):
     @abstractmethod
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Make the changes of a table, and write the rows of a batch to it; errors are those of sink and Spark."""
+
+
+def refuse_large_integers(table: TableId, change: SchemaChange, count: Callable[[str], int]) -> Refusal | None:
+    """The refusal of a change of a BIGINT column to DOUBLE, if rows of the table have integers that DOUBLE lacks.
+
+    None for every other change, for which nothing is counted.
+
+    Args:
+        table: The table.
+        change: The change.
+        count: Counts the integers of a column beyond 2^53.
+    """
+    if change.tag != "alter.column.type" or change.before is None:
+        return None
+    field = change.columns[0]
+    if not needs_small_integers(change.before, field.type) or not (number := count(field.name)):
+        return None
+    values = "1 row has an integer" if number == 1 else f"{number:,} rows have integers"
+    reason = f"it would change from {change.before} to {field.type}, and {values} beyond 2^53, which would lose digits"
+    fixed = f"'{quote_name(field.name)} STRING'"
+    fix = f"set infer-schema.fixed-types: {fixed[1:-1]} of the format, or exclude.schema.changes: alter.column.type in "
+    fix += "the sink, with which values that do not fit are NULL and counted"
+    sql_fix = f"set 'infer-schema.fixed-types' = {fixed} of the format"
+    return Refusal(table, field.name, reason, fix, change.place, sql_fix=sql_fix, code="lost-values")

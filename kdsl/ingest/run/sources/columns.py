@@ -36,8 +36,21 @@ class ReadColumn:
             selected: The name of what the database selected.
             table: The table, for messages.
         """
-        value, kind = self.conversion.format(quote_name(selected)), spark_type_name(self.type)
-        if self.has_type or kind in ("STRING", "BINARY", "BOOLEAN"):
+        value = self.conversion.format(quote_name(selected))
+        if self.has_type:
             return value
-        reason = literal(f"{table}, column {self.name!r}: {self.type} does not hold a value that it has")[0]
-        return f"CASE WHEN {value} IS NOT NULL THEN coalesce(TRY_CAST({value} AS {kind}), raise_error({reason})) END"
+        return cast_sql(
+            value, self.type, f"{table}, column {self.name!r}: {self.type} does not hold a value that it has"
+        )
+
+
+def cast_sql(value: str, kind: t.DataType, problem: str) -> str:
+    """The Spark SQL of a string as a value of a type; one that the type does not hold fails the job with a message.
+
+    Strings, bytes and booleans are not checked.
+    """
+    name = spark_type_name(kind)
+    if name in ("STRING", "BINARY", "BOOLEAN"):
+        return value
+    error = f"raise_error({literal(problem)[0]})"
+    return f"CASE WHEN {value} IS NOT NULL THEN coalesce(TRY_CAST({value} AS {name}), {error}) END"

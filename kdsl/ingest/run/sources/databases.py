@@ -17,9 +17,11 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.run.databases import find_database_table
 from kdsl.ingest.run.sources.columns import ReadColumn
 from kdsl.ingest.run.sources.mysql import OPTIONS, ZERO_DATES, MySqlTable, quote_column, read_mysql_table
+from kdsl.ingest.run.sources.postgres import OPTIONS as POSTGRES_OPTIONS, read_postgres_columns
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable
 from kdsl.ingest.selectors import RoutePattern
 from kdsl.secrets import Secret
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.spark import from_spark
 from kdsl.types.widening import TableSchema
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MYSQL, _POSTGRES = "mysql", "postgresql"
-_TIMES = (t.Date, t.Time, t.Timestamp, t.TimestampLtz)
 _SHOWN = 20
 
 
@@ -80,37 +81,33 @@ class DatabaseReader:
         if self._product == _MYSQL:
             read = read_mysql_table(spark, target, table, entry, tiny_boolean=self._source.tiny_boolean)
             return _mysql_table(spark, target, table, key, read, {**fetch, **OPTIONS})
+        if self._product == _POSTGRES:
+            columns = read_postgres_columns(spark, target)
+            build = partial(_read_rows, spark, target, columns, {**fetch, **POSTGRES_OPTIONS}, quote_identifier)
+            return SourceTable(table, _schema(columns, key), build)
         return self._read_other_table(spark, target, table, key, fetch)
 
     def _read_other_table(
         self, spark: SparkSession, target: JdbcTarget, table: TableId, key: Sequence[str], fetch: Mapping[str, str]
     ) -> SourceTable:
-        """Find the columns of a table that is not MySQL's, as Spark reads them; rows are not read yet.
-
-        Of Postgres, dates and times are read as strings, which are converted then.
+        """Find the columns of a table of another database, as Spark reads them; rows are not read yet.
 
         Raises:
             ChangelogError: A column has a type that the tables of kdsl do not have, or the table cannot be read.
             SecretError: A reference to a secret cannot be resolved.
         """
         rows = target.read_rows(spark, options=fetch)
-        known = target.read_schema(spark) if self._product == _POSTGRES else None
-        texts = {f.name: f.type for f in known.columns if isinstance(f.type, _TIMES)} if known is not None else {}
         try:
-            types = {f.name: texts.get(f.name) or from_spark(f.dataType) for f in rows.schema.fields}
+            types = {f.name: from_spark(f.dataType) for f in rows.schema.fields}
         except TypeError as e:
             raise ChangelogError(f"{target!r} cannot be copied: {e}") from e
         columns = tuple(t.Field(name, kind.as_nullable(name not in key)) for name, kind in types.items())
-        schema = TableSchema(columns, tuple(key))
-        if not texts:
-            return SourceTable(table, schema, lambda: rows)
-        read = [
-            ReadColumn(name, kind, f"{quote_identifier(name)}::text" if name in texts else quote_identifier(name),
-                       has_type=name not in texts)
-            for name, kind in types.items()
-        ]  # fmt: skip
-        options = {**fetch, "sessionInitStatement": "SET TIME ZONE 'UTC'"}
-        return SourceTable(table, schema, partial(_read_rows, spark, target, read, options, quote_identifier))
+        return SourceTable(table, TableSchema(columns, tuple(key)), lambda: rows)
+
+
+def _schema(columns: Sequence[ReadColumn], key: Sequence[str]) -> TableSchema:
+    """The columns of a table that is read, nullable except those of its key, and the key."""
+    return TableSchema(tuple(t.Field(c.name, c.type.as_nullable(c.name not in key)) for c in columns), tuple(key))
 
 
 def _mysql_table(
@@ -125,10 +122,9 @@ def _mysql_table(
 
     Columns are nullable except those of the key.
     """
-    columns = tuple(t.Field(c.name, c.type.as_nullable(c.name not in key)) for c in read.columns)
     build = partial(_read_rows, spark, target, read.columns, options, quote_column)
     counts = {ZERO_DATES: read.zero_dates} if read.zero_dates else {}
-    return SourceTable(table, TableSchema(columns, tuple(key)), build, read.refusals, counts)
+    return SourceTable(table, _schema(read.columns, key), build, read.refusals, counts)
 
 
 def _read_rows(
@@ -146,12 +142,10 @@ def _read_rows(
         ChangelogError: The driver cannot be attached, the database cannot be reached, or the query fails.
         SecretError: A reference to a secret cannot be resolved.
     """
-    from pyspark.sql import functions as F
-
     selected = ", ".join(f"{column.sql} AS {quote(f'c{i}')}" for i, column in enumerate(columns))
     query = f"SELECT {selected} FROM {target.table}"  # noqa: S608  # names are quoted
     rows = target.read_rows(spark, query, options)
-    return rows.select(*(F.expr(c.spark_sql(f"c{i}", repr(target))).alias(c.name) for i, c in enumerate(columns)))
+    return rows.select(*(parse_column(c.spark_sql(f"c{i}", repr(target))).alias(c.name) for i, c in enumerate(columns)))
 
 
 def select_tables(

@@ -10,7 +10,9 @@ import attrs
 from kdsl.formats import TableId
 from kdsl.ingest.evolution import Refusal
 from kdsl.own_columns import KIND, ORDER
-from kdsl.types.spark import convert_sql, spark_type_name
+from kdsl.spark_internals.sql_text import parse_column
+from kdsl.types.convert import convert_sql
+from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema
 
@@ -59,7 +61,7 @@ class SourceTable:
             sql = f"CAST(NULL AS {spark_type_name(field.type)})"
             if field.name in own:
                 sql = convert_sql(quote_name(field.name), own[field.name], field.type)
-            selected.append(F.expr(sql).alias(field.name))
+            selected.append(parse_column(sql).alias(field.name))
         return rows.select(*selected, *(F.col(name) for name in ORDER if name in rows.columns))
 
 
