@@ -11,6 +11,7 @@ from kdsl.datastream.serializers import RECORD_TYPES, KafkaRecordSerializationSc
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, fail_on
+from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.columns import cast_or_null
 from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
@@ -74,7 +75,7 @@ def serialize_rows(df: DataFrame, function: RecordSerializer, fields: tuple[str,
     from pyspark.sql import functions as F
 
     row = t.Row(tuple(t.Field(name, RECORD_TYPES[name]) for name in fields), nullable=False)
-    mapped = df.mapInArrow(BatchMapper(function, function_name(function), row, optional=True), spark_schema(row))
+    mapped = map_in_arrow(df, BatchMapper(function, function_name(function), row, optional=True), spark_schema(row))
     return mapped.select(*(F.col(name).alias(hidden_column(name)) for name in row.names))
 
 
@@ -107,7 +108,7 @@ def add_row_expressions(df: DataFrame, expressions: Mapping[str, RowExpression],
     fail_on(problems, sink)
     if functions:
         fields = [s.StructField(name, spark_type(column.type)) for name, column in functions.items()]
-        df = df.mapInArrow(ColumnAppender(functions, visible), s.StructType([*df.schema.fields, *fields]))
+        df = map_in_arrow(df, ColumnAppender(functions, visible), s.StructType([*df.schema.fields, *fields]))
     return df
 
 

@@ -43,6 +43,7 @@ from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import change_settings, check_features, check_runtime, has_settings
 from kdsl.run.upsert.write import convert_to_upserts
+from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_versions import STREAM_WRITER
 
@@ -376,7 +377,7 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
     names = dict.fromkeys(["key", "value", "topic", *RecordEncoder(plan).schema.names])
     schema = ", ".join(f"`{name}` {_SPARK[name]}" for name in names)
     accumulator = None if is_connect(df.sparkSession) else accumulated.accumulator(df.sparkSession)
-    return rows.mapInArrow(partial(_encode_batches, plan_text(plan), sent, accumulator), schema)
+    return map_in_arrow(rows, partial(_encode_batches, plan_text(plan), sent, accumulator), schema)
 
 
 def _encode_batches(

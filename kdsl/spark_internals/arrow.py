@@ -98,6 +98,43 @@ def apply_in_groups(
     return together.mapInArrow(_ApplyToGroups(column, function), schema)
 
 
+def map_in_arrow(
+    df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType | str
+) -> DataFrame:
+    """The rows that a function makes of the batches of each task, as ``DataFrame.mapInArrow`` does.
+
+    The columns may have any names. PySpark looks them up by name, where dots and back-ticks are syntax, and columns may
+    differ in letter case alone; such columns have other names until the function is called.
+
+    Args:
+        df: The rows.
+        function: Called in tasks.
+        schema: The columns of the result.
+    """
+    names = df.columns
+    if len({name.lower() for name in names}) == len(names) and not any(set(name) & {".", "`"} for name in names):
+        return df.mapInArrow(function, schema)
+    return df.toDF(*(f"c{i}" for i in range(len(names)))).mapInArrow(_Rename(names, function), schema)
+
+
+class _Rename:
+    """Calls a function with batches whose columns have names.
+
+    Args:
+        names: The names.
+        function: The function.
+    """
+
+    def __init__(
+        self, names: list[str], function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    ) -> None:
+        self._names, self._function = names, function
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return what the function makes of the batches."""
+        return self._function(batch.rename_columns(self._names) for batch in batches)
+
+
 class _ApplyToGroups:
     """Calls a function with each group of a task's rows; those of a group follow one another.
 

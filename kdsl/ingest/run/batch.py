@@ -449,14 +449,16 @@ def _join_places(one: Places, other: Places) -> Places:
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Turn on Spark's type TIME, if that is allowed, and set the pipeline's time zone, if any, in a query's session.
+    """Change the session of a query, which is not that of the caller.
 
-    That is not the session of the caller.
+    Spark tells columns apart by letter case, as messages do, and has its type TIME, if that is allowed; and the time
+    zone is that of the pipeline, if it has one.
 
     Raises:
         SessionError: The session does not allow the time zone to be set.
     """
     try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
+    try_setting(spark, "spark.sql.caseSensitive", "true")
     if pipeline.time_zone is not None:
         require_setting(spark, "spark.sql.session.timeZone", pipeline.time_zone, "the time zone of the ingestion")
 

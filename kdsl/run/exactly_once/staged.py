@@ -35,6 +35,7 @@ from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.session import change_settings, get_setting
+from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.plans import plan_of
 from kdsl.spark_versions import REPARTITION_BY_ID
 from kdsl.types.spark import simple_string
@@ -79,7 +80,7 @@ def write_staged(
     from kdsl.run.librdkafka.options import write_options
 
     registry = without_literal_secrets(plan, registry_of(cluster, plan))
-    checked = rows.mapInArrow(partial(_check_rows, plan_text(plan), registry), rows.schema)
+    checked = map_in_arrow(rows, partial(_check_rows, plan_text(plan), registry), rows.schema)
     return checked.writeStream.foreachBatch(
         partial(_stage_and_send, {**write_options(plan, cluster), **reporting}, spec, keeps_state(rows), half_written)
     )

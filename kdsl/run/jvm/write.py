@@ -34,6 +34,7 @@ from kdsl.run.records.partitioner import PartitionChooser, check_partitioner
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
+from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_internals.workers import current_task
 
@@ -197,7 +198,7 @@ def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], re
     report = partial(accumulated.report_written, accumulator, plan.table, of_query=rows.isStreaming)
     sent = without_literal_secrets(plan, registry)
     run = partial(_encode_batches, plan_text(plan), json.dumps(counts), sent, report)
-    return rows.mapInArrow(run, schema)
+    return map_in_arrow(rows, run, schema)
 
 
 def _record_columns(plan: WritePlan) -> list[str]:

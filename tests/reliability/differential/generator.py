@@ -39,6 +39,10 @@ SETTINGS = {
     "spark.sql.ansi.enabled": ("true", "false"),
     "spark.sql.shuffle.partitions": ("1", "2", "5"),
 }
+TABLE_FIELDS = ("of_database", "of_table")
+"""The columns of plain JSON that name the table of a row."""
+NEVER = "\ufdd0"
+"""A character that names of columns cannot have."""
 DELTA_FORBIDS = " ,;{}()\n\t="
 
 
@@ -64,6 +68,27 @@ class Source:
 
 
 @attrs.frozen
+class Obstacle:
+    """A change that no batch can have, and what to do about it.
+
+    Attributes:
+        number: The table.
+        change: The change, as the message shows it.
+        expected: What becomes of it when the advice is followed; None if it is left out.
+        words: What the error has to name.
+        columns: The columns of the projection that the error advises, with their names in the sink.
+        remedy: What else it advises.
+    """
+
+    number: int
+    change: Change
+    expected: Change | None
+    words: tuple[str, ...]
+    columns: Mapping[str, str] = attrs.field(factory=dict)
+    remedy: Literal["projection", "TRY_EVOLVE", "ignore errors", "fixed types"] = "projection"
+
+
+@attrs.frozen
 class World:
     """An ingestion of many tables.
 
@@ -81,6 +106,8 @@ class World:
         partition_strategy: How a sink in Kafka chooses partitions.
         exactly_once: Whether a sink in Kafka writes in transactions.
         settings: Settings of the Spark session, which should not matter.
+        broken: Whether the topic has records that cannot be read, and are left out.
+        obstacle: What stops the ingestion in the end.
         processes: Whether the driver is a process of its own, and killed as a whole.
     """
 
@@ -97,6 +124,8 @@ class World:
     partition_strategy: Strategy
     exactly_once: bool
     settings: Mapping[str, str]
+    broken: bool = False
+    obstacle: Obstacle | None = None
     processes: bool = False
 
 
@@ -113,6 +142,11 @@ def make_world(seed: str, sink: Sink, tables: int, changes: int, *, odd: bool = 
     sources: list[Source] = []
     while len(sources) < tables:
         sources += _make_sources(rng, len(sources), sink, wire, names, odd_tables, by_key, all_keyed, changes)
+    obstacle = _make_obstacle(rng, sink, wire, len(sources)) if odd and rng.random() < 0.7 else None
+    if obstacle is not None:
+        rules, named = Rules(("id",), wire == "canal-json"), _name_table(wire, "shop", f"t{len(sources)}")
+        first, target = {"id": "1", **named, "a": _OBSTACLES_BEFORE}, ("shop", f"t{len(sources)}")
+        sources.append(Source(len(sources), *target, rules, (Change(None, first),), target))
     order = [source.number for source in sources for _ in source.changes]
     rng.shuffle(order)
     rounds = rng.randint(1, 3)
@@ -125,8 +159,43 @@ def make_world(seed: str, sink: Sink, tables: int, changes: int, *, odd: bool = 
         tuple(b - a for a, b in zip([0, *cuts], [*cuts, len(order)], strict=True)),
         tuple(rng.choice((most, most // 2 + 1, 1_000_000)) for _ in range(rounds)),
         rng.randint(1, 3), by_key, written, strategy, exactly_once,
-        {name: rng.choice(values) for name, values in SETTINGS.items()},
+        {name: rng.choice(values) for name, values in SETTINGS.items()}, odd and rng.random() < 0.3, obstacle,
     )  # fmt: skip
+
+
+_OBSTACLES_BEFORE = str(2**53 + 1)
+"""The value of the column ``a`` before an obstacle: an integer that DOUBLE does not hold."""
+
+
+def _make_obstacle(rng: random.Random, sink: Sink, wire: Wire, number: int) -> Obstacle:
+    """A change of a table with the columns ``id`` and ``a`` that a sink refuses."""
+
+    named = _name_table(wire, "shop", f"t{number}")
+
+    def name(column: str, *words: str) -> Obstacle:
+        row = {"id": "2", **named, "a": "7", column: "1"}
+        renamed = Change(None, {"id": "2", **named, "a": "7", "renamed": "1"})
+        columns = {name: name for name in ("id", *named, "a")} | {column: "renamed"}
+        return Obstacle(number, Change(None, row), renamed, (f"t{number}", repr(column), *words), columns)
+
+    def left_out(row: Row, remedy: Literal["ignore errors", "fixed types"], *words: str) -> Obstacle:
+        return Obstacle(number, Change(None, {**row, **named}), None, words, {}, remedy)
+
+    obstacles = [left_out({"id": "2", f"x{NEVER}": "1"}, "ignore errors", "offset")]
+    if wire != "canal-json":  # its fixed types are in the messages
+        obstacles.append(left_out({"id": '"two"', "a": "7"}, "fixed types", f"t{number}", "'id'"))
+    match sink:
+        case "delta":
+            obstacles += [name("A", "'a'"), name("a b"), name(rng.choice(DELTA_FORBIDS))]
+        case "postgres":
+            obstacles += [name(rng.choice(("xmin", "ctid", "tableoid"))), name("é" * 32)]
+    if sink != "kafka":
+        nulled = Change(None, {"id": "2", **named, "a": "null"})
+        words = (f"t{number}", "'a'")
+        obstacles.append(
+            Obstacle(number, Change(None, {"id": "2", **named, "a": "1.5"}), nulled, words, {}, "TRY_EVOLVE")
+        )
+    return rng.choice(obstacles)
 
 
 def make_large_world(seed: str, sink: Sink, records: int) -> World:
@@ -140,7 +209,12 @@ def make_large_world(seed: str, sink: Sink, records: int) -> World:
     for number in range(records):
         key = rng.randrange(1000)
         before = None if wire == "json" else rows.get(key)
-        after = {"id": str(key), "n": str(number), NUMBER: str(rng.randrange(100))}
+        after = {
+            "id": str(key),
+            **_name_table(wire, "shop", "large"),
+            "n": str(number),
+            NUMBER: str(rng.randrange(100)),
+        }
         if before is not None and rng.random() < 0.1:
             del rows[key]
             changes.append(Change(before, None))
@@ -185,9 +259,15 @@ def _make_sources(
         at = number + shard
         database, name = ("shop", f"t{at}") if plain else names.table()
         target = ("lake", f"merged{number}") if merged else (database, name)
-        history = _History(rng, columns, rules, shard, wire, by_key)
+        named = _name_table(wire, database, name)
+        history = _History(rng, columns, rules, shard, wire, by_key, named)
         sources.append(Source(at, database, name, rules, history.changes(rng.randint(1, changes)), target))
     return sources
+
+
+def _name_table(wire: Wire, database: str, name: str) -> Row:
+    """The columns that name the table of a row."""
+    return dict(zip(TABLE_FIELDS, map(json.dumps, (database, name)), strict=True)) if wire == "json" else {}
 
 
 class _Names:
@@ -205,7 +285,7 @@ class _Names:
             twin = self._odd and not os.environ.get("KDSL_TEST_TAME") and bool(names) and self._rng.random() < 0.15
             name = self._rng.choice(names).swapcase() if twin else name
             if self._is_column(name) and self._fold(name) not in map(
-                self._fold, (*names, NUMBER, DOUBLED, ROW_KIND, "id")
+                self._fold, (*names, NUMBER, DOUBLED, ROW_KIND, "id", *TABLE_FIELDS)
             ):
                 names.append(name)
         return names
@@ -254,7 +334,7 @@ def random_character(rng: random.Random) -> str:
     """A character of Unicode; those of the first planes more often."""
     while True:
         code = rng.randrange(rng.choice((0x80, 0x250, 0x3000, 0x10000, 0x110000)))
-        if not 0xD800 <= code < 0xE000:
+        if not 0xD800 <= code < 0xE000 and chr(code) != NEVER:
             return chr(code)
 
 
@@ -304,6 +384,7 @@ def _object(rng: random.Random) -> str:
 
 Kind = Callable[[random.Random], str]
 VALUES: dict[str, Kind] = {
+    "small": lambda rng: str(rng.randrange(-(10**6), 10**6)),
     "integer": _integer,
     "digits": _digits,
     "fraction": _fraction,
@@ -316,10 +397,11 @@ VALUES: dict[str, Kind] = {
     "object": _object,
 }
 WIDER = {
-    "integer": ("digits", "text"), "digits": ("text",), "boolean": ("text",), "date": ("text",), "time": ("text",),
+    "small": ("integer", "fraction", "text"), "integer": ("digits", "text"), "digits": ("text",), "boolean": ("text",),
+    "date": ("timestamp", "instant", "text"), "timestamp": ("instant", "date"), "instant": ("timestamp", "date"),
     "object": ("text",),
 }  # fmt: skip
-"""The kinds of values that a column may have later: its type becomes wider."""
+"""The kinds of values that a column may have later: it becomes wider, or holds them, whatever a batch has."""
 
 
 class _Columns:
@@ -371,8 +453,9 @@ class _History:
     """The changes of one table."""
 
     def __init__(
-        self, rng: random.Random, columns: _Columns, rules: Rules, shard: int, wire: Wire, by_key: bool
+        self, rng: random.Random, columns: _Columns, rules: Rules, shard: int, wire: Wire, by_key: bool, named: Row
     ) -> None:
+        self._named = named
         self._rng, self._columns, self._rules, self._shard = rng, columns, rules, shard
         self._inserts_only = wire == "json" or not rules.key
         self._moves_keys = not by_key and not rules.soft_delete
@@ -390,7 +473,7 @@ class _History:
     def _next(self) -> list[Change]:
         key = self._columns.key(self._shard)
         name = json.dumps(key)
-        after, before = {**key, **self._columns.values()}, self._rows.get(name)
+        after, before = {**key, **self._named, **self._columns.values()}, self._rows.get(name)
         if self._inserts_only or before is None:
             self._rows[name] = after
             return [Change(None, after)]

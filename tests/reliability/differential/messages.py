@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
+import random
 import zlib
 from collections.abc import Iterator
 
 from kdsl.testing import Record
-from tests.reliability.differential.generator import Source, World
+from tests.reliability.differential.generator import NEVER, Obstacle, Source, World
 from tests.reliability.differential.model import Change, Row
-
-TABLE_FIELDS = ("the database", "the table")
-"""The members of plain rows that name their table."""
 
 
 def write_records(world: World) -> list[list[Record]]:
-    """The records of each round."""
+    """The records of each round; of some worlds with others that cannot be read."""
+    rng = random.Random(f"{world.seed}/broken")
     remaining = {source.number: iter(source.changes) for source in world.sources}
     sources = {source.number: source for source in world.sources}
     records = [list(_write(world, sources[number], next(remaining[number]))) for number in world.order]
     rounds, start = [], 0
     for count in world.rounds:
         rounds.append([record for some in records[start : start + count] for record in some])
+        if world.broken:
+            for value in ("oops", "{", '{"a":"\\ud800"}', f'{{"{NEVER}":1}}'):
+                broken = Record(value, partition=rng.randrange(world.partitions))
+                rounds[-1].insert(rng.randrange(len(rounds[-1]) + 1), broken)
         start += count
     return rounds
+
+
+def write_obstacle(world: World, obstacle: Obstacle) -> list[Record]:
+    """The records of a change that is refused."""
+    source = next(source for source in world.sources if source.number == obstacle.number)
+    return list(_write(world, source, obstacle.change))
 
 
 def _write(world: World, source: Source, change: Change) -> Iterator[Record]:
@@ -40,13 +49,7 @@ def _write(world: World, source: Source, change: Change) -> Iterator[Record]:
         case "canal-json":
             yield Record(_canal(source, change), key, partition=partition)
         case "json":
-            names = {name: json.dumps(text) for name, text in zip(TABLE_FIELDS, source_id(source), strict=True)}
-            yield Record(_object({**names, **row}), key, partition=partition)
-
-
-def source_id(source: Source) -> tuple[str, str]:
-    """The id of the upstream table."""
-    return source.database, source.name
+            yield Record(_object(row), key, partition=partition)
 
 
 def _debezium(source: Source, change: Change) -> str:

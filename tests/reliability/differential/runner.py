@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.ingest import Ingestion, KafkaFeed, Route, Transform
+from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Route, Transform
 from kdsl.ingest.run.query import explain_end
 from kdsl.testing import RunningKafka
+from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
 from tests.postgres import Postgres
 from tests.reliability.differential.faults import MESSAGE, Killed, kill_somewhere
-from tests.reliability.differential.generator import World
-from tests.reliability.differential.messages import TABLE_FIELDS, write_records
+from tests.reliability.differential.generator import TABLE_FIELDS, Obstacle, Source, World
+from tests.reliability.differential.messages import write_obstacle, write_records
 from tests.reliability.differential.model import DOUBLED, NUMBER, ROW_KIND, Change, Rules, Table, build_table, read
-from tests.reliability.differential.targets import FORMATS, Rows, Target, open_target
+from tests.reliability.differential.targets import Rows, Target, open_target
 from tests.reliability.harness import HERE, Job, Kill
 from tests.reliability.test_ingest import KAFKA_POINTS, TABLE_POINTS
 
@@ -71,16 +72,43 @@ def run_world(world: World, place: Place) -> list[Difference]:
     try:
         for records, limit in zip(write_records(world), world.limits, strict=True):
             place.kafka.produce(topic, *records)
-            ingestion = build_ingestion(world, place, topic, target, limit)
-            if world.processes:
-                run_processes(world, place, ingestion, rng)
-            else:
-                with use_settings(place.spark, world.settings):
-                    run_threads(world, place, ingestion, target, rng)
+            run_with_kills(world, place, build_ingestion(world, place, topic, target, limit), target, rng)
+        if world.obstacle is not None:
+            place.kafka.produce(topic, *write_obstacle(world, world.obstacle))
+            ingestion = build_ingestion(world, place, topic, target, 10)
+            if reason := explain_missing_refusal(world, place, ingestion, target, world.obstacle):
+                return [Difference((world.obstacle.number,), ("", ""), reason)]
+            remedied = build_ingestion(world, place, topic, target, 10, world.obstacle)
+            run_with_kills(world, place, remedied, target, rng)
         return list(compare(world, target))
     finally:
         place.kafka.delete_topic(topic)
         place.kafka.delete_topic(out)
+
+
+def run_with_kills(world: World, place: Place, ingestion: Ingestion, target: Target, rng: random.Random) -> None:
+    """Start an ingestion until it comes to the end; it is killed before."""
+    if world.processes:
+        run_processes(world, place, ingestion, rng)
+    else:
+        with use_settings(place.spark, world.settings):
+            run_threads(world, place, ingestion, target, rng)
+
+
+def explain_missing_refusal(
+    world: World, place: Place, ingestion: Ingestion, target: Target, obstacle: Obstacle
+) -> str | None:
+    """Run an ingestion twice that has to be refused; how it is not; None if it is."""
+    for _ in range(2):
+        try:
+            with use_settings(place.spark, world.settings):
+                run_once(ingestion, place, target, world)
+        except RunError as error:
+            if lacking := [word for word in obstacle.words if word not in str(error)]:
+                return f"the error does not name {lacking}, for {obstacle.change.after}: {error}"
+        else:
+            return f"it is not refused: {obstacle.change.after}"
+    return None
 
 
 def run_threads(world: World, place: Place, ingestion: Ingestion, target: Target, rng: random.Random) -> None:
@@ -88,11 +116,11 @@ def run_threads(world: World, place: Place, ingestion: Ingestion, target: Target
     for _ in range(rng.randint(0, MOST_DEATHS)):
         with kill_somewhere(rng, len(world.sources)):
             try:
-                run_once(ingestion, place, target)
+                run_once(ingestion, place, target, world)
             except (RunError, Killed) as error:
                 if MESSAGE not in str(error):
                     raise
-    run_once(ingestion, place, target)
+    run_once(ingestion, place, target, world)
 
 
 def run_processes(world: World, place: Place, ingestion: Ingestion, rng: random.Random) -> None:
@@ -124,7 +152,7 @@ def use_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[N
             spark.conf.set(name, previous or "")
 
 
-def run_once(ingestion: Ingestion, place: Place, target: Target) -> None:
+def run_once(ingestion: Ingestion, place: Place, target: Target, world: World) -> None:
     """Run an ingestion up to what there is.
 
     Raises:
@@ -132,7 +160,7 @@ def run_once(ingestion: Ingestion, place: Place, target: Target) -> None:
     """
     from pyspark.errors import StreamingQueryException
 
-    checkpoint = str(place.folder / "checkpoint")
+    checkpoint = str(place.folder / ("job/checkpoint" if world.processes else "checkpoint"))
     query = ingestion.run(place.spark, checkpoint, once=True, writer=target.writer())
     try:
         query.awaitTermination()
@@ -140,26 +168,40 @@ def run_once(ingestion: Ingestion, place: Place, target: Target) -> None:
         raise RunError(explain_end(place.spark, query, checkpoint) or str(error)) from None
 
 
-def build_ingestion(world: World, place: Place, topic: str, target: Target, limit: int) -> Ingestion:
-    """The ingestion of a world."""
-    format_ = Json(table_id_fields=",".join(TABLE_FIELDS)) if world.wire == "json" else FORMATS[world.wire]()
+def build_ingestion(
+    world: World, place: Place, topic: str, target: Target, limit: int, obstacle: Obstacle | None = None
+) -> Ingestion:
+    """The ingestion of a world; with an obstacle as its error advises."""
+    remedy = None if obstacle is None else obstacle.remedy
+    fixed = "id BIGINT" if remedy == "fixed types" else None
+    format_: Json | DebeziumJson | CanalJson = CanalJson()
+    if world.wire == "debezium-json":
+        format_ = DebeziumJson(infer_fixed_types=fixed)
+    elif world.wire == "json":
+        format_ = Json(table_id_fields=",".join(TABLE_FIELDS), infer_fixed_types=fixed)
     feed = KafkaFeed(
         Cluster(place.kafka.bootstrap_servers), topic=(topic,), value=format_, startup="earliest-offset", prefetch=0,
-        max_records_per_trigger=limit,
+        max_records_per_trigger=limit, ignore_errors=world.broken or remedy in ("ignore errors", "fixed types"),
     )  # fmt: skip
-    transforms = [
+    keys = ("id",) if world.wire == "json" else ()
+    transforms = []
+    if obstacle is not None and obstacle.columns:
+        columns = ", ".join(f"`{name}` AS `{renamed}`" for name, renamed in obstacle.columns.items())
+        transforms.append(Transform(f"shop.t{obstacle.number}", projection=columns, primary_keys=keys))
+    transforms += [
         _build_transform(f"{source.database}.{source.name}", source.rules)
         for source in world.sources
         if source.rules.above is not None or source.rules.doubled
     ]
     if world.wire == "json":
-        transforms.append(Transform(r"\.*.\.*", primary_keys=("id",)))
+        transforms.append(Transform(r"\.*.\.*", primary_keys=keys))
     routes = [
         Route(f"{source.database}.{source.name}", ".".join(source.target))
         for source in world.sources
         if source.target != (source.database, source.name)
     ]
-    return Ingestion(feed, target.sink(), transform=transforms, route=routes)
+    pipeline = Pipeline(schema_change="TRY_EVOLVE" if remedy == "TRY_EVOLVE" else "LENIENT")
+    return Ingestion(feed, target.sink(), transform=transforms, route=routes, pipeline=pipeline)
 
 
 def _build_transform(pattern: str, rules: Rules) -> Transform:
@@ -185,6 +227,14 @@ def compare(world: World, target: Target) -> Iterator[Difference]:
         for way, rows in present[table].items():
             if reason := explain_difference(wanted, rows):
                 yield Difference(tuple(own), table, f"{way}: {reason}")
+
+
+def _find_changes(world: World, source: Source) -> tuple[Change, ...]:
+    """The changes of a table, with what becomes of an obstacle."""
+    obstacle = world.obstacle
+    if obstacle is None or obstacle.number != source.number or obstacle.expected is None:
+        return source.changes
+    return (*source.changes, obstacle.expected)
 
 
 def explain_difference(wanted: Table, rows: Rows) -> str | None:
@@ -228,7 +278,8 @@ def select(world: World, changes: Mapping[int, Sequence[Change]]) -> World:
             counts[number] += 1
         rounds.append(len(order) - before)
         start += count
-    return attrs.evolve(world, sources=sources, order=tuple(order), rounds=tuple(rounds))
+    obstacle = world.obstacle if world.obstacle is not None and world.obstacle.number in changes else None
+    return attrs.evolve(world, sources=sources, order=tuple(order), rounds=tuple(rounds), obstacle=obstacle)
 
 
 def _find_places(changes: Sequence[Change], some: Sequence[Change]) -> set[int]:

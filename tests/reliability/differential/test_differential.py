@@ -132,7 +132,7 @@ def test_an_ingestion_gives_what_the_model_says(sink: Sink, run: Run) -> None:
 @pytest.mark.timeout(14400)
 @pytest.mark.parametrize("sink", [pytest.param(s, marks=[pytest.mark.postgres] * (s == "postgres")) for s in SINKS])
 def test_random_ingestions_give_what_the_model_says(sink: Sink, run: Run) -> None:
-    """Two thousand sequences of changes, with kills of the sink and of the whole driver."""
+    """I4. Two thousand sequences of changes, with kills of the sink and of the whole driver."""
     share, tables = SHARES[sink]
     seed = SEED or str(random.randrange(10**6))
     check(seed, sink, range(round(SEQUENCES * share / tables)), tables, run)

@@ -23,6 +23,7 @@ from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve import resolve
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.write import Prepare, write, write_prepared
+from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.workers import current_query_id
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
@@ -172,7 +173,7 @@ class KafkaWriter(SinkWriter):
             F.struct(F.lit(k).alias("key"), F.lit(v).cast("binary").alias("value")) for k, v in self._headers(table)
         ]
         empty = F.lit(None).cast("array<struct<key: string, value: binary>>")
-        return table.changes().mapInArrow(encode, _MESSAGES).select(
+        return map_in_arrow(table.changes(), encode, _MESSAGES).select(
             "key",
             "value",
             F.lit(sink.topic_of(table.table)).alias("topic"),
