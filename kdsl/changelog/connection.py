@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,9 +13,11 @@ import attrs
 from kdsl.changelog.dialects import product
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError
-from kdsl.spark_internals.errors import GatewayError, JavaError, java_exception
+from kdsl.spark_internals.errors import GatewayError, JavaError, java_exception, java_message
 
 _CONTENT = "batch_content"
+_MAX_NAME = 128
+"""The bytes of a writer or a target in the table of batches: two of them fit into the primary key of any database."""
 _TABLE_KINDS = ("TABLE", "BASE TABLE", "PARTITIONED TABLE", "FOREIGN TABLE", "SYSTEM VERSIONED")
 _VIEW_KINDS = ("VIEW", "MATERIALIZED VIEW")
 _MISSING_TABLE: Mapping[str, tuple[str, ...]] = {
@@ -28,6 +31,9 @@ _MISSING_TABLE: Mapping[str, tuple[str, ...]] = {
     "derby": ("42X05", "42Y07"),
 }
 """The SQLSTATEs or, for Oracle, the error codes with which databases report that a table does not exist."""
+_PASSING = ("08", "40", "53", "55", "57", "58", "XX")
+"""The classes of SQLSTATEs that say nothing of the statement (postgresql.org/docs/current/errcodes-appendix.html)."""
+_STATE_LENGTH = 5
 _SYSTEM_SCHEMAS = ("information_schema", "mysql", "performance_schema", "sys", "pg_catalog")
 
 
@@ -68,12 +74,30 @@ def is_unique_violation(error: Exception) -> bool:
     return "23505" in _sql_codes(error)
 
 
+def find_refusal(error: Exception) -> str | None:
+    """The message of an error by which a database refuses a statement whenever it is run.
+
+    None of one that may pass: the connection, a lock, a full disk, a shutdown.
+    """
+    states = [code for code in _sql_codes(error) if len(code) == _STATE_LENGTH]
+    return java_message(error) if states and not states[0].startswith(_PASSING) else None
+
+
 def _sql_codes(error: Exception) -> frozenset[str]:
     """The SQLSTATE and the error code of an SQLException; none of another error."""
     java = java_exception(error)
     with suppress(GatewayError):  # only an SQLException has them
         return frozenset() if java is None else frozenset((str(java.getSQLState()), str(java.getErrorCode())))
     return frozenset()
+
+
+def _shorten(name: str) -> str:
+    """A writer or a target as the table of batches has it: a longer one is cut, and its hash added."""
+    encoded = name.encode()
+    if len(encoded) <= _MAX_NAME:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()
+    return f"{encoded[: _MAX_NAME - len(digest) - 1].decode(errors='ignore')}#{digest}"
 
 
 class Connection:
@@ -298,7 +322,7 @@ class Connection:
     def create_batches_table(self, table: str) -> None:
         """Create the table of batches, unless another process has just created it; JavaError if that is refused."""
         columns = (
-            "writer VARCHAR(128) NOT NULL, target VARCHAR(128) NOT NULL, batch_id BIGINT NOT NULL, "
+            f"writer VARCHAR({_MAX_NAME}) NOT NULL, target VARCHAR({_MAX_NAME}) NOT NULL, batch_id BIGINT NOT NULL, "
             f"{_CONTENT} VARCHAR(128), PRIMARY KEY (writer, target)"
         )
         try:
@@ -336,7 +360,8 @@ class Connection:
         Raises:
             JavaError: The table of batches cannot be read.
         """
-        return self.query_number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
+        query = f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?"
+        return self.query_number(query, _shorten(writer), _shorten(target))
 
     def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
         """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
@@ -350,7 +375,7 @@ class Connection:
         if number is None:
             return None
         query = f"SELECT {_CONTENT} FROM {batches} WHERE writer = ? AND target = ? AND batch_id = ?"
-        prepared = self._prepare(query, [writer, target, number])
+        prepared = self._prepare(query, [_shorten(writer), _shorten(target), number])
         try:
             rows = prepared.executeQuery()
             content = rows.getString(1) if rows.next() else None
@@ -392,6 +417,29 @@ class Connection:
         finally:
             self._java.setAutoCommit(True)
 
+    def try_statements(self, statements: Sequence[str]) -> str | None:
+        """Run statements in a transaction, and roll it back; return why the database refuses one of them.
+
+        None if it refuses none. At the end each statement commits again by itself.
+
+        Raises:
+            JavaError: A statement fails for a reason that says nothing of it, as `find_refusal` says.
+        """
+        self._java.setAutoCommit(False)
+        try:
+            for statement in statements:
+                self.run(statement)
+        except JavaError as e:
+            reason = find_refusal(e)
+            if reason is None:
+                raise
+            return reason
+        finally:
+            with suppress(Exception):
+                self._java.rollback()
+            self._java.setAutoCommit(True)
+        return None
+
     def _execute(self, statement: str | CountedStatement) -> None:
         """Run a statement in the open transaction.
 
@@ -414,14 +462,14 @@ class Connection:
             ChangelogError: The target has another batch with its number, or a later one.
             JavaError: The database rejects it, as if another process has just stored the writer's first batch.
         """
-        own = "writer = ? AND target = ?"
-        locked = self.run(f"UPDATE {batches} SET batch_id = batch_id WHERE {own}", batch.writer, target)
+        own, names = "writer = ? AND target = ?", (_shorten(batch.writer), _shorten(target))
+        locked = self.run(f"UPDATE {batches} SET batch_id = batch_id WHERE {own}", *names)
         if locked:
             if is_applied(target, batch, self.last_batch(batches, batch.writer, target)):
                 return False
             update = f"UPDATE {batches} SET batch_id = ?, {_CONTENT} = ? WHERE {own}"
-            self.run(update, batch.number, batch.content, batch.writer, target)
+            self.run(update, batch.number, batch.content, *names)
         else:
             insert = f"INSERT INTO {batches} (writer, target, batch_id, {_CONTENT}) VALUES (?, ?, ?, ?)"
-            self.run(insert, batch.writer, target, batch.number, batch.content)
+            self.run(insert, *names, batch.number, batch.content)
         return True

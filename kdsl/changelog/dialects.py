@@ -13,6 +13,8 @@ from typing import Literal
 import attrs
 
 Dialect = Literal["on-conflict", "merge", "update-insert"]
+BATCHES = "kdsl_changelog_batches"
+"""The table of the last batch of each writer: ``writer``, ``target``, ``batch_id``, ``batch_content``."""
 DIALECTS: tuple[Dialect, ...] = ("on-conflict", "merge", "update-insert")
 
 _BY_URL: dict[str, Dialect] = {

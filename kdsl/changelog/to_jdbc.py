@@ -22,10 +22,10 @@ import attrs
 
 from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
 from kdsl.changelog.connection import Connection, CountedStatement, DatabaseTable, is_unique_violation
-from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
+from kdsl.changelog.dialects import BATCHES, DIALECTS, Dialect, Statements, cast_type, dialect_of, product
 from kdsl.changelog.jdbc_strings import write_as_strings
 from kdsl.changelog.merge import list_columns
-from kdsl.changelog.postgres import read_postgres_schema
+from kdsl.changelog.postgres import create_schema, read_postgres_schema
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.formats import kind_column, unavailable_column
@@ -40,9 +40,6 @@ from kdsl.types.widening import MAX_INTEGER, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-BATCHES = "kdsl_changelog_batches"
-"""The table of the last batch of each writer: ``writer``, ``target``, ``batch_id``, ``batch_content``."""
 
 _TRIES = 3
 _NULL_CHARACTER = "0x00"
@@ -322,6 +319,32 @@ class JdbcTarget:
             return connection.query(statement, *values)
 
     @_translate_java_errors
+    def try_changes(self, spark: SparkSession, changes: Sequence[tuple[str, TableChange]]) -> list[tuple[int, str]]:
+        """Try changes of tables of the database of the table, each in a transaction that is rolled back.
+
+        A change of a table that exists is tried on an empty copy of it. The driver is attached if needed.
+
+        Args:
+            spark: A classic session.
+            changes: The changes, each with the table that it changes, as in SQL.
+
+        Returns:
+            The indices of the changes that the database refuses, each with the reason, without secrets.
+
+        Raises:
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports another error.
+            SecretError: As for `check`.
+        """
+        self._attach_driver(spark)
+        refused = []
+        with self._connect(spark) as connection:
+            for index, (table, change) in enumerate(changes):
+                reason = connection.try_statements(list(_write_trial(table, change)))
+                if reason is not None:
+                    refused.append((index, self._hide_secrets(reason)))
+        return refused
+
+    @_translate_java_errors
     def count_large_integers(self, spark: SparkSession, column: str) -> int:
         """Count the integers of a column, which exists, that DOUBLE may not hold: those beyond 2^53.
 
@@ -507,6 +530,20 @@ class JdbcTarget:
         for form in (url, url.removeprefix("jdbc:")):
             message = message.replace(form, hide_login(url))
         return hide_secrets(message, secrets)
+
+
+def _write_trial(table: str, change: TableChange) -> Iterator[str]:
+    """Yield the statements that make a change of the columns of a table of Postgres, or of an empty copy of it."""
+    yield f"SET LOCAL lock_timeout = {change.lock_timeout // timedelta(milliseconds=1)}"
+    schema, dot, _ = table.rpartition(".")
+    if change.creates:
+        if (statement := create_schema(table)) is not None:
+            yield statement
+        yield from change.write(table)
+        return
+    name = f"{schema}{dot}kdsl_{uuid.uuid4().hex}"
+    yield f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"
+    yield from change.write(name)
 
 
 class _Staging:

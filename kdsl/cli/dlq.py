@@ -48,6 +48,7 @@ _MEANING = {
     "unknown": "left: an interrupted replay may have sent them, and the target cannot show it (--resend-unknown)",
     "unselected": "not selected",
     "repeated": "further letters of the same records",
+    "overtaken": "of the sent ones are now after a newer record with their key, written at the same time (see the log)",
 }
 _LEFT = 3
 """The exit code if selected records were left."""
@@ -178,8 +179,8 @@ def replay(
 
     Each record is sent to a topic once, however often and with whatever selection this is repeated. The module of a
     function is imported, also from the current folder. Exits with 0 if every selected record was sent, now or earlier,
-    or dropped by the function; with 3 if selected records are left; with 1 if it fails, also because another replay of
-    these letters is running; and with 2 if no brokers are named.
+    or dropped by the function; with 3 if selected records are left or overtaken; with 1 if it fails, also because
+    another replay of these letters is running; and with 2 if no brokers are named.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     target = cluster_from_options(to_bootstrap, properties=to_properties)

@@ -113,6 +113,18 @@ class NewerRecords:
         self._keys = pa.array(list({record.key for record in records}), pa.binary())
         self._partitions: dict[int, _Partition] = {}
         self._newest: dict[bytes, dict[_Place, tuple[int, float]]] = {}
+        self._sent: set[str] = set()
+        self._awaited: set[str] = set()
+        self._overtaken: set[str] = set()
+
+    def await_records(self, ids: Iterable[str]) -> None:
+        """Watch for records that are sent to the topic now, by their identities, in what is added from now on."""
+        self._awaited |= {*ids}
+
+    def take_overtaken(self) -> set[str]:
+        """Return, once, the awaited records before which a newer one was written after they were judged."""
+        overtaken, self._overtaken = self._overtaken, set()
+        return overtaken
 
     def start_partition(self, partition: int, begin: int, earliest: int) -> None:
         """Let a partition begin at an offset; the log may begin later, because records were deleted."""
@@ -143,6 +155,12 @@ class NewerRecords:
             headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
             sent = Origin.from_id(header_text(headers, ID) or "")
             place, offset = (own, row["offset"]) if sent is None else _place_of(sent)
+            if sent is not None:
+                self._sent.add(sent.id)
+            if sent is not None and sent.id in self._awaited:
+                self._awaited.discard(sent.id)
+                if self._has_newer(KeyedRecord(sent, row["key"])):
+                    self._overtaken.add(sent.id)
             at = row["timestamp"] if row["timestamp"] >= 0 else math.inf
             last = self._newest.setdefault(row["key"], {}).get(place, (-1, -math.inf))
             self._newest[row["key"]][place] = (max(last[0], offset), max(last[1], at))
@@ -151,18 +169,16 @@ class NewerRecords:
         """Note that a partition was read up to an offset."""
         self._partitions[partition].end = end
 
+    def has(self, id_: str) -> bool:
+        """Whether a replay has sent a record to the topic, as far as it was read."""
+        return id_ in self._sent
+
     def judge(self, record: KeyedRecord) -> Verdict:
         """Compare a record with what was read."""
-        origin = record.origin
-        recreated = origin.topic == self._topic and not self._is_same(origin.topic_id)
-        since = -math.inf if recreated or origin.timestamp < 0 else origin.timestamp
-        for (topic, topic_id, partition), (offset, at) in self._newest.get(record.key, {}).items():
-            same = topic == origin.topic and partition == origin.partition
-            if same and (not topic_id or not origin.topic_id or topic_id == origin.topic_id):
-                if offset > origin.offset:
-                    return "outdated"
-            elif at >= since:
-                return "outdated"
+        if self._has_newer(record):
+            return "outdated"
+        origin, since = record.origin, self._since(record.origin)
+        recreated = self._is_of_another_life(origin)
         age = time.time() * 1000 - origin.timestamp
         has_tombstones = origin.timestamp >= 0 and 0 <= age < self._retention.keeps_tombstones
         for number, state in self._partitions.items():
@@ -177,9 +193,27 @@ class NewerRecords:
                 return "unverified"
         return "newest"
 
-    def _is_same(self, topic_id: str) -> bool:
-        """Return whether an id may be that of the topic."""
-        return not topic_id or not self._id or topic_id == self._id
+    def _has_newer(self, record: KeyedRecord) -> bool:
+        """Return whether a newer record was read."""
+        origin = record.origin
+        # All of what the topic has by itself is newer than a record of the topic before.
+        replaced_by = (self._topic, self._id) if self._is_of_another_life(origin) else None
+        for (topic, topic_id, partition), (offset, at) in self._newest.get(record.key, {}).items():
+            same = topic == origin.topic and partition == origin.partition
+            if same and (not topic_id or not origin.topic_id or topic_id == origin.topic_id):
+                if offset > origin.offset:
+                    return True
+            elif origin.timestamp < 0 or at >= origin.timestamp or (topic, topic_id) == replaced_by:
+                return True
+        return False
+
+    def _since(self, origin: Origin) -> float:
+        """Return the time from which records of other partitions are newer than a record."""
+        return -math.inf if self._is_of_another_life(origin) or origin.timestamp < 0 else origin.timestamp
+
+    def _is_of_another_life(self, origin: Origin) -> bool:
+        """Return whether a record is of another topic that had the name of this one."""
+        return origin.topic == self._topic and bool(origin.topic_id and self._id) and origin.topic_id != self._id
 
 
 def _place_of(origin: Origin) -> tuple[_Place, int]:
@@ -246,24 +280,28 @@ class TopicSearch:
             offsets[partition] = min(origin.offset + 1, offsets.get(partition, origin.offset + 1))
             at = NO_TIMESTAMP if recreated else origin.timestamp
             times[partition] = min(at, times.get(partition, at))
-        begins: dict[TopicPartition, int] = {}
+        since: dict[int, list[TopicPartition]] = {}
         for partition in self._partitions:
-            others = [at for other, at in times.items() if other != partition or at < 0]
-            begins[partition] = self._begin_since(partition, min(others), earliest[partition]) if others else MAX_OFFSET
-            begins[partition] = min(begins[partition], offsets.get(partition, MAX_OFFSET))
+            if others := [at for other, at in times.items() if other != partition or at < 0]:
+                since.setdefault(min(others), []).append(partition)
+        begins = {partition: offsets.get(partition, MAX_OFFSET) for partition in self._partitions}
+        for at, partitions in since.items():
+            for partition, begin in self._find_times(partitions, at, earliest).items():
+                begins[partition] = min(begin, begins[partition])
         return begins
 
-    def _begin_since(self, partition: TopicPartition, millis: int, earliest: int) -> int:
-        """Return the offset before that of a partition's first record from a time on; 0 for its beginning.
+    def _find_times(
+        self, partitions: Sequence[TopicPartition], millis: int, earliest: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the offset before that of the first record of partitions from a time on; 0 for their beginnings.
 
         Errors are those of `update`.
         """
         if millis < 0:
-            return 0
-        first = self._admin.at_time([partition], millis)[partition]
-        if first is None:
-            first = self._admin.latest([partition], committed=False)[partition]
-        return first - 1 if first > earliest else 0
+            return dict.fromkeys(partitions, 0)
+        ends = self._admin.latest(partitions, committed=False)
+        firsts = {p: ends[p] if at is None else at for p, at in self._admin.at_time(partitions, millis).items()}
+        return {p: first - 1 if first > earliest[p] else 0 for p, first in firsts.items()}
 
     def update(self) -> None:
         """Read what was added since the last call.
@@ -281,3 +319,15 @@ class TopicSearch:
     def judge(self, record: KeyedRecord) -> Verdict:
         """Compare a record with what was read (`NewerRecords.judge`)."""
         return self._newer.judge(record)
+
+    def has(self, id_: str) -> bool:
+        """Whether a replay has sent a record to the topic (`NewerRecords.has`)."""
+        return self._newer.has(id_)
+
+    def await_records(self, ids: Iterable[str]) -> None:
+        """Watch for records that are sent to the topic now (`NewerRecords.await_records`)."""
+        self._newer.await_records(ids)
+
+    def take_overtaken(self) -> set[str]:
+        """Return the records that were overtaken while they were sent (`NewerRecords.take_overtaken`)."""
+        return self._newer.take_overtaken()

@@ -51,7 +51,7 @@ class Replay:
 
     Attributes:
         sent: Sent, and acknowledged; in a dry run, those that would be sent.
-        done: Sent to the same topic by an earlier replay.
+        done: Sent to the same topic by an earlier replay of these letters or, for records by key, of others.
         dropped: Dropped by the mapping function.
         exhausted: Left, because they were rejected too often.
         truncated: Left, because their values are incomplete.
@@ -64,6 +64,8 @@ class Replay:
             that time are gone.
         unselected: Not selected.
         repeated: How many further letters the records have.
+        overtaken: How many of the sent ones are behind a newer record with their key, which was written to the same
+            topic while they were sent.
         late: How many of the sent ones are older than the watermark of their table allows, so that a query may drop
             their rows.
     """
@@ -80,12 +82,16 @@ class Replay:
     unknown: int = 0
     unselected: int = 0
     repeated: int = 0
+    overtaken: int = 0
     late: int = 0
 
     @property
     def is_complete(self) -> bool:
-        """Whether every selected record was sent, now or earlier, or dropped by the mapping function."""
-        return not any(getattr(self, name) for name in LEFT)
+        """Whether every selected record was sent, now or earlier, or dropped by the mapping function.
+
+        False, too, if a sent one was overtaken.
+        """
+        return not self.overtaken and not any(getattr(self, name) for name in LEFT)
 
 
 LEFT = ("exhausted", "truncated", "outdated", "keyless", "unverified", "recreated", "unknown")
@@ -267,9 +273,10 @@ class _Run:
         """Read letters and notes, and return the records that may be sent, by the place of a letter; count the others.
 
         Raises:
-            DeadLetterError: The target does not exist, or a note cannot be read.
+            DeadLetterError: The target does not exist, or a note cannot be read, also because of a transaction.
             KdslError: A topic cannot be read or described.
         """
+        self._check_transactions()
         records: dict[str, _Letters] = {}
         for batch in read_topic(self._cluster, self._topic, NEEDS):
             self._ledger.add(batch)
@@ -294,6 +301,26 @@ class _Run:
         for target, begins_of in maybe_sent.items():
             self._resolve(target, begins_of, waiting)
         return {letter.letter: records[id_] for id_, letter in waiting.items()}
+
+    def _check_transactions(self) -> None:
+        """Refuse letters with an open transaction, behind which a client that reads committed records sees no notes.
+
+        Raises:
+            DeadLetterError: There is one.
+            KafkaReadError: The brokers do not answer, or the topic does not exist.
+        """
+        if self._cluster.consumer().get("isolation.level") != "read_committed":
+            return
+        admin = open_admin(self._cluster, self._topic)
+        state = admin.topics([self._topic]).get(self._topic)
+        partitions = [(self._topic, number) for number in range(0 if state is None else state.partitions)]
+        ends, committed = admin.latest(partitions, committed=False), admin.latest(partitions, committed=True)
+        if hidden := sorted(partition for partition in partitions if committed[partition] < ends[partition]):
+            raise DeadLetterError(
+                f"a transaction is open in the topic {self._topic!r}, partition {hidden[0][1]}, from offset "
+                f"{committed[hidden[0]]}: what was sent is not known until it ends; replay again then, or set the "
+                "client property isolation.level to read_uncommitted"
+            )
 
     def _target(self, letter: DeadLetter) -> Target | None:
         """Return the topic to which a record goes; None if it must be its own, which does not exist any more.
@@ -396,29 +423,47 @@ class _Run:
             KdslError: A topic cannot be read or described.
         """
         searches = self._search(records)
+        opened = {search for search in searches.values() if search is not None}
         for start in range(0, len(records), BATCH):
-            for search in {search for search in searches.values() if search is not None}:
-                search.update()
+            self._update(opened)
             letters: dict[str, list[DeadLetter]] = {}
+            present: dict[str, list[DeadLetter]] = {}
             for record in records[start : start + BATCH]:
                 verdict = _judge_key(record, searches)
+                letter = spool.read(record.position)
                 if verdict != "newest":
                     self.counts[verdict] += 1
+                    if verdict == "done":  # a replay of other letters, as of another table, has sent it
+                        present.setdefault(record.target, []).append(letter)
                     continue
-                letter = spool.read(record.position)
                 letters.setdefault(record.target, []).append(letter)
                 self.counts["late"] += self._topics.is_late(letter, record.target)
             if lease is not None and lease.lost_to is not None:
                 raise DeadLetterError(str(lease.lost_to))
+            for topic, of_topic in present.items():
+                if not self._dry_run:
+                    self._ledger.note("sent", of_topic, self._topics.get(topic), {})
             for topic, of_topic in letters.items():
                 if not self._dry_run:
+                    for search in opened:
+                        search.await_records(letter.id for letter in of_topic)
                     self._send_to(topic, of_topic)
                 self.counts["sent"] += len(of_topic)
+        if not self._dry_run and self.counts["sent"]:
+            self._update(opened)
+
+    def _update(self, searches: Iterable[TopicSearch]) -> None:
+        """Read what was added to topics; count and log the records that were overtaken. Errors are those of `send`."""
+        for search in searches:
+            search.update()
+            for id_ in sorted(search.take_overtaken()):
+                self.counts["overtaken"] += 1
+                log.warning("%s was sent while a newer record with its key was written, and is now after it; write the "
+                            "newer one again", id_)  # fmt: skip
 
     def _send_to(self, topic: str, letters: Sequence[DeadLetter]) -> None:
         """Send records to a topic between two notes; errors as for `send`."""
-        target = self._topics.find(topic)
-        assert target is not None
+        target = self._topics.get(topic)
         numbers = {letter.partition for letter in letters} if self._to == ORIGINAL else range(target.partitions)
         ends = open_admin(self._sending, topic).latest([(topic, number) for number in numbers], committed=False)
         offsets = {partition: offset for (_, partition), offset in ends.items()}
@@ -456,6 +501,9 @@ def _judge_key(record: _Record, searches: Mapping[tuple[str, str], TopicSearch |
     if record.key is None:
         return "newest"
     keyed = KeyedRecord(record.origin, record.key)
+    of_target = searches[record.origin.topic, record.target]
+    if of_target is not None and of_target.has(record.origin.id):
+        return "done"
     verdicts = {
         "unverified" if search is None else search.judge(keyed)
         for topic in (record.origin.topic, record.target)
@@ -498,6 +546,12 @@ class _Topics:
             self._targets[topic] = None if state is None else Target(topic, state.id or self._servers, state.partitions)
         return self._targets[topic]
 
+    def get(self, topic: str) -> Target:
+        """Return a topic that exists; errors as for `find`."""
+        target = self.find(topic)
+        assert target is not None
+        return target
+
     def retention(self, topic: str) -> Retention:
         """Return how a topic forgets records; as a compacted one does if its settings cannot be read, which is logged.
 
@@ -524,8 +578,7 @@ class _Topics:
 
     def search(self, topic: str, records: Sequence[KeyedRecord]) -> TopicSearch:
         """Create a search of a topic that exists, for records that are newer than others."""
-        target = self.find(topic)
-        assert target is not None
+        target = self.get(topic)
         id_ = "" if target.id == self._servers else target.id
         return TopicSearch(self._cluster, topic, Topic(id_, target.partitions), records, self.retention(topic))
 
@@ -543,8 +596,7 @@ class _Topics:
 
     def _read_newest(self, topic: str) -> int:
         """Read the newest timestamp of the last records of a topic's partitions; -1 without records."""
-        target = self.find(topic)
-        assert target is not None
+        target = self.get(topic)
         partitions = [(topic, number) for number in range(target.partitions)]
         admin = open_admin(self._cluster, topic)
         earliest, ends = admin.earliest(partitions), admin.latest(partitions, committed=False)

@@ -116,7 +116,13 @@ def decide_batch(
     refusals = [*_refuse_dirty_records(plan, state, seen)]
     feed = plan.source
     static = isinstance(feed, KafkaFeed) and feed.inference == "static"
-    learned = learn(state.upstream, seen.deltas, static=static, max_tables=plan.pipeline.max_tables)
+    learned = learn(
+        state.upstream,
+        seen.deltas,
+        static=static,
+        max_tables=plan.pipeline.max_tables,
+        has_own_key=plan.has_own_key,
+    )
     refusals += learned.refusals
     counts = {DIRTY: seen.dirty} if seen.dirty else {}
     ignored = _find_ignored(state, seen.deltas) if static else {}
@@ -290,7 +296,9 @@ def _evolve_sinks(
         works = [work for work in tables if target in work.plan.targets]
         names = {f.name.lower() for f in wanted.columns}
         earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
-        sinks[target] = evolve_sink(target, live, wanted, plan.policy, _find_places(works, deltas), earlier)
+        reserved = (plan.sink.reserve_names(work.plan.transformed.properties) for work in works)
+        policy = plan.policy.reserving(frozenset().union(*reserved))
+        sinks[target] = evolve_sink(target, live, wanted, policy, _find_places(works, deltas), earlier)
     return sinks
 
 

@@ -8,7 +8,7 @@ left out, and what is refused. Both are safe to repeat: with the result as input
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Literal
 
@@ -33,6 +33,7 @@ from kdsl.types.widening import (
 
 Tag = Literal["create.table", "add.column", "alter.column.type"]
 RefusalCode = Literal[
+    "database-change",
     "database-type",
     "expression",
     "key-type",
@@ -47,7 +48,9 @@ RefusalCode = Literal[
     "missing-topic",
     "name-case",
     "name-character",
+    "name-empty",
     "name-length",
+    "name-reserved",
     "not-null",
     "not-null-missing",
     "refused-change",
@@ -66,6 +69,12 @@ RefusalCode = Literal[
 """The stable names of the reasons for which a batch is refused. Each can be freed by what its message advises."""
 _SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
 """What to do in a script where a projection would help."""
+_NAME_FIX = "rename the column with a projection, or leave it out"
+NESTED_FIX = (
+    "leave the column out with a projection; or declare it as STRING, in which it is JSON, and start with a new "
+    "checkpoint"
+)
+"""What to do about a column of a nested type that a sink cannot store."""
 
 
 @attrs.frozen(order=True)
@@ -222,6 +231,7 @@ def learn(
     *,
     static: bool = False,
     max_tables: int = MAX_TABLES,
+    has_own_key: Callable[[TableId], bool] = lambda _: False,
 ) -> Learned:
     """Join what records show with the known tables.
 
@@ -235,6 +245,8 @@ def learn(
         static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
             its first batch shows.
         max_tables: The largest number of tables; with more known ones, no new table is accepted.
+        has_own_key: Whether a transform gives a table its primary key. Of different keys in its messages, which are
+            then not refused, the first one stays.
     """
     tables = dict(known)
     first: dict[TableId, dict[str, Place]] = {}
@@ -243,8 +255,11 @@ def learn(
         table = delta.table
         if static and table in known:
             continue
+        known_table = tables.get(table)
+        if known_table is not None and has_own_key(table):
+            delta = attrs.evolve(delta, schema=attrs.evolve(delta.schema, primary_key=known_table.schema.primary_key))
         try:
-            tables[table] = join_delta(tables.get(table), delta)
+            tables[table] = join_delta(known_table, delta)
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
             sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
@@ -367,6 +382,11 @@ class Policy:
         wide = sink.valid().type_normalization == "BROADEN"
         return cls(pipeline.valid().schema_change, tags, wide, sink.rules)
 
+    def reserving(self, names: frozenset[str]) -> Policy:
+        """The policy for a table whose columns cannot have some more names."""
+        rules = attrs.evolve(self.rules, reserved=self.rules.reserved | names)
+        return attrs.evolve(self, rules=rules) if names else self
+
 
 @attrs.frozen
 class SinkEvolution:
@@ -444,7 +464,7 @@ class _SinkTable:
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
-        return name.lower() if self.policy.rules.folds_case else name
+        return self.policy.rules.fold(name)
 
     def wide(self, kind: t.DataType) -> t.DataType:
         """The type that the sink gets for a type: STRING for TIME if it has none such, or a wide one by the policy."""
@@ -476,28 +496,13 @@ class _SinkTable:
         )
 
     def check_names(self) -> None:
-        """Refuse columns that the sink cannot tell apart, names that it would cut, and characters that it forbids."""
+        """Refuse columns whose names the sink cannot store, as `SinkRules.wrong_columns` says, or cannot tell apart."""
         rules = self.policy.rules
+        for wrong in rules.wrong_columns(self.wanted.columns):
+            self.refuse(wrong.code, wrong.column, wrong.reason, NESTED_FIX if wrong.is_member else _NAME_FIX, _SELECT)
         by_name: dict[str, list[str]] = {}
         for field in self.wanted.columns:
             by_name.setdefault(self.fold(field.name), []).append(field.name)
-            size = len(field.name.encode())
-            if rules.max_name_bytes is not None and size > rules.max_name_bytes:
-                self.refuse(
-                    "name-length",
-                    field.name,
-                    f"the name has {size} bytes, and {rules.title} would cut it to {rules.max_name_bytes}",
-                    "rename the column with a projection",
-                    _SELECT,
-                )
-            if wrong := set(field.name) & set(rules.forbidden):
-                self.refuse(
-                    "name-character",
-                    field.name,
-                    f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
-                    "rename the column with a projection",
-                    _SELECT,
-                )
         for names in by_name.values():
             if len(names) > 1:
                 columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
@@ -562,8 +567,7 @@ class _SinkTable:
                     "not-null-missing",
                     field.name,
                     f"the sink table has it as {field.type}, and the rows do not have it",
-                    "drop NOT NULL in the sink table, or compute it in a projection",
-                    "drop NOT NULL in the sink table, or compute it with ADD COLUMN",
+                    "drop NOT NULL there",
                 )
         return TableSchema(tuple(columns), live.primary_key)
 
@@ -651,8 +655,7 @@ class _SinkTable:
             "not-null",
             live.name,
             f"it is {live.type} in the sink table, and may be NULL in the rows",
-            "drop NOT NULL there or in the initial schema, or use COALESCE in a projection",
-            "drop NOT NULL there or in the table that is copied",
+            "drop NOT NULL there",
         )
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
@@ -678,7 +681,8 @@ class _SinkTable:
                 "type-change",
                 column,
                 f"{self.policy.rules.title} cannot make the change {shown}",
-                "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE",
-                "drop the table, and set 'sink.type-normalize-strategy' = 'BROADEN' in WITH",
+                "change the type there, or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are "
+                "NULL and counted; sink.type-normalize-strategy: BROADEN gives new tables wide types",
+                "change the type there; 'sink.type-normalize-strategy' = 'BROADEN' in WITH gives new tables wide types",
             )
         return can

@@ -74,6 +74,15 @@ class IngestPlan:
         """
         return route_table(table, self.route_rules, self.pipeline.route_mode)
 
+    def has_own_key(self, table: TableId) -> bool:
+        """Whether a transform gives an upstream table its primary key."""
+        rule = self.transform_rule(table)
+        return rule is not None and bool(rule.primary_keys)
+
+    def transform_rule(self, table: TableId) -> TransformRule | None:
+        """The transform of an upstream table: the first one that fits it; None if none does."""
+        return next((rule for rule in self.transform_rules if rule.pattern.fits(table)), None)
+
     def table(self, table: TableId, schema: TableSchema) -> tuple[TablePlan | None, tuple[Problem, ...]]:
         """The plan of an upstream table; or None, and the problems that prevent it.
 

@@ -92,6 +92,26 @@ class TransformRule:
             _read_added(transform.add_columns or ""),
         )
 
+    def sketch(self, schema: TableSchema) -> TableSchema:
+        """The columns and the primary key that it gives a table, by their names alone: every type is STRING.
+
+        Expressions are not translated, so that they may use columns that the table does not have yet.
+
+        Args:
+            schema: The columns and the primary key of the upstream table.
+        """
+        every = [f.name for f in schema.columns]
+        names: dict[str, None] = {} if self.items is not None else dict.fromkeys(every)
+        for item in self.items or ():
+            if isinstance(item, n.Star):
+                names |= dict.fromkeys(every)
+            elif isinstance(item, n.Item):
+                name = item.alias or (item.value.parts[-1] if isinstance(item.value, n.Name) else None)
+                names |= {} if name is None else {name: None}
+        names |= dict.fromkeys(added.column.name for added, _ in self.added)
+        key = self.primary_keys or (schema.primary_key if {*schema.primary_key} <= {*names} else ())
+        return TableSchema(tuple(t.Field(name, t.STRING) for name in names), key)
+
     @property
     def passes_new_columns(self) -> bool:
         """Whether columns that appear later pass through: there is no projection, or it has a ``*``."""

@@ -279,7 +279,8 @@ class _Check:
                     merged.setdefault(target, []).append(view)
         for target, views in merged.items():
             if sink is not None:
-                self.sink_table(target, views, Policy.of(sink, pipeline))
+                reserved = (sink.reserve_names(view.properties) for view in views)
+                self.sink_table(target, views, Policy.of(sink, pipeline).reserving(frozenset().union(*reserved)))
             keyless = [format_id(view.table) for view in views if not view.primary_key]
             if keyless and isinstance(sink, KafkaTopics) and sink.valid().partition_strategy == "hash-by-key":
                 message = f"the table {keyless[0]!r} has no primary key, which partition.strategy: hash-by-key needs"
@@ -295,7 +296,8 @@ class _Check:
             self.add("ingest-keys", "$.route", message, "give them the same primary-keys in 'transform'")
             return
         for refusal in evolve_sink(table, None, schema, policy).refusals:
-            message = f"the sink table {format_id(table)!r}: {refusal.reason}"
+            column = "" if refusal.column is None else f", column {refusal.column!r}"
+            message = f"the sink table {format_id(table)!r}{column}: {refusal.reason}"
             fix = refusal.sql_fix if self.in_sql and refusal.sql_fix is not None else refusal.fix
             self.add("ingest-sink", "$.sink", message, fix)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Literal, get_args
 
 import attrs
@@ -111,14 +112,27 @@ def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[Allowe
         raise CheckpointError(f"{location} was written {problem.origin}: {problem.consequence}")
 
 
+def _find_sink_schemas(plan: IngestPlan, table: TableId, schema: TableSchema) -> Iterator[tuple[TableId, TableSchema]]:
+    """Yield the sink tables of an upstream table, each with the columns that it brings.
+
+    Of a transform that uses columns which the table does not have yet only the names count: what it computes is judged
+    with the next batch. None for a table whose route makes a name that cannot be one.
+    """
+    table_plan, _ = plan.table(table, schema)
+    if table_plan is not None:
+        yield from ((target, table_plan.transformed.schema) for target in table_plan.targets)
+        return
+    rule = plan.transform_rule(table)
+    with suppress(ValueError):
+        yield from ((target, schema if rule is None else rule.sketch(schema)) for target in plan.targets(table))
+
+
 def _find_losses(plan: IngestPlan, state: IngestState) -> Iterator[str]:
     """Yield what sink tables would lose: all their rows, their primary key, or the values of columns."""
     wanted: dict[TableId, list[TableSchema]] = {}
     for table, upstream in state.upstream.items():
-        table_plan, _ = plan.table(table, upstream.schema)
-        for target in () if table_plan is None else table_plan.targets:
-            assert table_plan is not None
-            wanted.setdefault(target, []).append(table_plan.transformed.schema)
+        for target, schema in _find_sink_schemas(plan, table, upstream.schema):
+            wanted.setdefault(target, []).append(schema)
     for target, before in state.sinks.items():
         name = format_id(target)
         if target not in wanted:

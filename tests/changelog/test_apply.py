@@ -17,8 +17,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory, to_delta
+from kdsl.changelog.dialects import BATCHES
 from kdsl.changelog.to_delta import _Delta, _merge
-from kdsl.changelog.to_jdbc import BATCHES, JdbcTarget
+from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.spark_versions import SparkVersion
 from kdsl.types.spark import TIME_TYPE_SETTING

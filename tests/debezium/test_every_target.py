@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kdsl import load_sql
 from kdsl.changelog import Changelog, delta, jdbc
-from kdsl.changelog.to_jdbc import BATCHES
+from kdsl.changelog.dialects import BATCHES
 from kdsl.testing.local_registry import LocalRegistry
 from kdsl.testing.running import RunningKafka
 from kdsl.types.spark import TIME_TYPE_SETTING

@@ -118,6 +118,7 @@ class Steps:
         self.kafka.delete_topic(self.topic)
         self.partitions = self.random.randint(1, 2)
         self.kafka.create_topic(self.topic, self.partitions)
+        self.kafka.close()  # its producer would not look for partitions that it does not know for minutes
         self.life += 1
         self.is_trimmed = False
         self.seen = {pair for pair in self.seen if pair[0] != self.topic}

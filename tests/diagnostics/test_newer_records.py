@@ -143,3 +143,19 @@ def test_an_id_can_be_read_back(topic: str, partition: int, offset: int, timesta
     origin = Origin(topic, partition, offset, timestamp, topic_id)
 
     assert Origin.from_id(origin.id) == origin
+
+
+@given(st.sampled_from(["id", "old", "older"]), st.integers(0, 9), st.integers(0, 1))
+def test_in_a_topic_that_was_created_again_its_own_records_are_newer_and_sent_ones_count_by_time(
+    topic_id: str, at: int, partition: int
+) -> None:
+    record = KeyedRecord(Origin("t", 0, 5, OLD + 5, "old"), b"k")
+    search = NewerRecords("t", "id", [record], Retention(compacts=False))
+    search.start_partition(0, 0, 0)
+    sent = None if topic_id == "id" else Origin("t", partition, at, OLD + at, topic_id)
+    search.add(batch([Written(at, 0, 0, b"k", True)], OLD, sent))
+    search.end_partition(0, 1)
+
+    in_same_log = (topic_id, partition) == ("old", 0)
+    is_newer = topic_id == "id" or (at > 5 if in_same_log else at >= 5)
+    assert search.judge(record) == ("outdated" if is_newer else "newest")

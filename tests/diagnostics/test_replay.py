@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from kdsl.cli.app import app
@@ -14,7 +15,7 @@ from kdsl.cluster import Cluster
 from kdsl.diagnostics import replay as replays
 from kdsl.diagnostics.dead_letters import Selection, count_letters, read_letters
 from kdsl.diagnostics.replay import Replay, replay
-from kdsl.diagnostics.replay_ledger import Ledger
+from kdsl.diagnostics.replay_ledger import Ledger, send
 from kdsl.errors import DeadLetterError, LeaseHeldError
 from kdsl.run.dead_letters.headers import Origin
 from kdsl.testing import RunningKafka
@@ -88,6 +89,35 @@ class TestOnce:
         assert replay(cluster, dead, "original", selection=Selection("U")) == Replay(sent=1, repeated=1, unselected=2)
         assert replay(cluster, dead, "original") == Replay(sent=1, done=1, truncated=1, repeated=3)
         assert read_replayed(kdsl_kafka, topic) == ["bbb", "aaa"]
+
+    def test_letters_of_another_topic_about_the_same_record_by_key_are_done(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, other: Callable[[str], str]
+    ) -> None:
+        topic, of_table, of_other_table = kdsl_topic(), kdsl_topic("dead"), kdsl_topic("other-dead")
+        place = write(kdsl_kafka, topic, "a")
+        for dead in (of_table, of_other_table):
+            kdsl_kafka.produce(dead, letter(place, keyed="true"))
+
+        assert replay(cluster, of_table, other(topic)) == Replay(sent=1)
+        assert replay(cluster, of_other_table, other(topic)) == Replay(done=1)
+        assert replay(cluster, of_other_table, other(topic), force=True) == Replay(done=1)
+
+    def test_an_open_transaction_that_hides_notes_is_refused(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic, dead = kdsl_topic(), kdsl_topic("dead")
+        kdsl_kafka.produce(dead, letter(write(kdsl_kafka, topic, "a")))
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": dead})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce(dead, b"open")
+        producer.flush(60)
+        committed = cluster.with_properties({"isolation.level": "read_committed"})
+
+        with pytest.raises(DeadLetterError, match=r"a transaction is open in the topic .*, partition 0, from offset 1"):
+            replay(committed, dead, "original")
+        producer.abort_transaction(60)
+        assert replay(committed, dead, "original") == Replay(sent=1)
 
     def test_what_replays_note_is_not_a_letter(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -303,6 +333,32 @@ class TestNewerRecords:
 
         assert replay(cluster, dead, target) == Replay(sent=1, outdated=1, keyless=1)
         assert replay(cluster, dead, "original") == Replay(sent=3)
+
+    def test_a_newer_record_that_is_written_at_the_same_time_is_reported(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic, dead = kdsl_topic(), kdsl_topic("dead")
+        places = [write(kdsl_kafka, topic, "old", key) for key in "ab"]
+        kdsl_kafka.produce(dead, *(letter(place, keyed="true") for place in places))
+
+        def write_before_and_after(*arguments: Any) -> None:
+            write(kdsl_kafka, topic, "before", "a")
+            send(*arguments)
+            write(kdsl_kafka, topic, "after", "b")
+
+        monkeypatch.setattr(replays, "send", write_before_and_after)
+        result = replay(cluster, dead, "original")
+
+        assert result == Replay(sent=2, overtaken=1)
+        assert not result.is_complete
+        assert [record.args for record in caplog.records if "write the newer one again" in record.message] == [
+            (f"{topic}-0-0@{places[0].timestamp}@{places[0].topic_id}",)
+        ]
 
     def test_where_the_original_topic_is_gone_later_records_cannot_be_searched(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from pyspark.errors import StreamingQueryException
+from typer.testing import CliRunner
 
 from kdsl.changelog.to_delta import DeltaTarget
+from kdsl.cli.app import app
 from kdsl.cluster import Cluster
+from kdsl.diagnostics.dead_letters import DeadLetter
 from kdsl.errors import KdslError, TopicMissingError
 from kdsl.ingest import (
     Blackhole,
@@ -264,6 +267,10 @@ def test_records_that_cannot_be_read_refuse_the_batch_unless_they_are_allowed(se
     assert setup.state().counts == {"dirty": 1}
 
 
+def remove_last_comma(letter: DeadLetter) -> DeadLetter:
+    return attrs.evolve(letter, value=(letter.value or b"").replace(b",}", b"}"))
+
+
 class TestCollectors:
     PLAIN = "nonsense", "[1]"
 
@@ -320,6 +327,26 @@ class TestCollectors:
         assert offsets == [b"1", b"2"]
         ids = {dict(letter.headers() or ())["kdsl.dlq.topic-id"] for letter in letters}
         assert ids == {setup.kafka.topic_id(setup.topic).encode()}
+
+    def test_a_replay_ends_with_the_newest_row_of_each_key(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
+        """Bad records of keys with and without a later one, also in a partition that was added since."""
+        setup.topic, dead = kdsl_topic(partitions=2), kdsl_topic("dead")
+        bad, good = '{"id": %d, "n": "%s",}', '{"id": %d, "n": "%s"}'
+        messages = [(0, 1, bad % (1, "old")), (0, 2, bad % (2, "fixed")), (0, 3, bad % (3, "old")),
+                    (0, 1, good % (1, "new")), (1, 3, good % (3, "new"))]  # fmt: skip
+        for partition, key, value in messages:
+            setup.kafka.produce(setup.topic, Record(value, f"{key}", partition=partition))
+        writer, feed = MemoryWriter(), setup.feed(ignore_errors=True)
+        pipeline = Pipeline(collector="kafka", collector_topic=dead)
+        ingestion = setup.ingestion(Memory(), feed, transform=[KEYED], route=[INTO_T], pipeline=pipeline)
+        setup.run(ingestion, writer)
+        command = ["dlq", "replay", dead, "--to", "original", "--with", f"{__name__}:remove_last_comma",
+                   "--bootstrap", setup.kafka.bootstrap_servers]  # fmt: skip
+        assert CliRunner().invoke(app, command).exit_code == 3
+        setup.run(ingestion, writer)
+
+        rows = {row["id"]: row["n"] for row in writer.tables["lake", "t"].rows()}
+        assert rows == {1: "new", 2: "fixed", 3: "new"}
 
     def test_the_topic_must_exist(self, setup: Setup) -> None:
         with pytest.raises(TopicMissingError, match="no-such-topic"):

@@ -227,7 +227,7 @@ class ReferenceObserver:
 
         Raises:
             FieldError: A value fits no type or not its fixed or declared one, the message contradicts the table's key
-                (`_check_key`), or the table would have too many columns.
+                (`_check_key`), a column would have an empty name, or the table would have too many columns.
         """
         self._check_key(shown, growth)
         types: dict[str, t.DataType] = {}
@@ -244,6 +244,8 @@ class ReferenceObserver:
                 if shown_type is not None:
                     before = types.get(name)
                     types[name] = shown_type if before is None else join(before, shown_type)
+        if "" in types:
+            raise FieldError("a member has an empty name, which no column can have")
         new = [name for name in types if name not in growth.types]
         if new and len(growth.types) + len(new) > self.inference.max_columns:
             growth.in_any_order = False

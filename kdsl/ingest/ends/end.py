@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal, Self
 
 import attrs
@@ -10,6 +10,7 @@ import attrs
 from kdsl.errors import Severity, listing, nearest
 from kdsl.formats import TableId
 from kdsl.options import Codec, Options, option
+from kdsl.types import model as t
 
 CHANGE_TAGS = (
     "add.column",
@@ -120,6 +121,27 @@ def _check_tags(tags: tuple[str, ...]) -> str | None:
     return f"use {listing(known)}; not {wrong[0]!r}{nearest(wrong[0], known)}" if wrong else None
 
 
+NameCode = Literal["name-case", "name-character", "name-empty", "name-length", "name-reserved"]
+"""What may be wrong with the name of a column, by the stable names of refusals."""
+
+
+@attrs.frozen
+class WrongName:
+    """A name that a sink cannot store.
+
+    Attributes:
+        code: What is wrong with it.
+        reason: The same as the part of a message.
+        column: The column.
+        is_member: Whether it is the name of a member of a row in the column.
+    """
+
+    code: NameCode
+    reason: str
+    column: str
+    is_member: bool = False
+
+
 @attrs.frozen
 class SinkRules:
     """What a kind of sink can do with the columns of its tables.
@@ -131,6 +153,8 @@ class SinkRules:
         max_name_bytes: The longest name of a column, in UTF-8; None for any length.
         max_columns: The largest number of columns; None for any number.
         forbidden: Characters that names of columns cannot have.
+        reserved: Names that columns cannot have, in the letter case in which the sink compares names.
+        stores_members: Whether it stores rows inside columns, whose members have names, too.
         stores_times: Whether it has a type for TIME; otherwise such columns are STRING.
         stores_keys: Whether its tables have primary keys, which can be read.
         stores_rows: Whether its columns have earlier rows; otherwise a column can get any type, unless it is in the
@@ -147,11 +171,54 @@ class SinkRules:
     max_name_bytes: int | None = None
     max_columns: int | None = None
     forbidden: str = ""
+    reserved: frozenset[str] = frozenset()
+    stores_members: bool = False
     stores_times: bool = True
     stores_keys: bool = True
     stores_rows: bool = True
     stores_null_character: bool = True
     keeps_values: bool = False
+
+    def fold(self, name: str) -> str:
+        """A name as the sink compares it with others."""
+        return name.lower() if self.folds_case else name
+
+    def wrong_columns(self, columns: Iterable[t.Field]) -> Iterator[WrongName]:
+        """Yield what is wrong with the names of the columns of a table, each by itself, and of members of rows in them.
+
+        Names that the sink does not tell apart are not compared here, except for those of members.
+        """
+        for column in columns:
+            name = column.name
+            if (problem := self._wrong_name(name)) is not None:
+                yield WrongName(*problem, name)
+            rows = (kind for kind in t.walk_types(column.type) if isinstance(kind, t.Row))
+            for row in rows if self.stores_members else ():
+                for code, reason in self._wrong_members(row.names):
+                    yield WrongName(code, reason, name, is_member=True)
+
+    def _wrong_name(self, name: str) -> tuple[NameCode, str] | None:
+        """What is wrong with the name of a column: a code, and the reason; None if nothing is."""
+        if not name:
+            return "name-empty", "the name is empty"
+        if self.fold(name) in self.reserved:
+            return "name-reserved", f"{self.title} reserves the name"
+        size = len(name.encode(errors="surrogatepass"))
+        if self.max_name_bytes is not None and size > self.max_name_bytes:
+            return "name-length", f"the name has {size} bytes, and {self.title} would cut it to {self.max_name_bytes}"
+        if wrong := set(name) & set(self.forbidden):
+            return "name-character", f"{self.title} does not allow {min(wrong)!r} in the names of columns"
+        return None
+
+    def _wrong_members(self, names: Sequence[str]) -> Iterator[tuple[NameCode, str]]:
+        """Yield what is wrong with the names of the members of one row: a code, and the reason."""
+        by_name: dict[str, str] = {}
+        for name in names:
+            if wrong := set(name) & set(self.forbidden):
+                yield "name-character", f"{self.title} does not allow {min(wrong)!r} in the name of its member {name!r}"
+            other = by_name.setdefault(self.fold(name), name)
+            if other != name:
+                yield "name-case", f"{self.title} does not tell its members {other!r} and {name!r} apart"
 
 
 class Sink(End):
@@ -192,6 +259,14 @@ class Sink(End):
         """Why the sink cannot have a table; None, the result by default, if it can."""
         del table
         return None
+
+    def reserve_names(self, properties: Mapping[str, str]) -> frozenset[str]:
+        """Return the names that columns of a table with some properties cannot have, beside those of the rules.
+
+        None by default. They are in the letter case in which the sink compares names.
+        """
+        del properties
+        return frozenset()
 
     def applies(self, tag: str) -> bool:
         """Whether the sink applies a kind of schema change, one of `CHANGE_TAGS`, by its own two options.

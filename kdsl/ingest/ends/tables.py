@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import ClassVar
 from urllib.parse import quote
 
 from kdsl.changelog.address import hide_login
-from kdsl.changelog.dialects import product
+from kdsl.changelog.dialects import BATCHES, product
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.formats import TableId
 from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.ids import parse_id
 from kdsl.ingest.selectors import RoutePattern, SelectorError
 from kdsl.options import option
+from kdsl.plan.change_columns import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from kdsl.secrets import Secret
 
+CHANGE_FEED = "delta.enableChangeDataFeed"
+"""The property of a Delta table by which it has a change data feed."""
+CHANGE_FEED_COLUMNS = frozenset({CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION})
+"""The columns that a change data feed adds, which the table itself cannot have."""
 _GIB = 1 << 30
 _URL = "The JDBC address, such as jdbc:postgresql://host/shop; its driver must be on the classpath of Spark."
 _BINLOG = "put Debezium or Canal in front and read their topic with 'source: {type: kafka, …}', or set "
 _POSTGRES_NAME = 63  # NAMEDATALEN - 1
 _POSTGRES_COLUMNS = 1600
 _POSTGRES_PARTS = 2
+_SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
+"""The columns that every table of Postgres has (postgresql.org/docs/current/ddl-system-columns.html)."""
 _POSTGRES = "postgresql"
 _MARIADB = "mariadb"
+_SYSTEM_PREFIX = "pg_"
+_SPARK_CATALOG = "spark_catalog"
+_CATALOG_NAME = re.compile("[A-Za-z0-9_]+")
+_CATALOG_PARTS = 2
+_MAX_FOLDER = 255
+"""The bytes of a name in the file systems of Linux; HDFS has the same limit for characters."""
 _MAX_VERSIONS = "max-versions-per-trigger"
 
 
@@ -46,6 +60,7 @@ class DeltaTables(Sink):
         "Delta Lake",
         folds_case=True,
         forbidden=" ,;{}()\n\t=",
+        stores_members=True,
         stores_times=False,
         stores_keys=False,
         keeps_values=True,
@@ -67,15 +82,28 @@ class DeltaTables(Sink):
         check=lambda v: None if v >= 0 else "use a number from 0 on",
     )
 
-    def wrong_table(self, table: TableId) -> str | None:
-        """Why a table cannot be a folder: it would be hidden, or have a separator or ``:`` in a name.
+    def reserve_names(self, properties: Mapping[str, str]) -> frozenset[str]:
+        """Return the columns of a change data feed, if the table has one."""
+        enabled = {value.lower() for key, value in properties.items() if key.lower() == CHANGE_FEED.lower()}
+        return CHANGE_FEED_COLUMNS if "true" in enabled else frozenset()
 
-        None if it can, or if the sink has a catalog instead of a path.
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why a table cannot be a folder, or have its name in the catalog; None if it can.
+
+        A folder would be hidden, be longer than a file system allows, or have a character in its name that Delta or
+        Hadoop's paths do not allow. Spark's own catalog takes a database and a table of letters, digits and
+        underscores; what others take is not known here.
         """
-        if self.path is None:
+        if not all(table):
+            return "one of its names is empty"
+        if self.path is not None:
+            return next((wrong for name in table if (wrong := _wrong_folder(name)) is not None), None)
+        if (self.catalog or "").lower() != _SPARK_CATALOG:
             return None
-        wrong = [name for name in table if name.startswith((".", "_")) or set(name) & set("/\\:\0")]
-        return f"a folder of tables cannot be named {wrong[0]!r}" if wrong else None
+        if len(table) != _CATALOG_PARTS:
+            return f"a table of {_SPARK_CATALOG} has the name of a database and its own"
+        names = [name for name in table if not _CATALOG_NAME.fullmatch(name)]
+        return f"{_SPARK_CATALOG} only allows ASCII letters, digits and '_', not {names[0]!r}" if names else None
 
     def check(self) -> Iterable[WrongOption]:
         """Report a sink without a place for its tables, or with two."""
@@ -87,11 +115,25 @@ class DeltaTables(Sink):
             )
 
 
+def _wrong_folder(name: str) -> str | None:
+    """Why a folder of tables cannot have a name; None if it can."""
+    if name.startswith((".", "_")) or set(name) & set("/\\:`\0"):
+        return f"a folder of tables cannot be named {name!r}"
+    size = len(name.encode(errors="surrogatepass"))
+    return f"the name of a folder has {size} bytes, and at most {_MAX_FOLDER} fit" if size > _MAX_FOLDER else None
+
+
 def _wrong_database_table(table: TableId) -> str | None:
     """Why a name cannot be a table of a Postgres database; None if it can."""
     if len(table) > _POSTGRES_PARTS:
         return "a table of a database has a schema and a name"
+    if table[-1].lower() == BATCHES:
+        return f"kdsl has its own table {BATCHES} in each schema"
+    if len(table) == _POSTGRES_PARTS and table[0].startswith(_SYSTEM_PREFIX):
+        return f"Postgres reserves names of schemas that begin with {_SYSTEM_PREFIX}"
     for name in table:
+        if not name or "\0" in name:
+            return f"a table of a database cannot be named {name!r}"
         if len(name.encode()) > _POSTGRES_NAME:
             return f"the database would cut the name {name!r} to {_POSTGRES_NAME} bytes"
         if "." in name:
@@ -110,6 +152,8 @@ class JdbcTables(Sink):
         "the database",
         max_name_bytes=_POSTGRES_NAME,
         max_columns=_POSTGRES_COLUMNS,
+        forbidden="\0",
+        reserved=_SYSTEM_COLUMNS,
         stores_null_character=False,
         keeps_values=True,
     )
@@ -147,7 +191,13 @@ class HologresTables(Sink):
 
     type: ClassVar[str] = "hologres"
     rules: ClassVar[SinkRules] = SinkRules(
-        "Hologres", alters_types=False, max_name_bytes=_POSTGRES_NAME, stores_null_character=False, keeps_values=True
+        "Hologres",
+        alters_types=False,
+        max_name_bytes=_POSTGRES_NAME,
+        forbidden="\0",
+        reserved=_SYSTEM_COLUMNS,
+        stores_null_character=False,
+        keeps_values=True,
     )
 
     endpoint: str = option("endpoint", "The host and port.")

@@ -31,8 +31,9 @@ from kdsl.ingest.run.rows import (
     read_again,
     read_packets,
     refuse_losses,
+    refuse_rows,
 )
-from kdsl.ingest.run.sinks.writer import SinkWriter
+from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
 from kdsl.ingest.run.tasks import (
     KnownTables,
     PickledTables,
@@ -82,20 +83,22 @@ class OpenBatch:
     Attributes:
         decision: What it does.
         read: Reads the rows of its upstream tables.
+        tables: The sink tables that get rows.
+        refusals: Why it fails; if there is one, nothing is written.
         partitions: The topic partitions that the records of each table are in.
         packets: The packets of records of Kafka; None for other sources.
         dirty: How many records cannot be read.
         reporter: Counts values that change while records are decoded; None for other sources than Kafka.
-        is_small: Whether one task can read its packets in little time.
     """
 
     decision: Decision
     read: RowReader
+    tables: Sequence[SinkTable] = ()
+    refusals: Sequence[Refusal] = ()
     partitions: Mapping[TableId, frozenset[str]] = attrs.field(factory=dict)
     packets: DataFrame | None = None
     dirty: int = 0
     reporter: ValueReporter | None = None
-    is_small: bool = False
 
 
 class BatchRunner(ABC):
@@ -190,12 +193,12 @@ class BatchRunner(ABC):
         plan, spark = self._plan, records.sparkSession
         with self._open(records, number, judged, rejected) as batch:
             decision = batch.decision
-            refusals = decision.refusals or self._refuse_changes(spark, decision)
+            refusals = [*batch.refusals, *self._refuse_changes(spark, decision)]
             if refusals:
                 raise refusal_error(f"batch {number}", refusals, plan)
             losses = count_losses(plan, batch.read, decision)
-            if refusals := refuse_losses(plan, decision, losses):
-                raise refusal_error(f"batch {number}", refusals, plan)
+            if lossy := refuse_losses(plan, decision, losses):
+                raise refusal_error(f"batch {number}", lossy, plan)
             note = self._note(with_losses(decision, losses), state)
             note = attrs.evolve(note, counts={**note.counts, **forgiven})
             self._driver.require()
@@ -207,14 +210,8 @@ class BatchRunner(ABC):
                 self._collect(batch.packets, self._batch(number))
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
-            pairs = self._writer.pairs_updates
-            own = batch.packets if pairs else None
-            tables = build_sink_tables(
-                plan, batch.read, decision,
-                with_filtered=pairs, packets=own, reporter=batch.reporter, in_one_task=batch.is_small,
-            )  # fmt: skip
             try:
-                self._writer.write(list(tables), self._batch(number))
+                self._writer.write(batch.tables, self._batch(number))
             except Exception as e:
                 self._driver.require(e)
                 more = self._find_null_keys(batch)
@@ -254,6 +251,36 @@ class BatchRunner(ABC):
             state: The state with which it is judged.
             rejected: Records that count as ones that cannot be read; only of Kafka.
         """
+
+    def _judge(
+        self,
+        decision: Decision,
+        read: RowReader,
+        partitions: Mapping[TableId, frozenset[str]] | None = None,
+        packets: DataFrame | None = None,
+        dirty: int = 0,
+        reporter: ValueReporter | None = None,
+        *,
+        is_small: bool = False,
+    ) -> OpenBatch:
+        """Build the sink tables of a batch, and refuse those whose rows Spark cannot compute.
+
+        The arguments are those of `OpenBatch`; ``is_small`` is whether one task can read the packets in little time.
+        """
+        pairs = self._writer.pairs_updates
+        tables = list(
+            build_sink_tables(
+                self._plan,
+                read,
+                decision,
+                with_filtered=pairs,
+                packets=packets if pairs else None,
+                reporter=reporter,
+                in_one_task=is_small,
+            )
+        )
+        refusals = [*decision.refusals, *refuse_rows(tables)]
+        return OpenBatch(decision, read, tables, refusals, partitions or {}, packets, dirty, reporter)
 
     def _note(self, decision: Decision, state: IngestState) -> Note:
         """What is noted of a batch; if the declaration has changed since it was noted last, also the declaration."""
@@ -369,7 +396,7 @@ class KafkaBatchRunner(BatchRunner):
                 if self._raw is not None and seen.is_one_table:
                     packets = self._divide(records, state, rejected, keyed=keyed)  # only computed where they are needed
                     read = partial(read_again, plan, self._raw, seen.ranges, spark, keyed=keyed, reporter=reporter)
-                    yield OpenBatch(decide(seen.seen), read, seen.seen.partitions, packets, 0, reporter)
+                    yield self._judge(decide(seen.seen), read, seen.seen.partitions, packets, 0, reporter)
                     self._expects_one_table = seen.is_large
                     return
             while True:
@@ -378,13 +405,20 @@ class KafkaBatchRunner(BatchRunner):
                     seen = _collect_seen(packets)
                     decision = decide(seen.seen)
                     read = partial(read_packets, plan, packets, keyed=keyed, reporter=reporter)
+                    batch = self._judge(
+                        decision,
+                        read,
+                        seen.seen.partitions,
+                        packets,
+                        seen.seen.dirty,
+                        reporter,
+                        is_small=seen.is_small,
+                    )
                     unstorable: Places = {}
-                    if seen.seen.has_null_characters and not decision.refusals:
+                    if seen.seen.has_null_characters and not batch.refusals:
                         unstorable = find_null_characters(plan, packets, decision, keyed=keyed)
                     if not unstorable:
-                        yield OpenBatch(
-                            decision, read, seen.seen.partitions, packets, seen.seen.dirty, reporter, seen.is_small
-                        )
+                        yield batch
                         self._expects_one_table = seen.is_one_table and seen.is_large
                         return
                     rejected = _join_places(rejected, unstorable)

@@ -61,7 +61,7 @@ class TableBatchRunner(BatchRunner):
         decision = decide_tables(
             self._plan, state, number, batch, lambda table, known: self._schema(spark, table, known)
         )
-        yield OpenBatch(decision, row_reader(batch))
+        yield self._judge(decision, row_reader(batch))
 
 
 def decide_tables(

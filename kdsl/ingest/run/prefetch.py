@@ -38,7 +38,8 @@ def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> Learned:
     known = initial_tables(feed.initial_tables)
     if not feed.prefetch:
         return Learned(known)
-    learned = learn(known, prefetch_deltas(feed, plan.pipeline.max_columns, known), max_tables=plan.pipeline.max_tables)
+    deltas = prefetch_deltas(feed, plan.pipeline.max_columns, known)
+    learned = learn(known, deltas, max_tables=plan.pipeline.max_tables, has_own_key=plan.has_own_key)
     if learned.refusals:
         raise KdslError("the newest records are refused: " + "; ".join(map(str, learned.refusals)))
     return learned

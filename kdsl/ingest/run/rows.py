@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.cluster import Cluster
+from kdsl.errors import ResolveError
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
@@ -72,6 +73,31 @@ def build_sink_tables(
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
         yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task)
+
+
+def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
+    """Build the rows of sink tables, without computing them, and refuse those for which Spark or kdsl cannot.
+
+    Spark analyzes all expressions then. Rows that are written as they are read have none, and are left out.
+    """
+    from pyspark.errors import AnalysisException
+
+    refusals = []
+    for table in tables:
+        try:
+            if table.plain is None:
+                _ = table.rows
+        except (AnalysisException, ResolveError) as e:
+            reason = f"its rows cannot be computed: {_first_line(e)}"
+            fix = "correct the projection or the filter of its transform"
+            sql_fix = "correct the expressions that the statement adds"
+            refusals.append(Refusal(table.table, None, reason, fix, sql_fix=sql_fix, code="expression"))
+    return refusals
+
+
+def _first_line(error: Exception) -> str:
+    """The message of an error without the plan that Spark adds to it."""
+    return str(error).split(";\n")[0].strip().split("\n")[0]
 
 
 def _build_rows(

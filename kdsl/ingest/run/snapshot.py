@@ -17,7 +17,7 @@ from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.batch import configure_session, refusal_error, with_losses
 from kdsl.ingest.run.changes import decide_tables, row_reader
-from kdsl.ingest.run.rows import build_sink_tables, count_losses, refuse_losses
+from kdsl.ingest.run.rows import build_sink_tables, count_losses, refuse_losses, refuse_rows
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
@@ -120,16 +120,16 @@ def _copy(
     sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     decision = decide_tables(plan, IngestState(), 0, batch, partial(sink_writer.read_schema, session))
     changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}
-    refusals = decision.refusals or sink_writer.refuse(session, changes)
+    read = row_reader(batch)
+    tables = list(build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates))
+    refusals = [*decision.refusals, *refuse_rows(tables), *(sink_writer.refuse(session, changes) if changes else ())]
     if refusals:
         raise refusal_error("the copy", refusals, plan)
-    read = row_reader(batch)
     losses = count_losses(plan, read, decision)
-    if refusals := refuse_losses(plan, decision, losses):
-        raise refusal_error("the copy", refusals, plan)
+    if lossy := refuse_losses(plan, decision, losses):
+        raise refusal_error("the copy", lossy, plan)
     decision = with_losses(decision, losses)
     note = attrs.evolve(decision.note, declared=write_declaration(plan))
     driver.require()
     StateFiles(folder).write(note, IngestState())
-    tables = build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates)
-    sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))
+    sink_writer.write(tables, Batch(document["id"], 0, f"{document['id']}/0"))

@@ -1,48 +1,80 @@
-"""Rejected records are read again, with the fields that a letter needs."""
+"""What a letter says of its record: the identity of the record, and how late its row may be."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from unittest.mock import MagicMock
+from typing import Any
 
+import attrs
 import pyarrow as pa
 import pytest
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KafkaReadError
-from kdsl.run.librdkafka import letter_writer
-from kdsl.run.librdkafka.letter_writer import RecordReader
-from tests.run.read_plans import read_plan
+from kdsl.diagnostics.dead_letters import read_letters
+from kdsl.plan.model import DeadLetterTopic, ReadPlan, Topics, Watermark
+from kdsl.run.dead_letters.model import Rejection
+from kdsl.run.librdkafka.letter_writer import LetterWriter
+from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.records.metadata import HEADERS
+from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from kdsl.types import model as t
+
+EMPTY = t.Row((), nullable=False)
 
 
-def records(*offsets: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {
-            "topic": pa.repeat("orders", len(offsets)),
-            "partition": pa.repeat(pa.scalar(0, pa.int32()), len(offsets)),
-            "offset": pa.array(offsets, pa.int64()),
-        }
-    )
+def records(topic: str, times: list[int]) -> pa.RecordBatch:
+    count = len(times)
+    values: dict[str, Any] = {
+        "topic": pa.array([topic] * count),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+        "timestamp": pa.array(times, pa.int64()),
+        "key": pa.array([b"k"] * count, pa.binary()),
+        "value": pa.array([b"bad"] * count, pa.binary()),
+        "headers": pa.array([[]] * count, HEADERS),
+    }
+    return pa.RecordBatch.from_pydict(values)
 
 
-def read_again(monkeypatch: pytest.MonkeyPatch, wanted: pa.RecordBatch, topic: Sequence[pa.RecordBatch]) -> list[int]:
-    """The offsets of the records that are read again from a topic with some batches."""
-    monkeypatch.setattr(letter_writer, "borrow_consumer", MagicMock())
-    monkeypatch.setattr(letter_writer, "Fetcher", lambda *_: MagicMock(**{"read.return_value": iter(topic)}))
-    again = RecordReader(read_plan("orders"), Cluster("h:1"), "key", {}, 1.0)(wanted)
-    offsets: list[int] = again.column("offset").to_pylist()
-    return offsets
+def write(kafka: RunningKafka, dead: str, batch: pa.RecordBatch, topics: TopicIds, **options: Any) -> Any:
+    plan = ReadPlan("T", Topics(("t",)), EMPTY, EMPTY, dead_letters=DeadLetterTopic(dead), **options)
+    cluster = Cluster(kafka.bootstrap_servers)
+    with LetterWriter(plan, cluster, "read", "task", topics=topics) as writer:
+        writer(batch, [Rejection(i, "bad") for i in range(batch.num_rows)])
+    return sorted(read_letters(cluster, dead), key=lambda letter: letter.offset)
 
 
-def test_records_are_returned_in_the_order_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = [records(1, 2, 3), records(4, 5, 6)]
-
-    assert read_again(monkeypatch, records(5, 2, 6), topic) == [5, 2, 6]
-
-
-@pytest.mark.parametrize("topic", [[], [records()], [records(4, 6)]], ids=["none", "empty", "others"])
-def test_a_record_that_is_gone_is_an_error_that_names_it(
-    monkeypatch: pytest.MonkeyPatch, topic: list[pa.RecordBatch]
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_letter_has_the_identity_of_its_record(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, planned: bool
 ) -> None:
-    with pytest.raises(KafkaReadError, match="topic orders, partition 0, offset 5 cannot be read, and was deleted"):
-        read_again(monkeypatch, records(5), topic)
+    topic, dead = kdsl_topic(), kdsl_topic("dead")
+    topics = TopicIds.of(Cluster(kdsl_kafka.bootstrap_servers))
+    topics = attrs.evolve(topics, cluster=None, planned={topic: "planned-id"}) if planned else topics
+
+    letters = write(kdsl_kafka, dead, records(topic, [1_000, -1, 0]), topics)
+
+    id_ = "planned-id" if planned else kdsl_kafka.topic_id(topic)
+    assert [letter.id for letter in letters] == [
+        f"{topic}-0-0@1000@{id_}",
+        f"{topic}-0-1@-1@{id_}",
+        f"{topic}-0-2@0@{id_}",
+    ]
+    assert {letter.topic_id for letter in letters} == {id_}
+
+
+def test_a_topic_without_an_id_leaves_place_and_time(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    dead = kdsl_topic("dead")
+
+    (letter,) = write(kdsl_kafka, dead, records("gone", [5]), TopicIds.of(Cluster(kdsl_kafka.bootstrap_servers)))
+
+    assert (letter.id, letter.topic_id) == ("gone-0-0@5", "")
+
+
+def test_a_letter_says_how_late_a_row_may_be(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    latenesses = []
+    for options in ({}, {"watermark": Watermark("at", "5 seconds")}):
+        (letter,) = write(kdsl_kafka, kdsl_topic("dead"), records("t", [5]), TopicIds(), **options)
+        latenesses.append(letter.lateness)
+
+    assert latenesses == [None, 5_000]

@@ -10,6 +10,7 @@ from kdsl.changelog.target import Batch
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.formats import TableId
 from kdsl.ingest.ends import DeltaTables
+from kdsl.ingest.ends.tables import CHANGE_FEED, CHANGE_FEED_COLUMNS
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
@@ -20,6 +21,8 @@ from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_FEED_BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
 
 
 class DeltaWriter(TableWriter):
@@ -68,24 +71,24 @@ class DeltaWriter(TableWriter):
         return bool(folder.names("/".join(database)))
 
     def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse changes of types by which rows would lose digits, or that would rewrite too many bytes for the sink.
+        """Refuse columns that a change data feed reserves, and changes of types that lose digits or rewrite too much.
 
-        For the latter there is one refusal, which names the first of them. Other changes are never refused. The table
-        is read if a BIGINT becomes DOUBLE.
+        For the last there is one refusal, which names the first of them. Other changes are never refused. The table is
+        read if a BIGINT becomes DOUBLE.
 
         Raises:
             ChangelogError: The table has a column of a type that the tables of kdsl do not have, or Delta cannot be
                 added to the session.
         """
         altered = [change for change in changes if change.tag == "alter.column.type"]
-        if not altered:
-            return []
         target = self.target(table)
-        large = [
-            refuse_large_integers(table, change, partial(target.count_large_integers, spark)) for change in altered
-        ]
-        if any(large):
-            return list(filter(None, large))
+        refusals = self._refuse_feed_columns(spark, table, changes)
+        refusals += filter(
+            None,
+            [refuse_large_integers(table, change, partial(target.count_large_integers, spark)) for change in altered],
+        )
+        if refusals or not altered:
+            return refusals
         size = target.bytes_to_rewrite(spark, [change.columns[0] for change in altered])
         if size <= self._sink.rewrite_max_bytes:
             return []
@@ -96,6 +99,31 @@ class DeltaWriter(TableWriter):
         fix = f"raise {raised}; or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
         return [
             Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}", code="rewrite")
+        ]
+
+    def _refuse_feed_columns(
+        self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]
+    ) -> list[Refusal]:
+        """Refuse new columns with the names of those of a change data feed, if the table has one, or would get one."""
+        new = [
+            (change, field)
+            for change in changes
+            for field in change.columns
+            if change.tag != "alter.column.type" and field.name.lower() in CHANGE_FEED_COLUMNS
+        ]
+        if not new:
+            return []
+        if new[0][0].tag == "create.table":
+            enabled = spark.conf.get(_FEED_BY_DEFAULT, "")
+        else:
+            enabled = self.target(table).read_property(spark, CHANGE_FEED)
+        if (enabled or "").lower() != "true":
+            return []
+        reason, fix = "the change data feed of the table reserves the name", "rename the column with a projection"
+        sql_fix = "write INSERT INTO … SELECT with another name"
+        return [
+            Refusal(table, field.name, reason, fix, change.place, sql_fix=sql_fix, code="name-reserved")
+            for change, field in new
         ]
 
     def change_table(

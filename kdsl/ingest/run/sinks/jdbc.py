@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
+
+import attrs
 
 from kdsl.changelog.postgres import (
     add_column,
@@ -19,15 +21,31 @@ from kdsl.changelog.target import Batch
 from kdsl.changelog.to_jdbc import JdbcTarget, TableChange
 from kdsl.formats import TableId
 from kdsl.ingest.ends import JdbcTables
-from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.evolution import NESTED_FIX, Refusal, SchemaChange, Tag
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
+from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_TRIAL_FIXES: Mapping[Tag, tuple[str, str]] = {
+    "create.table": (
+        "remove its cause in the database, or name another sink table in a route",
+        "remove its cause in the database, or give the table another name",
+    ),
+    "add.column": (
+        "remove its cause in the database, or rename the column with a projection, or leave it out",
+        "remove its cause in the database, or write INSERT INTO … SELECT",
+    ),
+    "alter.column.type": (
+        "remove its cause in the database, or TRY_CAST the column in a projection to the type that it has",
+        "remove its cause in the database, or write INSERT INTO … SELECT with a TRY_CAST",
+    ),
+}
+"""What to do about a change that the database refuses, in an ingestion and in a script."""
 _SCHEMAS = "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = ?"
 
 
@@ -75,28 +93,42 @@ class JdbcWriter(TableWriter):
         (schema,) = database
         return bool(self.target((schema, "")).query(spark, _SCHEMAS, schema))
 
-    def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
-        """Refuse columns of nested types, and changes by which rows would lose digits; see `SinkWriter.refuse`.
+    def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
+        """Refuse columns of nested types, changes that lose digits, and those that the database refuses.
 
-        The table is read if a BIGINT becomes DOUBLE.
+        See `SinkWriter.refuse`. The database tries each change in a transaction that is rolled back. The table is read
+        if a BIGINT becomes DOUBLE.
 
         Raises:
-            ChangelogError: The database cannot be reached, or reports an error.
+            ChangelogError: The database cannot be reached, or reports an error that says nothing of a change.
             SecretError: A reference to a secret cannot be resolved.
         """
-        target = self.target(table)
-        large = [
-            refuse_large_integers(table, change, partial(target.count_large_integers, spark)) for change in changes
-        ]
-        nested = [(change, f) for change in changes for f in change.columns if postgres_type(f.type) is None]
-        fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
-        sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
-        untyped = [
-            Refusal(table, f.name, f"a database has no type for {f.type}", fix, change.place, sql_fix=sql_fix,
-                    code="database-type")
-            for change, f in nested
+        refusals: list[Refusal] = []
+        tried: list[tuple[TableId, SchemaChange]] = []
+        for table, change in ((table, change) for table, own in changes.items() for change in own):
+            nested = [f for f in change.columns if postgres_type(f.type) is None]
+            own_refusals = [_refuse_type(table, change, field) for field in nested]
+            count = partial(self.target(table).count_large_integers, spark)
+            if (large := refuse_large_integers(table, change, count)) is not None:
+                own_refusals.append(large)
+            refusals += own_refusals
+            if not own_refusals:
+                tried.append((table, change))
+        if not tried:
+            return refusals
+        trials = [
+            (self.target(table).table, TableChange(
+                partial(_write_changes, [change], ()), change.tag == "create.table", self._sink.lock_timeout
+            ))
+            for table, change in tried
         ]  # fmt: skip
-        return [*filter(None, large), *untyped]
+        for index, reason in self.target(tried[0][0]).try_changes(spark, trials):
+            table, change = tried[index]
+            column = None if change.tag == "create.table" else change.columns[0].name
+            reason = f"the database refuses the change {attrs.evolve(change, place=None)}: {' '.join(reason.split())}"
+            fix, sql_fix = _TRIAL_FIXES[change.tag]
+            refusals.append(Refusal(table, column, reason, fix, change.place, sql_fix=sql_fix, code="database-change"))
+        return refusals
 
     def change_table(
         self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange], transformed: TransformedTable
@@ -131,6 +163,13 @@ class JdbcWriter(TableWriter):
             target.apply(rows, keys, batch, table_change if changes else None)
         finally:
             rows.unpersist()
+
+
+def _refuse_type(table: TableId, change: SchemaChange, field: t.Field) -> Refusal:
+    """Refuse a column of a nested type."""
+    sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
+    reason = f"a database has no type for {field.type}"
+    return Refusal(table, field.name, reason, NESTED_FIX, change.place, sql_fix=sql_fix, code="database-type")
 
 
 def change_database_table(

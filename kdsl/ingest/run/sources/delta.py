@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.errors import ChangelogError
 from kdsl.ingest.ends import DeltaChanges
+from kdsl.ingest.ends.tables import CHANGE_FEED
 from kdsl.ingest.run.sources.reader import RANK, VERSION, SourceBatch, SourceTable
 from kdsl.own_columns import KIND
 from kdsl.types import model as t
@@ -28,7 +29,6 @@ _AT = "version"
 _COMMITS = "?" * 20 + ".json"
 _FILE = "path string, modificationTime timestamp, length long, content binary"
 _KINDS = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
-_FEED = "delta.enableChangeDataFeed"
 
 
 class _DeltaReader:
@@ -89,10 +89,11 @@ class DeltaChangeReader(_DeltaReader):
             ChangelogError: There is no table, it has no change data feed, or Delta cannot be added to the session.
         """
         version = self._version(spark)
-        if self._target.read_property(spark, _FEED) != "true":
+        if self._target.read_property(spark, CHANGE_FEED) != "true":
             raise ChangelogError(
                 f"the table at {self._source.path!r} has no change data feed; turn it on with ALTER TABLE … SET "
-                f"TBLPROPERTIES ('{_FEED}' = 'true'), which counts from the next version on (the last one is {version})"
+                f"TBLPROPERTIES ('{CHANGE_FEED}' = 'true'), which counts from the next version on (the last one is "
+                f"{version})"
             )
         stream = spark.readStream.format("binaryFile").schema(_FILE).option("pathGlobFilter", _COMMITS)
         if self._source.max_versions is not None:
