@@ -184,6 +184,9 @@ def _make_obstacle(rng: random.Random, sink: Sink, wire: Wire, number: int) -> O
     obstacles = [left_out({"id": "2", f"x{NEVER}": "1"}, "ignore errors", "offset")]
     if wire != "canal-json":  # its fixed types are in the messages
         obstacles.append(left_out({"id": '"two"', "a": "7"}, "fixed types", f"t{number}", "'id'"))
+    rest = {"id": "2", **named, "a": "7"}
+    words = (f"t{number}", "empty")
+    obstacles.append(Obstacle(number, Change(None, {**rest, "": "1"}), Change(None, rest), words, {n: n for n in rest}))
     match sink:
         case "delta":
             obstacles += [name("A", "'a'"), name("a b"), name(rng.choice(DELTA_FORBIDS))]
@@ -326,7 +329,7 @@ class _Names:
             case "postgres":
                 return len(name.encode()) <= 63 and not set(name) & set("\0.")
             case "delta":
-                return not name.startswith((".", "_")) and not set(name) & set("/\\:\0") and len(name.encode()) < 200
+                return not name.startswith((".", "_")) and not set(name) & set("/\\:`\0") and len(name.encode()) < 256
         return True
 
 

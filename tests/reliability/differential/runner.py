@@ -245,7 +245,7 @@ def explain_difference(wanted: Table, rows: Rows) -> str | None:
             return f"the columns {unknown} should not be there, in {row}"
         try:
             present[_as_key({name: read(kind, row.get(name)) for name, kind in wanted.types.items()})] += 1
-        except (ValueError, KeyError, TypeError) as error:
+        except (ArithmeticError, ValueError, KeyError, TypeError) as error:
             return f"{row} does not have the types {dict(wanted.types)}: {error!r}"
     expected = Counter(map(_as_key, wanted.rows))
     if expected == present:
