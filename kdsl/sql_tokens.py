@@ -95,10 +95,14 @@ def _is_character(code: int) -> bool:
     return code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str, *, allow_reserved: bool = False) -> list[Token]:
     """Split an SQL text into tokens; the last one is of the kind ``end``.
 
     Comments and whitespace are skipped. What is not SQL becomes tokens of the kind ``broken``; no error is raised.
+
+    Args:
+        text: The text.
+        allow_reserved: Whether names may be those of kdsl's own columns; otherwise they are broken tokens.
     """
     tokens: list[Token] = []
     position = 0
@@ -107,15 +111,15 @@ def tokenize(text: str) -> list[Token]:
         if match is None:
             tokens.append(_broken_token(text, position))
         elif match.lastgroup != "blank":
-            tokens.append(_check_token(Token(match.lastgroup, match[0], position)))  # type: ignore[arg-type]
+            tokens.append(_check_token(Token(match.lastgroup, match[0], position), allow_reserved=allow_reserved))  # type: ignore[arg-type]
         position = tokens[-1].end if match is None else match.end()
     tokens.append(Token("end", "", len(text)))
     return tokens
 
 
-def _check_token(token: Token) -> Token:
+def _check_token(token: Token, *, allow_reserved: bool) -> Token:
     """Return the token, or a broken one where it is a reserved name, or a Unicode escape in it names no character."""
-    if token.kind == "quoted" and is_reserved(token.text):
+    if token.kind == "quoted" and not allow_reserved and is_reserved(token.text):
         return Token("broken", token.text, token.start, explain_reserved(token.value), "choose another name")
     if token.kind != "text" or token.text[0] not in "Uu":
         return token

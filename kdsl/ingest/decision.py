@@ -12,6 +12,7 @@ import attrs
 
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.formats import TableId
+from kdsl.ingest.ends.end import Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
 from kdsl.ingest.evolution import (
     Learned,
@@ -24,6 +25,7 @@ from kdsl.ingest.evolution import (
     evolve_sink,
     learn,
     merge_schemas,
+    refuse_key_type,
 )
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
@@ -139,7 +141,7 @@ def decide_batch(
         refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix, code="transform") for p in problems)
         if table_plan is not None:
             tables.append(TableWork(upstream, table_plan))
-            refusals += _refuse_key_types(plan, state.upstream.get(table), tables[-1], seen.deltas)
+            refusals += _refuse_key_types(plan, state, tables[-1], seen.deltas)
     sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read_schema or (lambda _, known: known))
     refusals += (refusal for sink in sinks.values() for refusal in sink.refusals)
     if refusals:
@@ -168,52 +170,50 @@ def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[Tabl
 
 
 def _refuse_key_types(
-    plan: IngestPlan, known: UpstreamTable | None, work: TableWork, deltas: Iterable[TableDelta]
+    plan: IngestPlan, state: IngestState, work: TableWork, deltas: Iterable[TableDelta]
 ) -> Iterable[Refusal]:
     """Yield refusals of a table whose messages show another type of a key column, by which keys could become equal.
 
     As numbers with fractions, integers beyond 2^53 are equal that are not; as strings, 1 and ``"1"`` are. For the same
     reason the messages of a new table cannot make a key column FLOAT or DOUBLE, unless they say its type.
     """
-    types = {} if known is None else {f.name: f.type for f in known.schema.columns}
     feed, table = plan.source, work.plan.table
+    known = state.upstream.get(table)
+    types = {} if known is None else {f.name: f.type for f in known.schema.columns}
+    is_new = not any(target in state.sinks for target in work.plan.targets)
     for field in work.upstream.schema.columns:
         columns = [c.name for c in work.plan.transformed.columns if c.sql == quote_name(field.name)]
         if not set(columns) & {*work.plan.transformed.primary_key}:
             continue
         kind = field.type.as_nullable()
-        place = min((d.first[field.name] for d in deltas if d.table == table and field.name in d.first), default=None)
-        if (before := types.get(field.name)) is not None:
-            if before.as_nullable() == kind or can_change_key(before, kind):
-                continue
-            text = f"{quote_name(field.name)} {before.as_nullable()}"
-            reason = f"it is a column of the primary key, and would change from {before.as_nullable()} to {kind}"
-            fix = (
-                f"set infer-schema.fixed-types: {text} of the format and ingestion.ignore-errors: true, by which such "
-            )
-            fix += "records are left out and counted"
-            sql_fix = (
-                f"set 'infer-schema.fixed-types' = '{text}' of the format, and 'ingestion.ignore-errors' = 'true' "
-            )
-            sql_fix += "in OPTIONS of the table that is copied, by which such records are left out and counted"
-        elif isinstance(kind, (t.Float, t.Double)) and isinstance(feed, KafkaFeed) and not _says_type(feed, field.name):
-            reason = (
-                f"it is a column of the primary key, and messages show it as {kind}, as which integers beyond 2^53 "
-            )
-            reason += "can be equal that are not"
-            fix = f"set infer-schema.fixed-types: {quote_name(field.name)} STRING, or another type, of the format"
-            sql_fix = (
-                f"set 'infer-schema.fixed-types' = '{quote_name(field.name)} STRING', or another type, of the format"
-            )
-        else:
-            continue
-        yield Refusal(table, field.name, reason, fix, place, sql_fix=sql_fix, code="key-type")
+        before = types.get(field.name, kind)
+        if before.as_nullable() != kind and not can_change_key(before, kind):
+            yield refuse_key_type(table, field.name, before, kind, _find_place(deltas, table, field.name))
+        elif is_new and isinstance(kind, (t.Float, t.Double)) and not _declares_type(feed, table, field.name):
+            reason = f"it is a column of the primary key, and messages show it as {kind}, by which different integers "
+            reason += "beyond 2^53 become equal"
+            fixed, place = f"{quote_name(field.name)} STRING", _find_place(deltas, table, field.name)
+            fix = f"set infer-schema.fixed-types: {fixed} of the format, or another type"
+            sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, or another type"
+            yield Refusal(table, field.name, reason, fix, place, sql_fix=sql_fix, code="key-type")
 
 
-def _says_type(feed: KafkaFeed, name: str) -> bool:
-    """Whether something says the type of a column: a schema in each message, or the format's fixed types."""
-    fixed = getattr(feed.value, "infer_fixed_types", None) or ""
-    return bool(getattr(feed.value, "schema_include", False)) or name in fixed
+def _find_place(deltas: Iterable[TableDelta], table: TableId, column: str) -> Place | None:
+    """The first record that shows something new of a column; None if none does."""
+    return min((d.first[column] for d in deltas if d.table == table and column in d.first), default=None)
+
+
+def _declares_type(source: Source, table: TableId, name: str) -> bool:
+    """Whether something says the type of a column: the source, a schema in each message, or the options of the feed.
+
+    These are the format's fixed types, and the initial schemas.
+    """
+    if not isinstance(source, KafkaFeed):
+        return True
+    initial = source.initial_tables.get(table)
+    declared = () if initial is None else initial.schema.columns
+    fixed = getattr(source.value, "infer_fixed_types", None) or ""
+    return getattr(source.value, "schema_include", False) or name in fixed or name in {f.name for f in declared}
 
 
 def _select_new_or_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:

@@ -19,6 +19,7 @@ from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
 from kdsl.ingest.ids import format_id
 from kdsl.types import model as t
+from kdsl.types.sql import quote_name
 from kdsl.types.widening import (
     PrimaryKeyError,
     TableSchema,
@@ -411,6 +412,25 @@ class SinkEvolution:
     must_fit: Mapping[str, Refusal] = attrs.field(factory=dict)
 
 
+def refuse_key_type(table: TableId, column: str, before: t.DataType, shown: t.DataType, place: Place | None) -> Refusal:
+    """The refusal of values of another type in a column of a primary key, by which keys could become equal.
+
+    Args:
+        table: The table.
+        column: The column.
+        before: The type that it has, and keeps.
+        shown: The type of the values.
+        place: The record that showed it first, where it is known.
+    """
+    kind = before.as_nullable()
+    reason = f"it is a column of the primary key, and would change from {kind} to {shown.as_nullable()}"
+    fixed, effect = f"{quote_name(column)} {kind}", "by which such records are left out and counted"
+    fix = f"set infer-schema.fixed-types: {fixed} of the format and ingestion.ignore-errors: true, {effect}"
+    sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, and 'ingestion.ignore-errors' = 'true' in "
+    sql_fix += f"OPTIONS of the table that is copied, {effect}"
+    return Refusal(table, column, reason, fix, place, sql_fix=sql_fix, code="key-type")
+
+
 def evolve_sink(
     table: TableId,
     live: TableSchema | None,
@@ -616,28 +636,21 @@ class _SinkTable:
         Those that it does not hold are NULL and counted with TRY_EVOLVE, with IGNORE, and if the sink's options exclude
         changes of types. Otherwise, and always in the primary key, they refuse the batch.
         """
-        in_key = self.in_key(live)
-        if not in_key and (
-            self.policy.behavior in ("TRY_EVOLVE", "IGNORE") or "alter.column.type" not in self.policy.tags
-        ):
+        place = self.places.get(live.name)
+        if self.in_key(live):
+            self.must_fit[live.name] = refuse_key_type(self.table, live.name, live.type, shown, place)
+            return
+        if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") or "alter.column.type" not in self.policy.tags:
             self.narrowed.append(live.name)
             return
-        fix = "correct them, set exclude.schema.changes: alter.column.type in the sink, with which such values are "
-        fix += "NULL and counted, or change the type of the column in the sink table"
-        sql_fix = "correct them, or change the type of the column in the sink table"
         reason = f"it is {live.type} in the sink table, and keeps this type because no other one that has values of "
         reason += f"{shown.as_nullable()}, too, keeps all its values as they are"
-        if in_key:
-            name = live.name
-            reason = f"it is a column of the primary key, and would change from {live.type} to {shown.as_nullable()}"
-            kind = live.type.as_nullable()
-            fix = f"set infer-schema.fixed-types: {name} {kind} of the format and ingestion.ignore-errors: true, by "
-            fix += "which such records are left out and counted"
-            sql_fix = f"set 'infer-schema.fixed-types' = '{name} {kind}' of the format and 'ingestion.ignore-errors' = "
-            sql_fix += "'true' in OPTIONS of the table that is copied, by which such records are left out and counted"
-        place = self.places.get(live.name)
-        code: RefusalCode = "key-type" if in_key else "lost-values"
-        self.must_fit[live.name] = Refusal(self.table, live.name, reason, fix, place, sql_fix=sql_fix, code=code)
+        change = "change the type of the column in the sink table"
+        fix = "correct them, set exclude.schema.changes: alter.column.type in the sink, with which such values are "
+        fix += f"NULL and counted, or {change}"
+        self.must_fit[live.name] = Refusal(
+            self.table, live.name, reason, fix, place, sql_fix=f"correct them, or {change}", code="lost-values"
+        )
 
     def in_key(self, live: t.Field) -> bool:
         """Whether a column of the sink table is in the primary key; letter case counts only if the sink says so."""

@@ -30,7 +30,7 @@ def _make_converter() -> Converter:
     """Create the converter between plans and JSON, without defaults and client properties."""
     converter = Converter(omit_if_default=True, forbid_extra_keys=True)
     converter.register_unstructure_hook_func(_is_a(t.DataType), str)
-    converter.register_structure_hook_func(_is_a(t.DataType), lambda text, _: parse_type(text))
+    converter.register_structure_hook_func(_is_a(t.DataType), lambda text, _: parse_type(text, allow_reserved=True))
     converter.register_unstructure_hook_func(_is_a(Format), _write_format)
     converter.register_structure_hook_func(_is_a(Format), lambda value, _: _read_format(value))
     converter.register_unstructure_hook(timedelta, timedelta.total_seconds)

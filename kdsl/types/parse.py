@@ -389,7 +389,7 @@ MAX_TYPE_DEPTH = 100
 
 
 @lru_cache(maxsize=65_536)
-def parse_type(text: str) -> t.DataType:
+def parse_type(text: str, *, allow_reserved: bool = False) -> t.DataType:
     """Read a column type from Flink SQL's spelling.
 
     All of Flink's synonyms are read, in any letter case, with comments and with ``NULL`` or ``NOT NULL`` after any
@@ -399,12 +399,13 @@ def parse_type(text: str) -> t.DataType:
 
     Args:
         text: The spelling, as ``ROW<a INT NOT NULL, b ARRAY<STRING>>``.
+        allow_reserved: Whether members may have the names of kdsl's own columns, as in plans.
 
     Raises:
         TypeSyntaxError: The string is not a type, is nested too deeply, or is a type of Flink's that a Kafka table's
             column cannot have (TIMESTAMP WITH TIME ZONE, INTERVAL, RAW, structured types).
     """
-    reader = TypeReader(Cursor(tokenize(text)), text)
+    reader = TypeReader(Cursor(tokenize(text, allow_reserved=allow_reserved)), text)
     kind = reader.read()
     reader.expect_end()
     return kind

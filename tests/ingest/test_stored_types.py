@@ -18,6 +18,7 @@ from tests.zones import zones
 
 KEYED = Transform(r"\.*.\.*", primary_keys=("id",))
 MOMENT = "2024-10-27 02:30:00"  # Berlin has it twice
+GAPS = {"berlin": "2024-03-31 02:30:00", "york": "2024-03-10 02:30:00"}  # times that the two zones skip
 PLAIN = {"n": 1, "b": True, "day": "2024-06-01", "big": 10**20}
 
 
@@ -58,7 +59,7 @@ class TestDelta:
     def test_earlier_rows_keep_their_values_and_how_they_are_spelled(self, setup: Setup, delta: DeltaTables) -> None:
         """In a session of Berlin and a JVM of New York."""
         berlin = Pipeline(time_zone="Europe/Berlin")
-        first = {**PLAIN, "ts": MOMENT, "x": 7, "text": 8}
+        first = {**PLAIN, **GAPS, "ts": MOMENT, "x": 7, "text": 8}
         with zones(setup.spark, "America/New_York"):
             setup.produce({"id": 1, **first})
             setup.run(into(delta, setup, "lake.t", pipeline=berlin))
@@ -68,7 +69,7 @@ class TestDelta:
 
         rows = {row.pop("id"): row for row in setup.table("lake", "t")}
         assert rows[1] == rows[3]
-        assert rows[1]["ts"].isoformat(" ") == MOMENT
+        assert {name: rows[1][name].isoformat(" ") for name in ("ts", *GAPS)} == {"ts": MOMENT, **GAPS}
         assert rows[2]["ts"].isoformat(" ") == "2024-06-01 10:00:00"
         texts = {"n": "1", "b": "true", "day": "2024-06-01", "big": str(10**20), "text": "8"}
         assert {name: rows[1][name] for name in texts} == texts
@@ -129,7 +130,7 @@ class TestPostgres:
         """In a session of Berlin and a JVM of New York."""
         table, berlin = f"s{setup.topic[-8:]}", Pipeline(time_zone="Europe/Berlin")
         ingestion = into(self.sink(postgres), setup, f"public.{table}", pipeline=berlin)
-        first = {**PLAIN, "ts": MOMENT, "x": 7}
+        first = {**PLAIN, **GAPS, "ts": MOMENT, "x": 7}
         with zones(setup.spark, "America/New_York"):
             setup.produce({"id": 1, **first})
             setup.run(ingestion)
@@ -137,8 +138,12 @@ class TestPostgres:
                           {"id": 3, **first})  # fmt: skip
             setup.run(ingestion)
 
-        rows = postgres.execute(f"SELECT ts, n, b, day, big, x FROM {table} ORDER BY id").strip().splitlines()
-        assert rows[0] == rows[2] == "\t".join([MOMENT, "1", "true", "2024-06-01", str(10**20), "7"])
+        rows = (
+            postgres.execute(f"SELECT ts, n, b, day, big, x, berlin, york FROM {table} ORDER BY id")
+            .strip()
+            .splitlines()
+        )
+        assert rows[0] == rows[2] == "\t".join([MOMENT, "1", "true", "2024-06-01", str(10**20), "7", *GAPS.values()])
         assert rows[1].startswith("2024-06-01 10:00:00\t")
 
     def test_columns_of_the_user_keep_their_types(self, setup: Setup, postgres: Postgres) -> None:

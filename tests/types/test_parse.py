@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.errors import KdslError
+from kdsl.own_columns import KIND
 from kdsl.sql_tokens import Cursor, tokenize
 from kdsl.types import model as t
 from kdsl.types.parse import TypeReader, TypeSyntaxError, parse_type
@@ -241,3 +242,11 @@ def test_a_type_that_is_nested_too_deeply_is_refused() -> None:
     assert parse_type("ARRAY<" * 99 + "INT" + ">" * 99).spelling.count("ARRAY") == 99
     with pytest.raises(TypeSyntaxError, match="nested more than 100 deep"):
         parse_type("ARRAY<" * 2000 + "INT" + ">" * 2000)
+
+
+def test_plans_have_the_names_of_own_columns() -> None:
+    row = t.Row((t.Field(KIND, t.STRING),))
+
+    assert parse_type(str(row), allow_reserved=True) == row
+    with pytest.raises(TypeSyntaxError):
+        parse_type(str(row))
