@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Route, Transform
+from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Route, Sink, Transform
 from kdsl.ingest.run.query import explain_end
 from kdsl.testing import RunningKafka
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_DEATHS = 3
+ReadTables = Callable[[Iterable[tuple[str, str]]], Mapping[tuple[str, str], Mapping[str, Rows]]]
+"""Reads tables of a sink, as `tests.reliability.differential.targets.Target.read` does."""
 
 
 @attrs.frozen
@@ -68,19 +70,20 @@ def run_world(world: World, place: Place) -> list[Difference]:
     stem = "".join(c if c.isalnum() else "-" for c in world.seed)
     topic = place.kafka.create_topic(f"{stem}-{id(world)}", world.partitions)
     out = place.kafka.create_topic(f"{topic}-out", rng.randint(1, 3))
+    servers = place.kafka.bootstrap_servers
     target = open_target(world, place.spark, place.kafka, out, place.folder, place.postgres)
     try:
         for records, limit in zip(write_records(world), world.limits, strict=True):
             place.kafka.produce(topic, *records)
-            run_with_kills(world, place, build_ingestion(world, place, topic, target, limit), target, rng)
+            run_with_kills(world, place, build_ingestion(world, servers, topic, target.sink(), limit), target, rng)
         if world.obstacle is not None:
             place.kafka.produce(topic, *write_obstacle(world, world.obstacle))
-            ingestion = build_ingestion(world, place, topic, target, 10)
+            ingestion = build_ingestion(world, servers, topic, target.sink(), 10)
             if reason := explain_missing_refusal(world, place, ingestion, target, world.obstacle):
                 return [Difference((world.obstacle.number,), ("", ""), reason)]
-            remedied = build_ingestion(world, place, topic, target, 10, world.obstacle)
+            remedied = build_ingestion(world, servers, topic, target.sink(), 10, world.obstacle)
             run_with_kills(world, place, remedied, target, rng)
-        return list(compare(world, target))
+        return list(compare(world, target.read))
     finally:
         place.kafka.delete_topic(topic)
         place.kafka.delete_topic(out)
@@ -169,7 +172,7 @@ def run_once(ingestion: Ingestion, place: Place, target: Target, world: World) -
 
 
 def build_ingestion(
-    world: World, place: Place, topic: str, target: Target, limit: int, obstacle: Obstacle | None = None
+    world: World, servers: str, topic: str, sink: Sink, limit: int, obstacle: Obstacle | None = None
 ) -> Ingestion:
     """The ingestion of a world; with an obstacle as its error advises."""
     remedy = None if obstacle is None else obstacle.remedy
@@ -180,7 +183,7 @@ def build_ingestion(
     elif world.wire == "json":
         format_ = Json(table_id_fields=",".join(TABLE_FIELDS), infer_fixed_types=fixed)
     feed = KafkaFeed(
-        Cluster(place.kafka.bootstrap_servers), topic=(topic,), value=format_, startup="earliest-offset", prefetch=0,
+        Cluster(servers), topic=(topic,), value=format_, startup="earliest-offset", prefetch=0,
         max_records_per_trigger=limit, ignore_errors=world.broken or remedy in ("ignore errors", "fixed types"),
     )  # fmt: skip
     keys = ("id",) if world.wire == "json" else ()
@@ -201,7 +204,7 @@ def build_ingestion(
         if source.target != (source.database, source.name)
     ]
     pipeline = Pipeline(schema_change="TRY_EVOLVE" if remedy == "TRY_EVOLVE" else "LENIENT")
-    return Ingestion(feed, target.sink(), transform=transforms, route=routes, pipeline=pipeline)
+    return Ingestion(feed, sink, transform=transforms, route=routes, pipeline=pipeline)
 
 
 def _build_transform(pattern: str, rules: Rules) -> Transform:
@@ -216,12 +219,12 @@ def _build_transform(pattern: str, rules: Rules) -> Transform:
     )
 
 
-def compare(world: World, target: Target) -> Iterator[Difference]:
+def compare(world: World, read_tables: ReadTables) -> Iterator[Difference]:
     """The tables of a sink that differ from the model."""
     numbers: dict[tuple[str, str], list[int]] = {}
     for source in world.sources:
         numbers.setdefault(source.target, []).append(source.number)
-    present = target.read(numbers)
+    present = read_tables(numbers)
     for table, own in numbers.items():
         wanted = build_table((source.changes, source.rules) for source in world.sources if source.number in own)
         for way, rows in present[table].items():

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
 
 from kdsl.cluster import Cluster
 from kdsl.formats import Format
@@ -15,7 +18,7 @@ from kdsl.testing import RunningKafka
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
 from tests.postgres import Postgres
-from tests.reliability.differential.generator import Source, World
+from tests.reliability.differential.generator import Wire, World
 from tests.reliability.differential.model import Spelled
 from tests.transactions import settle
 
@@ -132,72 +135,104 @@ class KafkaTarget(Target):
         )
 
     def read(self, tables: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Rows]]:
-        keys = {source.target: source.rules.key for source in self._world.sources}
         settle(self._kafka, self._topic)
-        records = sorted(self._kafka.read(self._topic), key=lambda one: (one.partition() or 0, one.offset() or 0))
-        log: dict[tuple[str, str], dict[Any, dict[str, Any]]] = {}
-        newest: dict[bytes, tuple[tuple[str, str], dict[str, Any] | None]] = {}
-        for number, record in enumerate(records):
-            key, value = record.key() or b"", record.value()
-            table, before, after = self._parse(key, value)
-            if table is None:  # a tombstone
-                newest.pop(key, None)
-                continue
-            names = keys[table]
-            if not names:
-                log.setdefault(table, {})[number] = after or {}
-                newest[str(number).encode()] = table, after
-                continue
-            of_table = log.setdefault(table, {})
-            if before is not None:
-                of_table.pop(_key(before, names), None)
-            if after is not None:
-                of_table[_key(after, names)] = after
-            newest[key] = table, after
-        return {
-            table: {
-                "log": list(log.get(table, {}).values()),
-                "compacted": [row for own, row in newest.values() if own == table and row is not None],
-            }
-            for table in tables
-        }
+        records = [
+            Message(one.partition() or 0, one.offset() or 0, one.key() or b"", one.value())
+            for one in self._kafka.read(self._topic)
+        ]
+        return fold_messages(self._world, sorted(records, key=lambda one: (one.partition, one.offset)), tables)
 
-    def _parse(
-        self, key: bytes, value: bytes | None
-    ) -> tuple[tuple[str, str] | None, dict[str, Any] | None, dict[str, Any] | None]:
-        """The table, the row before and the row after; only the key says what a deleted row of plain JSON is."""
-        if self._world.written == "json":
-            row = parse_json(key.decode())
-            database, name = str(row.pop("TableId")).split(".")
-            return (database, name), row, None if value is None else parse_json(value.decode())
-        if value is None:
-            return None, None, None
-        document = parse_json(value.decode())
-        if self._world.written == "debezium-json":
-            source = document["source"]
-            return (source["db"], source["table"]), document["before"], document["after"]
-        table = (document["database"], document["table"])
-        data, old = document["data"][0], (document["old"] or [None])[0]
-        match document["type"]:
-            case "INSERT":
-                return table, None, data
-            case "UPDATE":
-                return table, {**data, **old}, data
-        return table, data, None
+
+@attrs.frozen
+class Message:
+    """A message of a topic."""
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+def fold_messages(
+    world: World, messages: Iterable[Message], tables: Iterable[tuple[str, str]]
+) -> Mapping[tuple[str, str], Mapping[str, Rows]]:
+    """The rows of tables in a topic, as a log of changes that is read partition by partition, and as a compacted topic.
+
+    Args:
+        world: The ingestion that wrote it.
+        messages: The messages, by partition and offset.
+        tables: The tables.
+    """
+    keys = {source.target: source.rules.key for source in world.sources}
+    log: dict[tuple[str, str], dict[Any, dict[str, Any]]] = {}
+    newest: dict[bytes, tuple[tuple[str, str], dict[str, Any] | None]] = {}
+    for number, message in enumerate(messages):
+        table, before, after = _parse(world.written, message.key, message.value)
+        if table is None:  # a tombstone
+            newest.pop(message.key, None)
+            continue
+        names = keys[table]
+        of_table = log.setdefault(table, {})
+        if not names:
+            of_table[number] = after or {}
+            newest[str(number).encode()] = table, after
+            continue
+        if before is not None:
+            of_table.pop(_key(before, names), None)
+        if after is not None:
+            of_table[_key(after, names)] = after
+        newest[message.key] = table, after
+    return {
+        table: {
+            "log": list(log.get(table, {}).values()),
+            "compacted": [row for own, row in newest.values() if own == table and row is not None],
+        }
+        for table in tables
+    }
+
+
+def _parse(
+    written: Wire, key: bytes, value: bytes | None
+) -> tuple[tuple[str, str] | None, dict[str, Any] | None, dict[str, Any] | None]:
+    """The table, the row before and the row after; of plain JSON only the key names the table and a deleted row."""
+    if written == "json":
+        row = parse_json(key.decode())
+        database, name = str(row.pop("TableId")).split(".")
+        return (database, name), row, None if value is None else parse_json(value.decode())
+    if value is None:
+        return None, None, None
+    document = parse_json(value.decode())
+    if written == "debezium-json":
+        source = document["source"]
+        return (source["db"], source["table"]), document["before"], document["after"]
+    table = (document["database"], document["table"])
+    data, old = document["data"][0], (document["old"] or [None])[0]
+    match document["type"]:
+        case "INSERT":
+            return table, None, data
+        case "UPDATE":
+            return table, {**data, **old}, data
+    return table, data, None
 
 
 def _key(row: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(json.dumps(row[name]) for name in names)
 
 
+def _spell(number: str) -> Spelled:
+    """A number as it is spelled, integers without an exponent."""
+    value = Decimal(number)
+    return Spelled(f"{value:f}" if "E" in number and value == value.to_integral_value() else number)
+
+
 def parse_json(text: str) -> dict[str, Any]:
-    """A document with its numbers as they are spelled; members with the same name are refused."""
+    """A document with its numbers as strings; members with the same name are refused."""
 
     def build(members: list[tuple[str, Any]]) -> dict[str, Any]:
         assert len({name for name, _ in members}) == len(members), f"a member is there twice: {text}"
         return dict(members)
 
-    document: dict[str, Any] = json.loads(text, parse_int=Spelled, parse_float=Spelled, object_pairs_hook=build)
+    document: dict[str, Any] = json.loads(text, parse_int=Spelled, parse_float=_spell, object_pairs_hook=build)
     return document
 
 
@@ -214,6 +249,3 @@ def open_target(
             return KafkaTarget(kafka, topic, world)
     assert postgres is not None
     return PostgresTarget(postgres)
-
-
-__all__ = ["FORMATS", "Rows", "Source", "Target", "open_target", "parse_json"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import attrs
 import pytest
 
@@ -9,7 +11,10 @@ from tests.reliability.differential.generator import SINKS, Sink, make_world
 from tests.reliability.differential.messages import write_records
 from tests.reliability.differential.model import Change, Rules, build_table, join, type_of
 from tests.reliability.differential.runner import explain_difference, select
+from tests.reliability.differential.without_spark import run_without_spark
 
+SEED = os.environ.get("KDSL_TEST_SEED", "32")
+WORLDS = int(os.environ.get("KDSL_TEST_SEQUENCES", "400")) // 20
 ONE, OTHER = {"id": "1", "f": "60", "n": "1"}, {"id": "1", "f": "40", "n": "2.5"}
 
 
@@ -75,3 +80,12 @@ def test_a_world_is_a_function_of_its_seed_and_can_be_divided(sink: Sink) -> Non
         assert sum(part.rounds) == len(part.order) == 1
         assert [c for source in part.sources for c in source.changes] == [last.changes[-1]]
         assert len(write_records(part)) == len(world.rounds)
+
+
+def test_sequences_that_are_written_as_they_are_read_give_what_the_model_says() -> None:
+    """Four hundred sequences into Kafka, without Spark and brokers."""
+    failures = []
+    for number in range(WORLDS):
+        world = make_world(f"{SEED}/plain/{number}", "kafka", 20, 12, plain=True)
+        failures += [f"{world.seed}: {one.numbers} {one.table}: {one.reason}" for one in run_without_spark(world)]
+    assert not failures, "\n".join(failures)
