@@ -18,10 +18,11 @@ from kdsl.cli.clusters import parse_pairs
 from kdsl.cli.console import log_lines, out, print_problem, print_status, progress
 from kdsl.cli.run import session
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, Problem
 from kdsl.formats import TableId
 from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Source
-from kdsl.ingest.evolution import SchemaChange, UpstreamTable
+from kdsl.ingest.decision import refuse_new_tables
+from kdsl.ingest.evolution import Refusal, SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.learned import load_state
 from kdsl.ingest.restart import AllowedChange
@@ -157,9 +158,11 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
         BadParameter: There should be a sample, and the source is not Kafka.
         ResolveError: The ingestion has errors.
         KdslError: The newest records cannot be read, or are refused (`sample_tables`).
+        Exit: A first batch of the sampled tables would be refused; raised at the end.
     """
     plan = ingestion.plan()
     source = ingestion.source
+    refusals: tuple[Refusal, ...] = ()
     if sample:
         if not isinstance(source, KafkaFeed):
             raise typer.BadParameter(f"it reads topics, and the source is {source.type!r}", param_hint="--sample")
@@ -168,7 +171,12 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
         with progress(f"reading {source.topics}"):
             tables = sample_tables(plan, source).tables
         plan = attrs.evolve(plan, initial_schemas={name: one.schema for name, one in tables.items()})
+        refusals = refuse_new_tables(plan, tables)
     out.print(show_plan(plan).rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+    for refusal in refusals:
+        print_problem(Problem(f"ingest-{refusal.code}", refusal.message, refusal.fix))
+    if refusals:
+        raise typer.Exit(1)
 
 
 def _run(

@@ -29,7 +29,7 @@ from kdsl.ingest.evolution import (
 )
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
-from kdsl.ingest.state import IngestState, Note
+from kdsl.ingest.state import START, IngestState, Note
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import PrimaryKeyError, TableSchema, can_change_key
@@ -155,6 +155,17 @@ def decide_batch(
         records=dict(seen.rows),
     )
     return Decision(note, tuple(tables), sinks, ignored=ignored)
+
+
+def refuse_new_tables(plan: IngestPlan, tables: Mapping[TableId, UpstreamTable]) -> tuple[Refusal, ...]:
+    """Refuse what a first batch with rows of some tables would refuse, whatever sink tables exist.
+
+    Args:
+        plan: The plan of the ingestion.
+        tables: The upstream tables.
+    """
+    decision = decide_batch(plan, IngestState(tables), START, Seen(dict.fromkeys(tables, 1)))
+    return tuple(refusal for refusal in decision.refusals if refusal.code != "table-excluded")
 
 
 def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[TableId, dict[str, Place]]:
@@ -296,7 +307,7 @@ def _evolve_sinks(
         works = [work for work in tables if target in work.plan.targets]
         names = {f.name.lower() for f in wanted.columns}
         earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
-        reserved = (plan.sink.reserve_names(work.plan.transformed.properties) for work in works)
+        reserved = (plan.sink.find_reserved_names(work.plan.transformed.properties) for work in works)
         policy = plan.policy.reserving(frozenset().union(*reserved))
         sinks[target] = evolve_sink(target, live, wanted, policy, _find_places(works, deltas), earlier)
     return sinks

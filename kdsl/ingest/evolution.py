@@ -178,10 +178,14 @@ class Refusal:
         Args:
             in_sql: Whether the ingestion is a statement of a script.
         """
-        fix = self.sql_fix if in_sql and self.sql_fix is not None else self.fix
+        return f"{self.message}; {self.sql_fix if in_sql and self.sql_fix is not None else self.fix}"
+
+    @property
+    def message(self) -> str:
+        """What is refused, and why."""
         name = format_id(self.table) if self.column is None else f"{format_id(self.table)}, column {self.column!r}"
         cause = "" if self.place is None else f" (shown by the record at {self.place})"
-        return f"{name}: {self.reason}{cause}; {fix}"
+        return f"{name}: {self.reason}{cause}"
 
 
 @attrs.frozen
@@ -385,8 +389,7 @@ class Policy:
 
     def reserving(self, names: frozenset[str]) -> Policy:
         """The policy for a table whose columns cannot have some more names."""
-        rules = attrs.evolve(self.rules, reserved=self.rules.reserved | names)
-        return attrs.evolve(self, rules=rules) if names else self
+        return attrs.evolve(self, rules=self.rules.reserving(names))
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ metadata and computed columns that an initial schema declares are columns of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,7 +18,7 @@ from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.flink_sql.ddl.create_table import read_added_columns
 from kdsl.flink_sql.ddl.statement_reader import StatementReader
 from kdsl.flink_sql.ddl.statements import AddedColumn
-from kdsl.flink_sql.expressions.translator import ExpressionTranslator
+from kdsl.flink_sql.expressions.translator import ExpressionTranslator, find_wrong_calls
 from kdsl.flink_sql.expressions.values import Interval, TypedSql
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
@@ -91,6 +91,16 @@ class TransformRule:
             transform.table_properties(),
             _read_added(transform.add_columns or ""),
         )
+
+    def find_wrong_calls(self) -> Iterator[tuple[str, UntranslatableError]]:
+        """Find calls of functions that cannot be translated whatever columns a table has, each with its option."""
+        parts: list[tuple[str, str, object]] = [
+            ("projection", self.projection, self.items),
+            ("filter", self.filter, self.condition),
+            *((f"add-columns[{i}]", added.column.expression.text, node) for i, (added, node) in enumerate(self.added)),
+        ]
+        for option, text, root in parts:
+            yield from ((option, error) for error in find_wrong_calls(text, root))
 
     def sketch(self, schema: TableSchema) -> TableSchema:
         """The columns and the primary key that it gives a table, by their names alone: every type is STRING.

@@ -65,11 +65,12 @@ def check_parts(
             check.end(end)
     check.pipeline(pipeline, source)
     transform_rules = check.transforms(transform, sink)
-    route_rules = check.routes(route)
+    route_rules = check.routes(route, sink)
     check.mapping(sink)
     if isinstance(source, KafkaFeed):
         check.unavailable_values(source, sink)
         check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
+    check.add_general_problems()
     return list(dict.fromkeys(check.problems))
 
 
@@ -99,6 +100,7 @@ class _Check:
         self.locations = locations
         self.in_sql = locations.spelling is Spelling.DDL
         self.problems: list[Problem] = []
+        self.general: list[tuple[str, str, str, str]] = []
 
     def add(self, code: str, path: str, message: str, fix: str, *, warning: bool = False) -> None:
         """Add a problem at a path."""
@@ -211,6 +213,7 @@ class _Check:
                 self.add("ingest-transform", f"{path}.table-options", str(e), "write 'key=value,key=value'")
                 continue
             rules.append(rule)
+            self.transform_rule(rule, path, sink)
             for key, names in (("primary-keys", transform.primary_keys), ("partition-keys", transform.partition_keys)):
                 for name in dict.fromkeys(name for name in names if names.count(name) > 1):
                     self.add("ingest-transform", f"{path}.{key}", f"{key} names {name!r} twice", "remove one")
@@ -225,7 +228,27 @@ class _Check:
                 self.add("no-effect", f"{path}.partition-keys", message, "remove it", warning=True)
         return rules
 
-    def routes(self, routes: Sequence[Route]) -> list[RouteRule]:
+    def transform_rule(self, rule: TransformRule, path: str, sink: Sink | None) -> None:
+        """Note what is wrong with a transform whatever columns tables have: functions, and names of columns."""
+        for option, error in rule.find_wrong_calls():
+            message = f"{option.partition('[')[0]} {error.location}: {error.reason}"
+            self.general.append(("ingest-expression", f"{path}.{option}", message, error.fix))
+        if sink is not None:
+            rules = sink.rules.reserving(sink.find_reserved_names(rule.properties))
+            for wrong in rules.wrong_columns(rule.sketch(TableSchema(())).columns):
+                message = f"column {wrong.column!r}: {wrong.reason}"
+                self.general.append(("ingest-sink", f"{path}.projection", message, "give the column another name"))
+
+    def add_general_problems(self) -> None:
+        """Add what is wrong with transforms and routes whatever tables there are, except where a known table shows it.
+
+        It is called last.
+        """
+        for code, path, message, fix in self.general:
+            if not any(problem.message.endswith(message) for problem in self.problems):
+                self.add(code, path, message, fix)
+
+    def routes(self, routes: Sequence[Route], sink: Sink | None) -> list[RouteRule]:
         """Add the problems of the routes, and return those that can be used."""
         rules: list[RouteRule] = []
         for i, route in enumerate(routes):
@@ -236,9 +259,15 @@ class _Check:
             if pattern is None or target is None:
                 continue  # a missing option is a problem of the group
             try:
-                rules.append(RouteRule.parse(pattern, target, route.replace_symbol))
+                rule = RouteRule.parse(pattern, target, route.replace_symbol)
             except SelectorError as e:
                 self.add("ingest-selector", f"{path}.source-table", str(e), e.fix)
+                continue
+            rules.append(rule)
+            fixed = rule.fixed_target
+            wrong = None if sink is None or fixed is None else sink.wrong_table(fixed)
+            if wrong is not None:
+                self.general.append(("ingest-sink", f"{path}.sink-table", wrong, "name another sink table"))
         return rules
 
     def mapping(self, sink: Sink | None) -> None:
@@ -275,11 +304,14 @@ class _Check:
             for target in targets:
                 if isinstance(sink, KafkaTopics):
                     self.topic(sink, target, path)
+                elif sink is not None and (wrong_name := sink.wrong_table(target)) is not None:
+                    fix = "give the table another name" if self.in_sql else "name another sink table in a route"
+                    self.add("ingest-sink", "$.sink", f"the sink table {format_id(target)!r}: {wrong_name}", fix)
                 if view is not None:
                     merged.setdefault(target, []).append(view)
         for target, views in merged.items():
             if sink is not None:
-                reserved = (sink.reserve_names(view.properties) for view in views)
+                reserved = (sink.find_reserved_names(view.properties) for view in views)
                 self.sink_table(target, views, Policy.of(sink, pipeline).reserving(frozenset().union(*reserved)))
             keyless = [format_id(view.table) for view in views if not view.primary_key]
             if keyless and isinstance(sink, KafkaTopics) and sink.valid().partition_strategy == "hash-by-key":

@@ -219,6 +219,11 @@ class RouteRule:
             return self.sink_table.replace(self.symbol, quote_part(table[-1]))
         return _GROUP.sub(lambda m: _replace_group(m[1], groups), self.sink_table)
 
+    @property
+    def fixed_target(self) -> TableId | None:
+        """The sink table, if it is the same for all tables that the route fits; otherwise None."""
+        return None if self.symbol is not None or _GROUP.search(self.sink_table) else parse_id(self.sink_table)
+
     def target(self, table: TableId) -> TableId | None:
         """The sink table of an upstream table; None if the route does not fit it.
 

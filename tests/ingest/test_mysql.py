@@ -125,9 +125,6 @@ INSERT INTO t VALUES (1, '0000-00-00', '2024-00-10 00:00:00', '0000-00-00 00:00:
 CREATE TABLE spans (id INT PRIMARY KEY, span TIME);
 INSERT INTO spans VALUES (1, '-01:00:00'), (2, '24:00:00'), (3, '838:59:59'), (4, '23:59:59');
 CREATE VIEW readable AS SELECT id, CAST(span AS CHAR) AS span FROM spans;
-CREATE TABLE hosts (id INT PRIMARY KEY, address INET6);
-INSERT INTO hosts VALUES (1, '::1');
-CREATE VIEW addresses AS SELECT id, CAST(address AS CHAR) AS address FROM hosts;
 """
 
 
@@ -153,13 +150,11 @@ class TestValuesWithoutAType:
 
     def test_what_was_refused_is_copied_as_the_message_advises(self, setup: Setup, mariadb: MariaDb) -> None:
         name = schema_of(setup, mariadb, ZEROS)
-        tables = (f"{name}.{table}" for table in ("t", "spans", "hosts"))
-        with pytest.raises(IngestError, match=r"kdsl does not read the type inet6; .*copy a view"):
-            copy(setup, source(mariadb, *tables))
+        with pytest.raises(IngestError, match=r"CONVERT_TO_NULL(.|\n)*copy a view that converts the column"):
+            copy(setup, source(mariadb, f"{name}.t", f"{name}.spans"))
 
         properties = {"zeroDateTimeBehavior": "CONVERT_TO_NULL"}
-        tables = (f"{name}.{table}" for table in ("t", "readable", "addresses"))
-        writer = copy(setup, source(mariadb, *tables, driver_properties=properties))
+        writer = copy(setup, source(mariadb, f"{name}.t", f"{name}.readable", driver_properties=properties))
 
         assert writer.tables[name, "t"].rows() == [
             {"id": 1, "day": None, "at": None, "moment": None},
@@ -167,7 +162,6 @@ class TestValuesWithoutAType:
         ]
         spans = [row["span"] for row in sorted(writer.appended[name, "readable"], key=lambda row: row["id"])]
         assert spans == ["-01:00:00", "24:00:00", "838:59:59", "23:59:59"]
-        assert writer.appended[name, "addresses"] == [{"id": 1, "address": "::1"}]
         assert setup.state().counts == {"zero-dates": 3}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args
 
 import attrs
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from kdsl.changelog.connection import DatabaseTable
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.cluster import Cluster
 from kdsl.formats import TableId
@@ -28,8 +30,8 @@ from kdsl.ingest import (
     Sink,
     Transform,
 )
-from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
-from kdsl.ingest.evolution import RefusalCode, SchemaChange
+from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors, refuse_new_tables
+from kdsl.ingest.evolution import RefusalCode, SchemaChange, UpstreamTable
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import RecordSplitter, initial_tables
 from kdsl.ingest.restart import find_restart_problem, write_declaration
@@ -37,6 +39,7 @@ from kdsl.ingest.run.changes import decide_tables
 from kdsl.ingest.run.sinks import MemoryWriter
 from kdsl.ingest.run.sinks.jdbc import JdbcWriter
 from kdsl.ingest.run.sinks.kafka import KafkaWriter
+from kdsl.ingest.run.sources.mysql import MySqlTable, read_mysql_table
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable
 from kdsl.ingest.state import IngestState
 from kdsl.testing import LocalKafka
@@ -65,7 +68,6 @@ LATER = {
     "database-change": "test_a_change_that_the_database_refuses",
     "key-type": f"{TYPES}::test_a_key_keeps_its_type_and_the_refusal_says_how_to_go_on",
     "lost-values": f"{TYPES}::test_a_word_among_numbers_with_fractions_is_refused_or_null_and_counted",
-    "source-type": "tests/ingest/test_mysql.py::test_what_was_refused_is_copied_as_the_message_advises",
     "source-value": "tests/ingest/test_mysql.py::test_what_was_refused_is_copied_as_the_message_advises",
 }
 """The tests of the codes that need Spark or a database."""
@@ -280,9 +282,9 @@ CASES = [
     ),
     Case(
         "table-name",
-        Try(DeltaTables(catalog="spark_catalog"), parts={"route": [Route("t", "shop.a-b")]}),
-        Try(DeltaTables(catalog="spark_catalog"), parts={"route": [Route("t", "shop.a_b")]}),
-        {"t": [row(id=1)]},
+        Try(DeltaTables(catalog="spark_catalog"), parts={"route": [Route("(a-b)", "shop.$1")]}),
+        Try(DeltaTables(catalog="spark_catalog"), parts={"route": [Route("a-b", "shop.a_b")]}),
+        {"a-b": [row(id=1)]},
         "in a route",
     ),
     Case(
@@ -453,6 +455,37 @@ def test_the_copy_of_a_table_whose_key_changed_needs_a_new_checkpoint() -> None:
     assert second.refusals == ()
 
 
+def test_expressions_and_names_are_judged_without_columns() -> None:
+    rules = [Transform("t", projection="*, NOFUN(id) AS x, SUM(id) AS y, id AS xmin, CURRENT_TIMESTAMP AS n",
+                       filter="ABSS(id) > 1", add_columns="z AS MISSING(id)")]  # fmt: skip
+    feed = KafkaFeed(CLUSTER, topic=("t",), value=Json())
+    known = KafkaFeed(CLUSTER, topic=("t",), value=Json(), initial_schemas="CREATE TABLE t (id BIGINT, a STRING)")
+
+    def problems(source: KafkaFeed) -> list[tuple[str | None, str]]:
+        reported = Ingestion(source, POSTGRES, transform=rules, route=[Route("t", "pg_x.t")]).problems()
+        return [(one.where.path, one.message.partition("'t': ")[2] or one.message) for one in reported]
+
+    expected = [
+        ("$.transform[0].projection", "projection column 4: there is no function 'NOFUN' that can be translated"),
+        ("$.transform[0].projection", "projection column 20: SUM is an aggregate"),
+        ("$.transform[0].filter", "filter column 1: there is no function 'ABSS'"),
+        ("$.transform[0].add-columns[0]", "add-columns column 1: there is no function 'MISSING'"),
+        ("$.transform[0].projection", "column 'xmin': the database reserves the name"),
+        ("$.route[0].sink-table", "Postgres reserves names of schemas that begin with pg_"),
+    ]
+    assert [path for path, _ in problems(feed)] == [path for path, _ in expected]
+    assert all(message.startswith(text) for (_, message), (_, text) in zip(problems(feed), expected, strict=True))
+    assert len(problems(known)) == len(expected)
+
+
+def test_the_tables_of_a_sample_are_judged() -> None:
+    plan = Try(parts=project("id + 1 AS n")).plan
+    tables: dict[TableId, UpstreamTable] = {("t",): UpstreamTable(schema(id="STRING"))}
+
+    assert [refusal.code for refusal in refuse_new_tables(plan, tables)] == ["transform"]
+    assert refuse_new_tables(Try(DeltaTables("/lake", exclude_changes=("create.table",))).plan, tables) == ()
+
+
 @pytest.mark.parametrize(
     ("column", "kind", "code", "fix"),
     [
@@ -493,6 +526,22 @@ def test_a_database_has_no_nested_types() -> None:
     assert [code for code, _ in refuse("ROW<a INT>")] == ["database-type"]
     assert "declare it as STRING" in refuse("ARRAY<INT>")[0][1]
     assert refuse("STRING") == []
+
+
+def test_a_type_of_mysql_that_is_not_read() -> None:
+    class Database:
+        properties: Mapping[str, str] = MappingProxyType({})
+
+        def query(self, _: Any, __: str, schema: str, table: str) -> list[tuple[str, str]]:
+            return [("id", "int(11)"), *([] if table == "a_view" else [("place", "vector(3)")])]
+
+    def read(table: str) -> MySqlTable:
+        entry = DatabaseTable("shop", table, table == "a_view", table)
+        return read_mysql_table(None, Database(), ("shop", table), entry, tiny_boolean=True)  # type: ignore[arg-type]
+
+    assert [(one.code, one.column) for one in read("t").refusals] == [("source-type", "place")]
+    assert "copy a view that leaves the column out" in read("t").refusals[0].fix
+    assert read("a_view").refusals == ()
 
 
 @pytest.mark.kafka
@@ -669,7 +718,9 @@ class TestOnPostgres:
 
 
 def test_every_reason_has_a_test_that_follows_its_advice() -> None:
-    tested = {case.code for case in CASES} | {"database-type", "missing-topic", "name-empty"} | set(LATER)
+    tested = (
+        {case.code for case in CASES} | {"database-type", "missing-topic", "name-empty", "source-type"} | set(LATER)
+    )
 
     assert tested == set(get_args(RefusalCode))
     for test in LATER.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NoReturn, Protocol
 
 import attrs
@@ -653,6 +653,23 @@ class ExpressionTranslator:
         self.fail(
             node, node.name, f"there is no function {node.name!r} that can be translated{hint}", "use another function"
         )
+
+
+def find_wrong_calls(text: str, root: object) -> Iterator[UntranslatableError]:
+    """Find calls of functions that are unknown, have no equivalent in Spark or are aggregates; no column is needed.
+
+    Args:
+        text: The text in which positions count.
+        root: The expression, or several.
+    """
+    translator = ExpressionTranslator(text, Columns({}))
+    for call in (node for node in n.walk(root) if isinstance(node, n.Call)):
+        if call.name.upper() in functions.FUNCTIONS and not (call.over or call.filter or call.star or call.distinct):
+            continue
+        try:
+            translator.translate_aggregate(call)
+        except UntranslatableError as e:
+            yield e
 
 
 def _fraction_digits(text: str) -> int:

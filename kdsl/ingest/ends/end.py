@@ -183,6 +183,10 @@ class SinkRules:
         """A name as the sink compares it with others."""
         return name.lower() if self.folds_case else name
 
+    def reserving(self, names: frozenset[str]) -> SinkRules:
+        """The rules for a table whose columns cannot have some more names."""
+        return attrs.evolve(self, reserved=self.reserved | names) if names else self
+
     def wrong_columns(self, columns: Iterable[t.Field]) -> Iterator[WrongName]:
         """Yield what is wrong with the names of the columns of a table, each by itself, and of members of rows in them.
 
@@ -260,7 +264,7 @@ class Sink(End):
         del table
         return None
 
-    def reserve_names(self, properties: Mapping[str, str]) -> frozenset[str]:
+    def find_reserved_names(self, properties: Mapping[str, str]) -> frozenset[str]:
         """Return the names that columns of a table with some properties cannot have, beside those of the rules.
 
         None by default. They are in the letter case in which the sink compares names.

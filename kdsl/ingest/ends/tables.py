@@ -82,7 +82,7 @@ class DeltaTables(Sink):
         check=lambda v: None if v >= 0 else "use a number from 0 on",
     )
 
-    def reserve_names(self, properties: Mapping[str, str]) -> frozenset[str]:
+    def find_reserved_names(self, properties: Mapping[str, str]) -> frozenset[str]:
         """Return the columns of a change data feed, if the table has one."""
         enabled = {value.lower() for key, value in properties.items() if key.lower() == CHANGE_FEED.lower()}
         return CHANGE_FEED_COLUMNS if "true" in enabled else frozenset()
