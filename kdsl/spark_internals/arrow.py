@@ -132,7 +132,7 @@ class _Rename:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return what the function makes of the batches."""
-        return self._function(batch.rename_columns(self._names) for batch in batches)
+        return self._function(pa.RecordBatch.from_arrays(batch.columns, self._names) for batch in batches)
 
 
 class _ApplyToGroups:
