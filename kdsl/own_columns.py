@@ -49,6 +49,8 @@ EVENT_TIME_INSTANT: Final = "\ufdd0kdsl_event_time"
 """The instants of a wall-clock event time."""
 TASK_REPORT: Final = "\ufdd0kdsl_report"
 """The report of a task on its rows, for sessions without accumulators."""
+POSITION: Final = "\ufdd0kdsl_position"
+"""The number of a row in its batch, by which the rows of a message key are sorted."""
 STAGED_WRITER: Final = "\ufdd0kdsl_writer"
 STAGED_ORDER: Final = "\ufdd0kdsl_staged_order"
 

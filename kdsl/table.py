@@ -250,7 +250,12 @@ class Table:
 
     @explain_missing_package("a read with Spark")
     def read_packet_stream(
-        self, spark: SparkSession, cluster: Cluster, *, start_at: Startup | None = None
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        *,
+        start_at: Startup | None = None,
+        whole_partitions: bool = False,
     ) -> DataFrame:
         """Read the topic as a stream of packets of raw records, which nothing decodes (`kdsl.run.records.packets`).
 
@@ -262,6 +267,7 @@ class Table:
             spark: The session.
             cluster: The cluster of the topic.
             start_at: As for `read_stream`.
+            whole_partitions: Whether each partition is read by one task.
 
         Raises:
             ResolveError: As for `read_stream`.
@@ -274,7 +280,7 @@ class Table:
         plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at))
         if plan.transport != "jvm":
             plan = attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
-        return read_stream(spark, plan, at)
+        return read_stream(spark, plan, at, whole_partitions=whole_partitions)
 
     @explain_missing_package("a write with Spark")
     def write(

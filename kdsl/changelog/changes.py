@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
+from kdsl.changelog.same_table import TableGuard
 from kdsl.changelog.target import Batch, Target
 from kdsl.errors import ChangelogError, CheckpointError, listing, nearest
 from kdsl.kafka_table import KafkaTable
@@ -99,6 +100,7 @@ class Changelog:
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
         output_mode: OutputMode | None = None,
+        adopt: bool = False,
     ) -> StreamingQuery: ...
 
     def apply_to(
@@ -110,6 +112,7 @@ class Changelog:
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
         output_mode: OutputMode | None = None,
+        adopt: bool = False,
     ) -> StreamingQuery | None:
         """Apply the changes to a table, which then has the last row of each key.
 
@@ -125,6 +128,8 @@ class Changelog:
             trigger: For a stream: arguments of Spark's ``trigger``.
             name: For a stream: the query's name.
             output_mode: For a stream: Spark's output mode; None means ``update`` for an aggregation, else ``append``.
+            adopt: For a stream: continue with the table as it is, although it is not the one that earlier batches were
+                applied to, or has fewer batches than the checkpoint.
 
         Returns:
             The query of a stream, else None.
@@ -141,7 +146,8 @@ class Changelog:
         spark = self.df.sparkSession
         check_spark(spark)
         if not self.df.isStreaming:
-            options = {"checkpoint": checkpoint, "trigger": trigger, "name": name, "output_mode": output_mode}
+            options: dict[str, object] = {"checkpoint": checkpoint, "trigger": trigger, "name": name}
+            options |= {"output_mode": output_mode, "adopt": adopt or None}
             if surplus := [f"{key}=" for key, value in options.items() if value is not None]:
                 raise ChangelogError(
                     f"{self._name} is not a stream; omit {listing(surplus)}, which is only for streams"
@@ -162,18 +168,22 @@ class Changelog:
         target.check(self.df)
         warn_of_repeated_events(self.df, repr(target))
         opened = Checkpoint.open(spark, checkpoint)
-        self._check_progress(opened, target)
+        if not adopt:
+            self._check_progress(opened, target)
+        guard = TableGuard(opened.folder, target, adopt=adopt)
         mode = output_mode or ("update" if aggregates(self.df) else "append")
         writer: list[str] = []
 
         def apply(rows: DataFrame, number: int) -> None:
-            """Apply a batch of the query, under the id that its checkpoint has by then; errors are those of `_apply`.
+            """Apply a batch of the query, under the id that its checkpoint has by then.
 
-            CheckpointError if the checkpoint cannot be read.
+            Errors are those of `_apply` and `TableGuard`. CheckpointError if the checkpoint cannot be read.
             """
             if not writer:
                 writer.append(_query_id(opened) or "")
+            guard.check(spark, number)
             self._apply(rows, target, Batch(writer[0], number, _content(writer[0], opened, number)))
+            guard.keep(spark)
 
         return start_query(self.df.writeStream.outputMode(mode).foreachBatch(apply), checkpoint, trigger, name)
 

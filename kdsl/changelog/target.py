@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
@@ -75,6 +75,34 @@ def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
     )
 
 
+def require_same_table(target: str, expected: str | None, actual: str | None) -> None:
+    """Check that a table is the one to which earlier batches were written.
+
+    Args:
+        target: The table, for messages.
+        expected: Its identity (`IdentifiedTarget.identify`) when they were written; None if it is not known.
+        actual: Its identity now; None if there is no table.
+
+    Raises:
+        ChangelogError: It is gone, or another table has its name.
+    """
+    if expected is not None and actual != expected:
+        raise ChangelogError(f"{target} {explain_replaced_table(expected, actual)}; {WAYS_ON}")
+
+
+def explain_replaced_table(expected: str, actual: str | None) -> str:
+    """Explain that a table is not the one to which earlier batches were written; see `require_same_table`."""
+    what = "is gone" if actual is None else f"was dropped and created again: its id was {expected}, and is {actual}"
+    return f"{what}, and the rows of earlier batches are lost with the earlier table"
+
+
+WAYS_ON = (
+    "restore that table, or start with a new checkpoint, which reads from the start; or accept the table as it is, "
+    "without these rows: start an ingestion once with --allow sink (allow=['sink'] in Python), and a query of apply_to "
+    "with adopt=True"
+)
+
+
 def explain_missing_row(columns: str) -> str:
     """Write the message for a change that does not have all values, if the target has no row with its key.
 
@@ -124,5 +152,18 @@ class Target(Protocol):
         Raises:
             ChangelogError: The table has another batch with this number, or a later one; or the changes cannot be
                 applied. Some targets pass on Spark's or Java's error instead.
+        """
+        ...
+
+
+@runtime_checkable
+class IdentifiedTarget(Target, Protocol):
+    """A table with an identity, which another one that is created under its name later does not have."""
+
+    def identify(self, spark: SparkSession) -> str | None:
+        """Read the identity of the table; None if there is no table, or if it cannot be identified.
+
+        Raises:
+            ChangelogError: The table cannot be read; some targets pass on Java's error instead.
         """
         ...

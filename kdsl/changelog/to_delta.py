@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from kdsl.changelog.merge import check_jvm_target, match_columns, write_assignments, write_condition, write_is_delete
-from kdsl.changelog.target import Batch, is_applied
+from kdsl.changelog.target import Batch, is_applied, require_same_table
 from kdsl.errors import ChangelogError
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
@@ -100,11 +100,15 @@ class DeltaTarget:
         table: Its path, or its name.
         is_path: Whether ``table`` is a path.
         schema_evolution: Whether new columns are added to it.
+        creates: Whether changes may create it. Without that, a table that is gone is an error.
+        id: The identity that it must have for changes (`identify`); None for any.
     """
 
     table: str
     is_path: bool
     schema_evolution: bool
+    creates: bool = attrs.field(default=True, repr=False)
+    id: str | None = attrs.field(default=None, repr=False)
 
     def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one and that Delta can store the columns; add Delta to the session.
@@ -395,6 +399,19 @@ class DeltaTarget:
         with session.active():
             return session.last_batch(session.open(self), writer)
 
+    def identify(self, spark: SparkSession) -> str | None:
+        """Read the id that Delta gave the table when it was created; None if there is no table.
+
+        To a session without Delta its jars are added. Java's errors are raised unchanged.
+
+        Raises:
+            ChangelogError: Delta cannot be added to the session.
+        """
+        session = _Delta(spark)
+        with session.active():
+            table = session.open(self)
+            return None if table is None else session.read_id(table)
+
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Merge changes into the table in one commit; a table that does not exist is created before.
 
@@ -409,12 +426,17 @@ class DeltaTarget:
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or does not have a column of
-                the changelog and ``schema_evolution`` is not set; or Delta cannot be added to the session.
+                the changelog and ``schema_evolution`` is not set; it is gone or another one than it must be; or Delta
+                cannot be added to the session.
         """
         session = _Delta(changes.sparkSession)
         with session.active():
             table = session.open(self)
+            if self.id is not None:
+                require_same_table(repr(self), self.id, None if table is None else session.read_id(table))
             if table is None:
+                if not self.creates:
+                    raise ChangelogError(f"{self!r} does not exist, although it was created before")
                 session.create(self, changes)
                 table = session.open(self)
             last = None if batch is None else session.find_last(table, batch)
@@ -564,6 +586,16 @@ class _Delta:
         log = table.deltaLog()
         log.update(False, scala_none(self._jvm), scala_none(self._jvm))
         return int(log.unsafeVolatileSnapshot().version())
+
+    def read_id(self, table: Any) -> str:
+        """Read the id of a table from its log.
+
+        Args:
+            table: Delta's object of the table.
+        """
+        log = table.deltaLog()
+        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
+        return str(log.unsafeVolatileSnapshot().metadata().id())
 
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
         """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows.

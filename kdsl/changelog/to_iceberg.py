@@ -139,6 +139,16 @@ class IcebergTarget:
             last = _find_last(self._load(session, name), writer)
         return None if last is None else last.number
 
+    def identify(self, spark: SparkSession) -> str | None:
+        """Read the UUID that Iceberg gave the table when it was created; None if there is no table.
+
+        Effects and errors are those of `last_batch`.
+        """
+        name = self._attach(spark)
+        with _own_session(spark, name) as session:
+            table = self._load(session, name)
+            return None if table is None else str(table.java.uuid().toString())
+
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Merge changes into the table in one snapshot; a table that does not exist is created before.
 

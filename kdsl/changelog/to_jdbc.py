@@ -26,7 +26,7 @@ from kdsl.changelog.dialects import BATCHES, DIALECTS, Dialect, Statements, cast
 from kdsl.changelog.jdbc_strings import write_as_strings
 from kdsl.changelog.merge import list_columns
 from kdsl.changelog.postgres import create_schema, read_postgres_schema
-from kdsl.changelog.target import Batch, explain_missing_row, is_applied
+from kdsl.changelog.target import Batch, explain_missing_row, is_applied, require_same_table
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
@@ -139,12 +139,14 @@ class JdbcTarget:
         table: The table.
         properties: The properties; a plain-text secret can be neither printed nor pickled.
         dialect: How rows are upserted.
+        id: The identity that the table must have for changes (`identify`); None for any.
     """
 
     url: str | Secret = attrs.field(converter=_wrap_url)
     table: str
     properties: Mapping[str, str | Secret] = attrs.field(converter=_wrap_secrets)
     dialect: Dialect
+    id: str | None = None
 
     def __repr__(self) -> str:
         return f"jdbc({hide_login(_unwrap(self.url))!r}, {self.table!r})"
@@ -169,6 +171,27 @@ class JdbcTarget:
         self._attach_driver(spark)
         with self._connect(spark) as connection:
             connection.columns(self.table)
+
+    @_translate_java_errors
+    def identify(self, spark: SparkSession) -> str | None:
+        """Read the number (``oid``) that Postgres gave the table when it was created.
+
+        None if there is no table, and for other databases, which have no such number. The driver is not attached here;
+        see `check`.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
+        """
+        with self._connect(spark) as connection:
+            return self._identify(connection)
+
+    def _identify(self, connection: Connection) -> str | None:
+        """Read the identity of the table, as `identify` does, over a connection."""
+        if product(_unwrap(self.url)) != "postgresql":
+            return None
+        rows = connection.query("SELECT CAST(CAST(to_regclass(?) AS oid) AS text)", self.table)
+        return rows[0][0]
 
     @_translate_java_errors
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
@@ -215,6 +238,8 @@ class JdbcTarget:
         with self._connect(spark) as connection:
             if table_change is not None:
                 connection.run(f"SET lock_timeout = {table_change.lock_timeout // timedelta(milliseconds=1)}")
+            if self.id is not None:
+                require_same_table(repr(self), self.id, self._identify(connection))
             if batch is not None:
                 if not connection.exists(batches):
                     connection.create_batches_table(batches)

@@ -58,7 +58,9 @@ def ingest(
     history: Annotated[bool, typer.Option("--history", help="With --schemas: every schema change.")] = False,
     allow: Annotated[
         str | None,
-        typer.Option(help="Continue although a changed route or transform takes something from sink tables."),
+        typer.Option(
+            help="Continue although another route, transform or sink takes something from sink tables; names of these."
+        ),
     ] = None,
     forgive_errors: Annotated[
         bool,

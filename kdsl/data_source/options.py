@@ -77,7 +77,7 @@ def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
     """
     if PLAN in options:
         return dict(options)
-    from kdsl.run.librdkafka.source import PARALLELISM
+    from kdsl.run.librdkafka.source import PARALLELISM, WHOLE
     from kdsl.run.read import check_letter_topic
 
     request = _Request(options)
@@ -88,7 +88,8 @@ def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
     if plan.upserts is not None:
         plan = read_by_record(plan)
     check_letter_topic(plan, cluster)
-    return {**_plan_options(plan, cluster), PARALLELISM: str(2 * (os.cpu_count() or 1))}
+    # What becomes of the rows cannot be seen here; so they stay in the order of their keys.
+    return {**_plan_options(plan, cluster), PARALLELISM: str(2 * (os.cpu_count() or 1)), WHOLE: "true"}
 
 
 def check_stream_options(options: Mapping[str, str]) -> None:

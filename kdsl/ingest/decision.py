@@ -100,7 +100,13 @@ class Decision:
 
 
 def decide_batch(
-    plan: IngestPlan, state: IngestState, number: int, seen: Seen, read_schema: SchemaReader | None = None
+    plan: IngestPlan,
+    state: IngestState,
+    number: int,
+    seen: Seen,
+    read_schema: SchemaReader | None = None,
+    *,
+    creates_again: bool = False,
 ) -> Decision:
     """Decide what a batch changes; nothing is written here.
 
@@ -114,6 +120,7 @@ def decide_batch(
         seen: What the tasks found.
         read_schema: Reads the schema that a sink table has, from the table and what is known of it; by default that is
             what is known.
+        creates_again: Whether known sink tables that are gone are created again; otherwise they are refused.
     """
     refusals = [*_refuse_dirty_records(plan, state, seen)]
     feed = plan.source
@@ -142,7 +149,8 @@ def decide_batch(
         if table_plan is not None:
             tables.append(TableWork(upstream, table_plan))
             refusals += _refuse_key_types(plan, state, tables[-1], seen.deltas)
-    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read_schema or (lambda _, known: known))
+    read = read_schema or (lambda _, known: known)
+    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read, creates_again=creates_again)
     refusals += (refusal for sink in sinks.values() for refusal in sink.refusals)
     if refusals:
         return Decision(Note(number), refusals=tuple(refusals))
@@ -275,12 +283,14 @@ def _evolve_sinks(
     deltas: Sequence[TableDelta],
     refusals: list[Refusal],
     read_schema: SchemaReader,
+    *,
+    creates_again: bool,
 ) -> dict[TableId, SinkEvolution]:
     """Decide how the sink tables of some upstream tables change, and add to ``refusals`` what cannot be written at all.
 
     The latter are those of `_refuse_names`, upstream tables of one sink table with different primary keys, and a known
-    sink table that is gone; for the last two there is no evolution. Only tables with rows count: what other tables
-    brought into a sink table before is in its schema. Errors of ``read_schema`` are passed on.
+    sink table that is gone, unless ``creates_again``; for the last two there is no evolution. Only tables with rows
+    count: what other tables brought into a sink table before is in its schema. Errors of ``read_schema`` are passed on.
     """
     by_target: dict[TableId, list[TableSchema]] = {}
     for work in tables:
@@ -297,10 +307,11 @@ def _evolve_sinks(
             continue
         known = state.sinks.get(target)
         live = read_schema(target, known)
-        if live is None and known is not None:
+        if live is None and known is not None and not creates_again:
             reason = "the sink table is gone, and earlier batches wrote rows to it"
             fix = "restore it, or start with a new checkpoint, which reads the topics from the start"
-            refusals.append(Refusal(target, None, reason, fix, code="missing-table"))
+            again = "to create it again without these rows, start once with --allow sink (allow=['sink'])"
+            refusals.append(Refusal(target, None, reason, f"{fix}; {again}", sql_fix=fix, code="missing-table"))
             continue
         if live is not None and known is None and not plan.policy.rules.stores_keys:
             live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)

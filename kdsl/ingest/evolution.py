@@ -55,6 +55,7 @@ RefusalCode = Literal[
     "not-null",
     "not-null-missing",
     "refused-change",
+    "replaced-table",
     "rewrite",
     "sink-key",
     "source-type",

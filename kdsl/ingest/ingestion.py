@@ -139,7 +139,8 @@ class Ingestion(IngestionDef):
             once: Whether the query ends at what there is at its start.
             writer: Writes to the sink, instead of kdsl's own writer for it. A `kdsl.ingest.run.sinks.MemoryWriter` has
                 the tables of the sink ``Memory``.
-            allow: ``route`` or ``transform``: what may differ from the run before although sink tables lose columns.
+            allow: What may differ from the run before although sink tables lose something: ``route``, ``transform``, or
+                ``sink``: the place of the sink, and sink tables that are gone or were created again.
             forgive_errors: Whether records that could not be read so far no longer count towards the limit
                 (``ingestion.error-tolerance.max-count``).
             rebuild_schemas: Whether what was learned of tables is set aside, because it is damaged, and learned again:

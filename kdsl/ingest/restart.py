@@ -9,33 +9,41 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 import attrs
 
+from kdsl.changelog.address import hide_login
 from kdsl.errors import CheckpointError, listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import Route, Transform
+from kdsl.ingest.ends import DeltaTables, HologresTables, JdbcTables, KafkaTopics, Sink
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ends.tables import DeltaChanges
 from kdsl.ingest.evolution import merge_schemas
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.state import IngestState
+from kdsl.secrets import Secret
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
-AllowedChange = Literal["route", "transform"]
+AllowedChange = Literal["route", "transform", "sink"]
+"""What may differ between two runs although sink tables lose something: rules, or the sink tables themselves."""
+_SINK = "sink"
+"""Where the sink's tables are."""
 _DISTRIBUTED = "distributed-tables"
 _COLUMNS = "initial-schemas"
 """The declared tables with columns that are not those of messages."""
 _PATH = "path"
+_SERVERS = "servers"
 
 
 def write_declaration(plan: IngestPlan) -> dict[str, str]:
     """The parts of a declaration that a checkpoint keeps, as text, by their names.
 
     Always routes and transforms; of a source in Kafka whether tables are distributed, and initial schemas with other
-    than physical columns; of a Delta table its path.
+    than physical columns; of a Delta table its path. Of a sink that stores tables, where they are.
     """
     rules: dict[str, tuple[Route, ...] | tuple[Transform, ...]] = {"route": plan.route, "transform": plan.transform}
     parts = {name: json.dumps([rule.to_strings() for rule in of_name]) for name, of_name in rules.items()}
@@ -45,7 +53,34 @@ def write_declaration(plan: IngestPlan) -> dict[str, str]:
             parts[_COLUMNS] = plan.source.initial_ddl or ""
     if isinstance(plan.source, DeltaChanges):
         parts[_PATH] = json.dumps(plan.source.path.rstrip("/"))
-    return parts
+    place = _place_of(plan.sink)
+    return parts if place is None else {**parts, _SINK: json.dumps(place, sort_keys=True)}
+
+
+def _place_of(sink: Sink) -> dict[str, Any] | None:
+    """Where the tables of a sink are, without logins; None if it stores none."""
+    match sink:
+        case KafkaTopics():
+            chosen = sink.valid()
+            servers = sorted(server.strip() for server in sink.cluster.bootstrap_servers.split(","))
+            return {_SERVERS: servers, "topic": chosen.topic, "mapping": chosen.mapping}
+        case DeltaTables():
+            return {"path": None if sink.path is None else sink.path.rstrip("/"), "catalog": sink.catalog}
+        case JdbcTables():
+            url = sink.url.reveal() if isinstance(sink.url, Secret) else str(sink.url)
+            shown = hide_login(url)  # without the database, whose name follows the host
+            return {"url": shown + urlsplit(url.removeprefix("jdbc:")).path if "//" in shown else shown}
+        case HologresTables():
+            return {"endpoint": sink.endpoint, "database": sink.dbname}
+        case _:
+            return None
+
+
+def _is_same_place(before: str, now: str) -> bool:
+    """Whether two places of a sink are the same: those of Kafka if they share one bootstrap server and all else."""
+    one, other = json.loads(before), json.loads(now)
+    servers = one.pop(_SERVERS, []), other.pop(_SERVERS, [])
+    return bool(one == other) and (servers[0] == servers[1] or bool({*servers[0]} & {*servers[1]}))
 
 
 @attrs.frozen
@@ -75,7 +110,7 @@ def find_restart_problem(
         allow: The parts that may differ whatever becomes of the sink tables; None if the user cannot say so.
     """
     declared = write_declaration(plan)
-    changed = [name for name, text in state.declared.items() if declared.get(name) != text]
+    changed = [name for name, text in state.declared.items() if name != _SINK and declared.get(name) != text]
     changed += [name for name in declared if name == _COLUMNS and state.declared and name not in state.declared]
     if _DISTRIBUTED in changed:
         return RestartProblem(
@@ -84,6 +119,15 @@ def find_restart_problem(
     if _PATH in changed:
         return RestartProblem(
             f"by an ingestion of another table, at {json.loads(state.declared[_PATH])!r}", "start with a new checkpoint"
+        )
+    before, now = state.declared.get(_SINK), declared.get(_SINK)
+    moved = before is not None and (now is None or not _is_same_place(before, now))
+    if moved and state.sinks and _SINK not in (allow or ()):
+        accept = ", or accept that (--allow sink)" if allow is not None else ""
+        return RestartProblem(
+            f"with another sink, {before}",
+            f"the present one, {now or 'which stores no tables'}, would only get the rows from now on, without the "
+            f"earlier ones; go back to that sink, or start with a new checkpoint, which reads from the start{accept}",
         )
     losses = list(_find_losses(plan, state)) if set(changed) - set(allow or ()) else []
     if not losses:

@@ -27,6 +27,8 @@ from kdsl.types.widening import TableSchema, join_schemas
 
 VERSION = 1
 SCHEMAS = f"{FOLDER}/schemas"
+STARTED = f"{FOLDER}/ingestions.json"
+"""The file with the names of the ingestions that have started from a checkpoint; a single one has an empty name."""
 SET_ASIDE = f"{FOLDER}/schemas-before-rebuild"
 """Where the files go if the state is learned again."""
 START = -1
@@ -53,6 +55,7 @@ class Note:
         progress: How far a source that is not Kafka is read.
         places: The first record that shows each of those columns whose names differ only in letter case, by upstream
             table; only of what is learned before the first batch.
+        identities: The identities of sink tables that the batch created, or wrote first.
     """
 
     batch: int
@@ -64,6 +67,7 @@ class Note:
     records: Mapping[TableId, int] = attrs.field(factory=dict)
     progress: Mapping[str, str] = attrs.field(factory=dict)
     places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
+    identities: Mapping[TableId, str] = attrs.field(factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -85,6 +89,7 @@ class IngestState:
         records: How many records of each upstream table all batches read.
         progress: How far a source that is not Kafka is read.
         places: As in a note.
+        identities: The identities of the sink tables, where their sink has any; see `SinkWriter.identify`.
     """
 
     upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
@@ -96,6 +101,7 @@ class IngestState:
     records: Mapping[TableId, int] = attrs.field(factory=dict)
     progress: Mapping[str, str] = attrs.field(factory=dict)
     places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
+    identities: Mapping[TableId, str] = attrs.field(factory=dict)
 
     def add(self, note: Note) -> Self:
         """The state after a batch: counts are added to those before, and known columns become wider.
@@ -114,6 +120,7 @@ class IngestState:
             records=dict(Counter(self.records) + Counter(note.records)),
             progress={**self.progress, **note.progress},
             places={**self.places, **note.places},
+            identities={**self.identities, **note.identities},
         )
 
 
@@ -134,6 +141,33 @@ def _join_tables(
     return joined
 
 
+def read_started(folder: Folder) -> frozenset[str] | None:
+    """Read the names of the ingestions that have started from a checkpoint; None if nothing says so.
+
+    Raises:
+        CheckpointError: The file cannot be read, or is damaged.
+    """
+    text = folder.read(STARTED)
+    try:
+        return None if text is None else frozenset(map(str, json.loads(text)["names"]))
+    except (ValueError, TypeError, KeyError) as e:
+        raise CheckpointError(
+            f"{folder.path(STARTED)}, which names the ingestions of the checkpoint, is damaged; restore it from a copy "
+            "of the checkpoint, or remove it"
+        ) from e
+
+
+def add_started(folder: Folder, name: str) -> None:
+    """Note that an ingestion has started from a checkpoint, after its first file was written.
+
+    Raises:
+        CheckpointError: The file cannot be read or written.
+    """
+    names = read_started(folder) or frozenset()
+    if name not in names:
+        folder.write(STARTED, json.dumps({"version": VERSION, "names": sorted({*names, name})}) + "\n")
+
+
 class StateFiles:
     """The files with the state of an ingestion.
 
@@ -145,6 +179,11 @@ class StateFiles:
     def __init__(self, folder: Folder, name: str = "") -> None:
         inside = f"/{quote(name, safe='')}" if name else ""
         self._folder, self._place, self._aside = folder, f"{SCHEMAS}{inside}", f"{SET_ASIDE}{inside}"
+
+    @property
+    def location(self) -> str:
+        """The folder of the files."""
+        return self._folder.path(self._place)
 
     def load(self, before: int | None = None) -> IngestState:
         """Read the state; that of a checkpoint without files is empty.
@@ -302,6 +341,7 @@ def _repeat(attempt: Note, note: Note) -> Note:
         sinks={**attempt.sinks, **note.sinks},
         counts={**{name: n for name, n in attempt.counts.items() if name in COUNTED_LATE}, **note.counts},
         changes=tuple(dict.fromkeys([*attempt.changes, *note.changes])),
+        identities={**attempt.identities, **note.identities},
     )
 
 
@@ -346,6 +386,7 @@ def _document(note: Note) -> dict[str, Any]:
             format_id(table): {name: _place_document(place) for name, place in places.items()}
             for table, places in note.places.items()
         },
+        "identities": {format_id(table): identity for table, identity in note.identities.items()},
     }
     return {"batch": note.batch, **{key: part for key, part in parts.items() if part}}
 
@@ -359,7 +400,7 @@ def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
         yield _document(Note(batch, changes=tuple(changes)))
     if state.last is not None:
         rest = (state.upstream, state.sinks, state.counts, (), state.declared, state.records, state.progress)
-        yield _document(Note(state.last, *rest, state.places))
+        yield _document(Note(state.last, *rest, state.places, state.identities))
 
 
 def _change_document(change: SchemaChange) -> dict[str, Any]:
@@ -409,4 +450,5 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
                 parse_id(name): {column: Place(*place) for column, place in places.items()}
                 for name, places in one.get("places", {}).items()
             },
+            {parse_id(name): str(identity) for name, identity in one.get("identities", {}).items()},
         )

@@ -133,6 +133,7 @@ def read_stream(
     *,
     computed: Mapping[str, ColumnMaker] | None = None,
     name: str | None = None,
+    whole_partitions: bool = False,
 ) -> DataFrame:
     """Read a plan's topics as a stream; a checkpoint's offsets take precedence over the plan's start.
 
@@ -148,6 +149,8 @@ def read_stream(
         computed: For columns that only Python can compute, functions that create them, by column.
         name: The name of the source in checkpoints, where Spark names sources; None is the table's name. Characters
             other than ASCII letters and digits become ``_``.
+        whole_partitions: Whether each partition is read by one task, so that its rows stay in their order in whatever
+            the tasks write. Over Spark Connect and in pipelines it always is.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport, latency
@@ -180,10 +183,10 @@ def read_stream(
                 "Kafka connector; use transport='librdkafka'"
             )
         source = _source_name(spark, plan, name)
-        return _over_jvm(spark, plan, cluster, computed or {}, streaming=True, source=source)
+        return _over_jvm(spark, plan, cluster, computed or {}, streaming=True, source=source, whole=whole_partitions)
     check_stream(plan, session_version(spark))
     reports = new_name(read_id(plan, cluster)) if _reports_metrics(spark) and not in_pipeline() else None
-    stream_options = _source_options(spark, plan, cluster)
+    stream_options = _source_options(spark, plan, cluster, whole=whole_partitions)
     if reports is not None:
         stream_options |= {OPTION: reports, **_reporting_options(spark)}
     reader = spark.readStream.format(_register_source(spark))
@@ -400,6 +403,7 @@ def _over_jvm(
     *,
     streaming: bool,
     source: str | None = None,
+    whole: bool = False,
 ) -> DataFrame:
     """Read with Spark's Kafka source, and decode the records, in real-time mode with Spark's own expressions.
 
@@ -418,7 +422,10 @@ def _over_jvm(
     reporting = streaming and plan.latency != "realtime" and bool(_reporting_options(spark))
     filtered, name = (new_name(read_id(plan, cluster)) if reporting else "" for _ in range(2))
     cores = available_cores(spark)
-    raw, ids = records(spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source)
+    whole = whole or is_connect(spark)
+    raw, ids = records(
+        spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source, whole=whole
+    )
     if plan.latency == "realtime":
         return _add_computed(decode_columns(raw, plan), plan, computed, streaming=streaming)
     registry = registry_of(cluster, plan)
@@ -527,8 +534,11 @@ def _register_source(spark: SparkSession) -> str:
     return FORMAT
 
 
-def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
+def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, whole: bool = False) -> dict[str, str]:
     """Return the options of kdsl's source for a read: plan, cluster, parallelism, zone, accumulator of letters.
+
+    Partitions are read as a whole if ``whole`` says so, and where a write cannot see how they are read
+    (`kdsl.run.key_order`).
 
     The accumulator is created if the plan has dead letters, the session is a classic one, and there is none yet.
 
@@ -536,7 +546,7 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> di
         ResolveError: A format needs a registry that is not declared, or whose settings are wrong.
     """
     from kdsl.run.librdkafka.options import write_options
-    from kdsl.run.librdkafka.source import PARALLELISM, ZONE
+    from kdsl.run.librdkafka.source import PARALLELISM, WHOLE, ZONE
 
     zone = spark.conf.get(_ZONE) or "UTC"
     reports = plan.dead_letters is not None and not is_connect(spark)
@@ -544,6 +554,7 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> di
         **write_options(plan, cluster),
         PARALLELISM: str(2 * available_cores(spark)),
         ZONE: zone,
+        **({WHOLE: "true"} if whole or is_connect(spark) or in_pipeline() else {}),
         **({LETTERS_ACCUMULATOR: str(letter_reports(spark))} if reports else {}),
     }
 

@@ -31,6 +31,7 @@ from kdsl.run.dataframes.parallelism import repartition_for_tasks
 from kdsl.run.dead_letters.report import REFUSALS, refusals
 from kdsl.run.exactly_once.batch import write_batch
 from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, abort_open_transactions, start_stream
+from kdsl.run.key_order import count_tasks_of_pieces, read_whole_partitions
 from kdsl.run.listeners.listener import listen, observe
 from kdsl.run.listeners.start import start_query
 from kdsl.run.metrics import accumulated
@@ -78,6 +79,9 @@ def write(
     df: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None = None, adopt: bool = False
 ) -> None:
     """Append the rows of a DataFrame to the topics, at least once, or exactly once.
+
+    The changes of a message key that were read from one partition of a topic stay in their order: if several tasks read
+    that partition, the rows are sorted into tasks by their key (`kdsl.run.key_order`).
 
     When it returns, Kafka has acknowledged every record. When it fails, some records may be in the topics. It may be
     called from ``foreachBatch``, which writes an interrupted batch again.
@@ -134,12 +138,16 @@ def write(
         check_before_write(plan, cluster)
         register(df.sparkSession)
     with _errors_of_tasks(), _batches_by_rows(df.sparkSession):
-        if jvm:
-            append(repartition_for_tasks(rows, sent), sent, cluster)
-        elif plan.transactions is not None:
+        pieces = count_tasks_of_pieces(rows, sent)
+        if plan.transactions is not None and not jvm:
+            rows = repartition_for_tasks(rows, sent, pieces=pieces) if pieces else rows
             write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
+            return
+        rows = repartition_for_tasks(rows, sent, pieces=pieces)
+        if jvm:
+            append(rows, sent, cluster)
         else:
-            _append(repartition_for_tasks(rows, sent), sent, cluster)
+            _append(rows, sent, cluster)
 
 
 def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Prepare) -> None:
@@ -223,6 +231,9 @@ def write_stream(
 ) -> StreamingQuery:
     """Start a query that appends the rows of a stream to the topics, at least once or exactly once.
 
+    The changes of a message key that are read from one partition stay in their order, because a partition is then read
+    by one task (`kdsl.run.key_order.read_whole_partitions`).
+
     A batch ends when Kafka has acknowledged all of its records. An interrupted batch is written again completely; an
     exactly-once query skips the parts of it that are committed, and stages its batches if its output mode is
     ``update``; it has the effects of `start_stream`, too. The plan is stored in the checkpoint, and so are the ids of
@@ -276,6 +287,7 @@ def write_stream(
     from kdsl.run.librdkafka.options import write_options
 
     rows, sent = match_columns(df, plan)
+    rows = read_whole_partitions(rows, sent)
     jvm = plan.transport == "jvm"
     if not jvm:
         check_before_write(plan, cluster)

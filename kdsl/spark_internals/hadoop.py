@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kdsl.spark_internals.session import gateway_of, java_session, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_NEW = ".new"
 
 
 class HadoopFolder:
@@ -48,7 +52,7 @@ class HadoopFolder:
         """
         document = self._path(name)
         # It may be renamed from the spare name between the first two checks.
-        candidates = (document, self._path(_spare_name(name)), document)
+        candidates = (document, self._path(spare_name(name)), document)
         path = next((path for path in candidates if self._fs.exists(path)), None)
         if path is None:
             return None
@@ -71,12 +75,13 @@ class HadoopFolder:
             OSError: The file system refuses to rename.
             JavaError: It cannot be written.
         """
-        path, spare = self._path(name), self._path(_spare_name(name))
+        path, spare = self._path(name), self._path(spare_name(name))
         if not self._fs.exists(path) and self._fs.exists(spare):  # a driver died between the last two steps
             self._rename(spare, path)
         if self.read(name) == text:
             return
-        hidden = self._path(f"{name.rpartition('/')[0]}/.{uuid.uuid4().hex}.tmp")
+        folder, slash, _ = name.rpartition("/")
+        hidden = self._path(f"{folder}{slash}.{uuid.uuid4().hex}.tmp")
         self._fs.mkdirs(path.getParent())
         stream = self._fs.create(hidden, True)
         try:
@@ -90,7 +95,7 @@ class HadoopFolder:
             context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._root.toUri(), self._conf)
             context.rename(hidden, path, overwrite)
             return
-        for source, target in ((hidden, spare), (spare, path)):
+        for source, target in ((hidden, spare), (spare, path)):  # `names` and `remove` know the spare name, too
             self._fs.delete(target, False)
             self._rename(source, target)
 
@@ -109,25 +114,44 @@ class HadoopFolder:
             raise OSError(f"{source} cannot be renamed to {target}")
 
     def names(self, name: str) -> list[str]:
-        """The names in a folder, hidden ones included, in any order; empty if the folder does not exist.
+        """The names in a folder, sorted, except hidden ones; empty if the folder does not exist.
+
+        A file whose replacement was interrupted (`write`) is among them, because `read` finds it.
 
         Raises:
             JavaError: The folder cannot be listed.
         """
         if not self._fs.exists(self._path(name)):
             return []
-        return [status.getPath().getName() for status in self._fs.listStatus(self._path(name))]
+        return list_documents(str(status.getPath().getName()) for status in self._fs.listStatus(self._path(name)))
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with its content; nothing happens if it does not exist.
 
+        What an interrupted replacement has left under the spare name is removed before, so that it does not come back.
+
         Raises:
             JavaError: It cannot be removed.
         """
+        self._fs.delete(self._path(spare_name(name)), False)
         self._fs.delete(self._path(name), True)
 
 
-def _spare_name(name: str) -> str:
+def spare_name(name: str) -> str:
     """Return the name under which a file is written before it replaces the old one: ``folder/.file.new``."""
-    folder, _, file = name.rpartition("/")
-    return f"{folder}/.{file}.new"
+    folder, slash, file = name.rpartition("/")
+    return f"{folder}{slash}.{file}{_NEW}"
+
+
+def list_documents(names: Iterable[str]) -> list[str]:
+    """Return the names in a folder, sorted, with spare names (`spare_name`) as those of their files.
+
+    Other hidden names are left out.
+    """
+    documents = set()
+    for name in names:
+        if not name.startswith("."):
+            documents.add(name)
+        elif name.endswith(_NEW):
+            documents.add(name[1:].removesuffix(_NEW))
+    return sorted(documents)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from kdsl.spark_internals.session import java_dataframe
+from kdsl.spark_internals.session import is_spark_3, java_dataframe, java_session, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -179,6 +181,16 @@ class PlanNode(_Tree):
         value = self._java.extraOptions().get(name)
         return None if value is None else str(value)
 
+    @property
+    def source_options(self) -> dict[str, str]:
+        """All options of a ``StreamingRelationV2``. Another node raises py4j's error."""
+        return {str(name): str(value) for name, value in self._java.extraOptions().asCaseSensitiveMap().items()}
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether a ``Repartition`` or ``RepartitionByExpression`` shuffles rows, as ``coalesce`` does not."""
+        return bool(self._java.shuffle())
+
     def walk(self) -> Iterator[PlanNode]:
         """The node and all nodes below it, each before its children; without the nodes of subqueries in expressions."""
         yield self
@@ -188,6 +200,108 @@ class PlanNode(_Tree):
     def leaves(self) -> list[PlanNode]:
         """The nodes without children: those below it, or the node itself."""
         return [PlanNode(leaf) for leaf in _elements(self._java.collectLeaves())]
+
+
+_TABLE, _OPTIONS = 2, 3
+"""The positions of these among the fields of a ``StreamingRelationV2``."""
+
+
+def replace_stream_options(
+    df: DataFrame, choose: Callable[[PlanNode], Mapping[str, str] | None], *, keeps_table: bool
+) -> DataFrame:
+    """Return a stream of a classic session whose sources have other options, and which is the same otherwise.
+
+    Spark's errors are passed on.
+
+    Args:
+        df: The stream.
+        choose: Returns all options of a source, which is a ``StreamingRelationV2``; None to leave it as it is.
+        keeps_table: Whether the source takes its options from the plan alone. A Python source keeps those with which it
+            was loaded, so it is loaded again.
+    """
+    spark, jvm = df.sparkSession, jvm_of(df.sparkSession)
+    replaced: list[tuple[Any, Any]] = []
+
+    def replace(node: Any) -> Any:
+        """Return a node of Java's plan with replaced sources; the node itself if there are none below it."""
+        children = _elements(node.children())
+        if children:
+            new = [replace(child) for child in children]
+            return node.withNewChildren(jvm.PythonUtils.toSeq(new)) if replaced else node
+        known = next((new for old, new in replaced if old.equals(node)), None)
+        if known is not None:  # the same source twice stays one source
+            return known
+        options = choose(PlanNode(node)) if node.getClass().getSimpleName() == "StreamingRelationV2" else None
+        if options is None:
+            return node
+        fields = [node.productElement(i) for i in range(node.productArity())]
+        if not keeps_table:
+            loaded = spark.readStream.format(str(node.sourceName())).options(**options).load()
+            fields[_TABLE] = java_dataframe(loaded).queryExecution().analyzed().collectLeaves().apply(0).table()
+        fields[_OPTIONS] = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(dict(options))
+        replaced.append((node, node.copy(*fields)))
+        return replaced[-1][1]
+
+    plan = replace(java_dataframe(df).queryExecution().analyzed())
+    if not replaced:
+        return df
+    package = jvm.org.apache.spark.sql if is_spark_3() else jvm.org.apache.spark.sql.classic
+    return type(df)(getattr(package, "Dataset").ofRows(java_session(spark), plan), spark)  # noqa: B009
+
+
+def read_partitions(df: DataFrame) -> list[Any]:
+    """The partitions that the tasks of a DataFrame's first stage read, in their order; empty for Spark Connect.
+
+    Those of sources in Python are the objects that the source has planned, those of other sources are Java's. What is
+    read before a shuffle is left out. Nothing runs, but sources plan what they read.
+    """
+    frame = java_dataframe(df)
+    return [] if frame is None else list(_partitions_of_plan(frame.queryExecution().executedPlan()))
+
+
+def _partitions_of_plan(node: Any) -> Iterator[Any]:
+    """Yield the partitions that a node of a physical plan reads without a shuffle; see `read_partitions`."""
+    name = str(node.getClass().getSimpleName())
+    if name == "AdaptiveSparkPlanExec":
+        yield from _partitions_of_plan(node.initialPlan())
+    elif name == "InMemoryTableScanExec":
+        yield from _partitions_of_plan(node.relation().cachedPlan())
+    elif name in ("RDDScanExec", "RowDataSourceScanExec"):
+        yield from _partitions_of_rdd(node.rdd())
+    elif name in ("BatchScanExec", "MicroBatchScanExec"):
+        yield from map(_read_partition, _elements(node.inputPartitions()))
+    elif not name.endswith("ExchangeExec"):
+        for child in _elements(node.children()):
+            yield from _partitions_of_plan(child)
+
+
+def _partitions_of_rdd(rdd: Any) -> Iterator[Any]:
+    """Yield the partitions that an RDD reads without a shuffle: one of ``foreachBatch``, or of Spark's Kafka source."""
+    name = str(rdd.getClass().getSimpleName())
+    if name == "KafkaSourceRDD":
+        yield from rdd.partitions()
+    elif name == "DataSourceRDD":
+        for partition in rdd.partitions():
+            # Spark 4.2 has one in each, earlier versions a sequence.
+            many = _has_method(partition, "inputPartitions")
+            inputs = partition.inputPartitions() if many else partition.inputPartition().toList()
+            yield from map(_read_partition, _elements(inputs))
+    for dependency in _elements(rdd.dependencies()):
+        if str(dependency.getClass().getSimpleName()) != "ShuffleDependency":
+            yield from _partitions_of_rdd(dependency.rdd())
+
+
+def _has_method(java: Any, name: str) -> bool:
+    """Whether the class of a Java object has a public method."""
+    return any(str(method.getName()) == name for method in java.getClass().getMethods())
+
+
+def _read_partition(partition: Any) -> Any:
+    """The object of a source in Python that a partition contains; the partition itself if it has none."""
+    if _has_method(partition, "pickedPartition"):  # as Spark spells it, for batches and streams
+        with suppress(Exception):  # of a source whose classes are not here
+            return pickle.loads(bytes(partition.pickedPartition()))  # noqa: S301  # planned by our own driver
+    return partition
 
 
 def plan_physically(frame: Any) -> None:

@@ -11,6 +11,7 @@ from kdsl.data_source.options import _Request, read_source_options, write_source
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.librdkafka.options import read_options
+from kdsl.run.librdkafka.source import WHOLE
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
 
@@ -171,6 +172,10 @@ def test_options_that_an_operation_of_a_table_made_stay_as_they_are() -> None:
     written = read_source_options({"table": f"{TABLES}:Orders", **SERVERS})
 
     assert read_source_options(written) == written
+
+
+def test_a_task_reads_whole_partitions_because_the_write_is_not_known() -> None:
+    assert read_source_options({"table": f"{TABLES}:Orders", **SERVERS})[WHOLE] == "true"
 
 
 def test_a_write_reports_its_options_and_its_columns_at_once() -> None:

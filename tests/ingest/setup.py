@@ -77,6 +77,9 @@ class Failing(SinkWriter):
     def read_schema(self, spark: SparkSession, table: TableId, known: Any) -> Any:
         return self.writer.read_schema(spark, table, known)
 
+    def identify(self, spark: SparkSession, table: TableId) -> str | None:
+        return self.writer.identify(spark, table)
+
     def refuse(self, spark: SparkSession, changes: Any) -> Any:
         return self.writer.refuse(spark, changes)
 

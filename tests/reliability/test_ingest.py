@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from kdsl.changelog.to_delta import DeltaTarget, _Delta
@@ -206,6 +207,48 @@ def test_an_executor_that_dies_loses_no_row(
     assert "Lost executor" in life.log
     assert life.code == 0, life.log[-4000:]
     verify(kdsl_kafka, source, target, tmp_path)
+
+
+@pytest.mark.reliability
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_the_order_of_keys_in_large_partitions(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, delivery: str
+) -> None:
+    """Two partitions, each far larger than the piece that a task reads otherwise, are copied in one batch with kills.
+
+    At least once, an interrupted batch is written again from its beginning; the last message of a key is the last one.
+    """
+    keys, count = 500, 400_000
+    source, target = kdsl_topic("in", partitions=2), kdsl_topic("out", partitions=3)
+    producer = Producer({"bootstrap.servers": kdsl_kafka.bootstrap_servers, "queue.buffering.max.messages": count})
+    for n in range(count):
+        row = {"id": n % keys, "n": n}
+        value = {"op": "c", "before": None, "after": row, "source": {"db": "shop", "table": "t0"}}
+        producer.produce(source, json.dumps(value).encode(), partition=n % keys % 2)
+    producer.flush()
+    sink = exactly_once(kdsl_kafka, target)
+    if delivery == "at-least-once":
+        sink = {name: value for name, value in sink.items() if not name.startswith("sink.")}
+    text = json.loads(document(kdsl_kafka, source, sink))
+    text["source"]["scan.max-records-per-trigger"] = str(count)
+    job = Job(tmp_path / "job", {}, query=json.dumps(text), program=HERE / "jobs" / "ingest.py")
+    for point in (NOTED, WRITING, SENT):
+        assert job.run(Kill(point), timeout=900).killed
+    life = job.run(timeout=900)
+    assert life.code == 0, life.log[-4000:]
+
+    settle(kdsl_kafka, target)
+    last: dict[int, int] = {}
+    late = 0
+    messages_of_target = kdsl_kafka.read(target)
+    for message in messages_of_target:
+        after = json.loads(message.value() or b"")["after"]
+        late += after["n"] < last.get(after["id"], -1)
+        last[after["id"]] = after["n"]
+    assert sorted(last.values()) == list(range(count - keys, count))
+    if delivery == "exactly-once":
+        assert (len(messages_of_target), late) == (count, 0)
 
 
 def exactly_once(kafka: RunningKafka, topic: str) -> Row:

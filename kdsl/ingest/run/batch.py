@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.target import Batch
+from kdsl.changelog.target import Batch, explain_replaced_table
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
@@ -28,6 +28,7 @@ from kdsl.ingest.run.rows import (
     RowReader,
     build_sink_tables,
     count_losses,
+    find_shared,
     read_again,
     read_packets,
     refuse_losses,
@@ -112,6 +113,8 @@ class BatchRunner(ABC):
         driver: The use of the checkpoint by this run.
         collect: Collects records that cannot be read; None if they are only counted.
         forgive: Whether those of earlier runs do not count towards the limit any more.
+        accepts_tables: Whether sink tables that are gone, or others than those of earlier batches, are accepted when
+            the run first uses them.
     """
 
     def __init__(
@@ -124,8 +127,12 @@ class BatchRunner(ABC):
         collect: Collector | None = None,
         *,
         forgive: bool = False,
+        accepts_tables: bool = False,
     ) -> None:
         """Keep the arguments; nothing is read or locked before the first batch."""
+        self._accepts_tables = accepts_tables
+        self._identities: dict[TableId, str] | None = None
+        self._replaced: list[Refusal] = []
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
         self._driver = driver
         self._collect, self._forgive = collect, forgive
@@ -154,6 +161,8 @@ class BatchRunner(ABC):
             configure_session(records.sparkSession, self._plan.pipeline)
             self._driver.take_over()
         state = self._files.load(number) if self._state is None else self._state
+        if self._identities is None:
+            self._identities = dict(state.identities)
         judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
         rejected: Places | None = {}
         while rejected is not None:
@@ -193,7 +202,7 @@ class BatchRunner(ABC):
         plan, spark = self._plan, records.sparkSession
         with self._open(records, number, judged, rejected) as batch:
             decision = batch.decision
-            refusals = [*batch.refusals, *self._refuse_changes(spark, decision)]
+            refusals = [*batch.refusals, *self._replaced, *self._refuse_changes(spark, decision)]
             if refusals:
                 raise refusal_error(f"batch {number}", refusals, plan)
             losses = count_losses(plan, batch.read, decision)
@@ -221,9 +230,32 @@ class BatchRunner(ABC):
                     self._live.pop(table, None)
                 return _join_places(rejected, more)
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
+            note = self._identify_tables(spark, decision, note, state)
             if batch.reporter is not None:
                 self._count_values(batch.reporter, note, state)
         return None
+
+    def _identify_tables(self, spark: SparkSession, decision: Decision, note: Note, before: IngestState) -> Note:
+        """Add the identities of sink tables that are new, or changed by this batch, to its note, and keep that.
+
+        Raises:
+            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
+            KdslError: A sink table cannot be read.
+        """
+        assert self._identities is not None
+        new: dict[TableId, str] = {}
+        for table, evolution in decision.sinks.items():
+            if table not in self._identities or evolution.changes:
+                identity = self._writer.identify(spark, table)
+                if identity is not None and identity != self._identities.get(table):
+                    new[table] = identity
+        if not new:
+            return note
+        self._identities |= new
+        note = attrs.evolve(note, identities={**note.identities, **new})
+        self._driver.require()
+        self._state = self._files.write(note, before)
+        return note
 
     def _find_null_keys(self, batch: OpenBatch) -> Places:
         """The records of Kafka with NULL in a primary key; none for other sources, or if the search fails.
@@ -277,6 +309,7 @@ class BatchRunner(ABC):
                 packets=packets if pairs else None,
                 reporter=reporter,
                 in_one_task=is_small,
+                identities=self._identities,
             )
         )
         refusals = [*decision.refusals, *refuse_rows(tables)]
@@ -309,7 +342,36 @@ class BatchRunner(ABC):
         """
         if table not in self._live:
             self._live[table] = self._writer.read_schema(spark, table, known)
+            if known is not None:
+                self._check_table(spark, table, exists=self._live[table] is not None)
         return self._live[table]
+
+    def _check_table(self, spark: SparkSession, table: TableId, *, exists: bool) -> None:
+        """Refuse the batch if a sink table is another one than that of earlier batches; or accept that, with a warning.
+
+        A table that is gone is refused by `decide_batch`. Errors are those of the sink.
+        """
+        assert self._identities is not None
+        before = self._identities.get(table)
+        now = self._writer.identify(spark, table) if exists and before is not None else None
+        if before is None or before == now or (exists and now is None):  # None: the sink cannot tell
+            return
+        reason = explain_replaced_table(before, now)
+        if self._accepts_tables:
+            _log.warning("%s %s; it is accepted", format_id(table), reason)
+            del self._identities[table]
+        elif exists:
+            fix = "restore that table, or start with a new checkpoint, which reads from the start"
+            self._replaced.append(
+                Refusal(
+                    table,
+                    None,
+                    f"the sink table {reason}",
+                    f"{fix}; or accept it without these rows: start once with --allow sink (allow=['sink'])",
+                    sql_fix=fix,
+                    code="replaced-table",
+                )
+            )
 
     def _warn_of_partitions(self, partitions: Mapping[TableId, frozenset[str]], decision: Decision) -> None:
         """Warn, once for each table with a primary key, that changes of a key may be in several partitions.
@@ -389,7 +451,14 @@ class KafkaBatchRunner(BatchRunner):
         plan, spark = self._plan, records.sparkSession
         keyed = not self._writer.needs_rows_before
         reporter = VALUE_COUNTS.open(spark)
-        decide = partial(decide_batch, plan, state, number, read_schema=partial(self._schema, spark))
+        decide = partial(
+            decide_batch,
+            plan,
+            state,
+            number,
+            read_schema=partial(self._schema, spark),
+            creates_again=self._accepts_tables,
+        )
         try:
             if self._may_read_again(state, rejected):
                 seen = _collect_seen(self._divide(records, state, rejected, keyed=keyed, keep=False))
@@ -404,7 +473,8 @@ class KafkaBatchRunner(BatchRunner):
                 try:
                     seen = _collect_seen(packets)
                     decision = decide(seen.seen)
-                    read = partial(read_packets, plan, packets, keyed=keyed, reporter=reporter)
+                    shared = find_shared(decision)
+                    read = partial(read_packets, plan, packets, keyed=keyed, shared=shared, reporter=reporter)
                     batch = self._judge(
                         decision,
                         read,

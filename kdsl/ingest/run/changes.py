@@ -35,6 +35,7 @@ class TableBatchRunner(BatchRunner):
         files: The state of the ingestion.
         checkpoint: The checkpoint of the query.
         driver: The use of the checkpoint by this run.
+        accepts_tables: As for `BatchRunner`.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class TableBatchRunner(BatchRunner):
         files: StateFiles,
         checkpoint: Checkpoint,
         driver: CurrentDriver,
+        *,
+        accepts_tables: bool = False,
     ) -> None:
-        super().__init__(plan, writer, files, checkpoint, driver)
+        super().__init__(plan, writer, files, checkpoint, driver, accepts_tables=accepts_tables)
         self._reader = reader
 
     @contextmanager
@@ -59,7 +62,12 @@ class TableBatchRunner(BatchRunner):
         spark = records.sparkSession
         batch = self._reader.read_batch(records, state.progress)
         decision = decide_tables(
-            self._plan, state, number, batch, lambda table, known: self._schema(spark, table, known)
+            self._plan,
+            state,
+            number,
+            batch,
+            lambda table, known: self._schema(spark, table, known),
+            creates_again=self._accepts_tables,
         )
         yield self._judge(decision, row_reader(batch))
 
@@ -70,6 +78,8 @@ def decide_tables(
     number: int,
     batch: SourceBatch,
     read_schema: Callable[[TableId, TableSchema | None], TableSchema | None],
+    *,
+    creates_again: bool = False,
 ) -> Decision:
     """Decide what a batch of tables changes, whose columns the source knows; see `decide_batch`.
 
@@ -82,6 +92,7 @@ def decide_tables(
         number: The number of the batch.
         batch: The tables.
         read_schema: Reads the schema that a sink table has; see `decide_batch`.
+        creates_again: As for `decide_batch`.
     """
     known, refusals = dict(state.upstream), [one for table in batch.tables for one in table.refusals]
     for one in batch.tables:
@@ -93,7 +104,9 @@ def decide_tables(
         assert schema is not None
         known[one.table] = UpstreamTable(schema)
     seen = Seen(dict.fromkeys((one.table for one in batch.tables), 1))
-    decision = decide_batch(plan, attrs.evolve(state, upstream=known), number, seen, read_schema)
+    decision = decide_batch(
+        plan, attrs.evolve(state, upstream=known), number, seen, read_schema, creates_again=creates_again
+    )
     counts = dict(decision.note.counts)
     for one in batch.tables:
         for reason, count in one.counts.items():

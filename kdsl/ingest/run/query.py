@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.declare.start_and_end import Startup
-from kdsl.errors import KdslError
+from kdsl.errors import CheckpointError, KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.ends.kafka import KafkaFeed
@@ -26,7 +26,7 @@ from kdsl.ingest.run.raw import raw_table, topic_regex
 from kdsl.ingest.run.rows import RawRead
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import StreamReader, open_reader
-from kdsl.ingest.state import START, IngestState, Note, StateFiles
+from kdsl.ingest.state import SCHEMAS, START, STARTED, IngestState, Note, StateFiles, add_started, read_started
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver, explain_other_driver
 from kdsl.run.listeners.start import start_query
@@ -162,7 +162,8 @@ def start_ingestions(
     raw: RawRead | None = None
     if feeds:
         table = raw_table(*feeds, parallelism=plans[0].pipeline.parallelism)
-        records = table.read_packet_stream(spark, feeds[0].cluster, start_at=start_at)
+        whole = any(writer.needs_whole_partitions for writer in writers)
+        records = table.read_packet_stream(spark, feeds[0].cluster, start_at=start_at, whole_partitions=whole)
         if len(feeds) == 1 and records.columns == list(PACKET_COLUMNS.names):
             raw = RawRead(table.read_plan(), feeds[0].cluster)
     else:
@@ -175,16 +176,27 @@ def start_ingestions(
     if rebuild_schemas:
         for part in parts:
             StateFiles(opened.folder, part.name).set_aside()
+    accepts = "sink" in (allow or ())
     for part, plan, sink_writer in zip(parts, plans, writers, strict=True):
-        files = _open_state(spark, part, plan, opened, sink_writer, allow)
+        files = _open_state(spark, part, plan, opened, sink_writer, allow, learns_again=rebuild_schemas)
         if reader is not None:
-            runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened, driver))
+            runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened, driver, accepts_tables=accepts))
             continue
         feed = part.ingestion.source
         assert isinstance(feed, KafkaFeed)
         collector = open_collector(spark, part.ingestion, part.name) if feed.valid().ignore_errors else None
         runners.append(
-            KafkaBatchRunner(plan, sink_writer, files, opened, driver, collector, forgive=forgive_errors, raw=raw)
+            KafkaBatchRunner(
+                plan,
+                sink_writer,
+                files,
+                opened,
+                driver,
+                collector,
+                forgive=forgive_errors,
+                accepts_tables=accepts,
+                raw=raw,
+            )
         )
     shared = partial(_run_all, list(zip(map(topic_regex, feeds), runners, strict=False)))
     stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else shared)
@@ -198,6 +210,8 @@ def _open_state(
     opened: Checkpoint,
     writer: SinkWriter,
     allow: Collection[AllowedChange] | None,
+    *,
+    learns_again: bool,
 ) -> StateFiles:
     """Open the state of an ingestion; before its first batch, keep the declaration and what newest records show.
 
@@ -207,8 +221,12 @@ def _open_state(
     files = StateFiles(opened.folder, part.name)
     state = files.load()
     if state.last is not None:
+        _check_offset_log(opened, state.last)
         check_restart(plan, state, allow, opened.location)
+        add_started(opened.folder, part.name)
         return files
+    if not learns_again:
+        _check_first_start(opened, files, part.name, can_rebuild=allow is not None)
     if part.new_table is not None and writer.read_schema(spark, part.new_table, None) is not None:
         raise KdslError(
             f"the table {format_id(part.new_table)} exists already; write CREATE TABLE IF NOT EXISTS to fill it, or "
@@ -223,7 +241,64 @@ def _open_state(
     learned = sample_tables(plan, source) if isinstance(source, KafkaFeed) else Learned({})
     note = Note(START, learned.tables, declared=write_declaration(plan), places=learned.places)
     files.write(note, IngestState())
+    add_started(opened.folder, part.name)
     return files
+
+
+def _check_first_start(checkpoint: Checkpoint, files: StateFiles, name: str, *, can_rebuild: bool) -> None:
+    """Check that an ingestion without a state has never started: a lost state is not taken for that.
+
+    Args:
+        checkpoint: The checkpoint.
+        files: The files of the state.
+        name: The name of the ingestion among those of the checkpoint.
+        can_rebuild: Whether the user can say that the state is learned again.
+
+    Raises:
+        CheckpointError: It has started before, or the checkpoint has batches and does not say whose.
+    """
+    started = read_started(checkpoint.folder)
+    planned, done = checkpoint.last_batches()
+    last = max(planned, done)
+    if started is None and last < 0:
+        return
+    if started is not None and name not in started:
+        return
+    evidence = (
+        f"{checkpoint.folder.path('offsets')} has batch {last}"
+        if last >= 0
+        else (f"{checkpoint.folder.path(STARTED)} says that the ingestion has started")
+    )
+    remedy = "start with a new checkpoint"
+    if can_rebuild:
+        remedy = (
+            "start once with --rebuild-schemas (rebuild_schemas=True), which learns the tables again from newest "
+            "messages and sink tables, and counts from 0"
+        )
+    raise CheckpointError(
+        f"{files.location} is missing, but {evidence}: what was learned of the tables is lost, with the counts of "
+        f"records that could not be read; restore it from a copy of the checkpoint, or {remedy}"
+    )
+
+
+def _check_offset_log(checkpoint: Checkpoint, last: int) -> None:
+    """Check that Spark's offset log has the last batch of the state; without it the source would start again.
+
+    Args:
+        checkpoint: The checkpoint.
+        last: The number of the last batch of the state.
+
+    Raises:
+        CheckpointError: It does not have it.
+    """
+    planned, _ = checkpoint.last_batches()
+    if planned < last:
+        end = f"ends with batch {planned}" if planned >= 0 else "is missing"
+        raise CheckpointError(
+            f"the checkpoint {checkpoint.location} is incomplete: {checkpoint.folder.path(SCHEMAS)} has batch {last}, "
+            f"but the offset log {end} ({checkpoint.folder.path('offsets')}), and records would be read again from the "
+            "start; restore it from a copy, or start with a new checkpoint"
+        )
 
 
 def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, number: int) -> None:

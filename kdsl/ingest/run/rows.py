@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,7 @@ def build_sink_tables(
     packets: DataFrame | None = None,
     reporter: ValueReporter | None = None,
     in_one_task: bool = False,
+    identities: Mapping[TableId, str] | None = None,
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with a function that builds its rows.
 
@@ -59,6 +60,7 @@ def build_sink_tables(
             upstream table goes into it, and its rows stay as they are.
         reporter: As for `read_packets`.
         in_one_task: Whether one task finds the last changes of a table.
+        identities: The identities of sink tables that earlier batches wrote to.
     """
     works: dict[TableId, list[TableWork]] = {}
     for work in decision.tables:
@@ -72,7 +74,20 @@ def build_sink_tables(
             assert isinstance(plan.source, KafkaFeed)
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
-        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task)
+        identity = (identities or {}).get(target)
+        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task, identity=identity)
+
+
+def find_shared(decision: Decision) -> frozenset[TableId]:
+    """The upstream tables whose rows go into a sink table together with those of others.
+
+    Such rows are only in the order of their records if the records' places are read with them.
+    """
+    sources: dict[TableId, set[TableId]] = {}
+    for work in decision.tables:
+        for target in work.plan.targets:
+            sources.setdefault(target, set()).add(work.plan.table)
+    return frozenset(table for tables in sources.values() if len(tables) > 1 for table in tables)
 
 
 def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
@@ -213,6 +228,7 @@ def read_packets(
     *,
     keyed: bool = False,
     places: bool = False,
+    shared: Collection[TableId] = (),
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
     """The upstream rows of a table in the packets of a batch.
@@ -225,6 +241,7 @@ def read_packets(
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
         places: Whether rows have the columns `kdsl.own_columns.PLACE`.
+        shared: Upstream tables that share a sink table with others; their rows have these columns, too.
         reporter: Sends the counts of values that change while records are decoded.
 
     Raises:
@@ -234,6 +251,7 @@ def read_packets(
 
     assert isinstance(plan.source, KafkaFeed)
     key = _find_identifying_key(work) if keyed else ()
+    places = places or work.plan.table in shared
     read = plan_table(plan.source, work.plan.table, work.upstream, key, places=places)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.changelog.target import Batch
-from kdsl.errors import KdslError
+from kdsl.errors import CheckpointError, KdslError
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
@@ -22,7 +22,7 @@ from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
-from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.checkpoint.driver import FILE as DRIVER, CurrentDriver
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.spark_internals.session import active_session, clone_session, is_connect, java_session, jvm_of
 
@@ -53,7 +53,8 @@ def copy_snapshot(
 
     Raises:
         ResolveError: The ingestion has mistakes.
-        CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
+        CheckpointError: Another driver uses the checkpoint, it does not say any more which copy it is of, or it cannot
+            be read or written.
         IngestError: A table is refused; nothing was written.
         KdslError: There is no checkpoint, kdsl cannot read the source or it is a stream, the session is one of Spark
             Connect, no table is selected, a reference to a secret cannot be resolved, or the source or the sink cannot
@@ -70,10 +71,9 @@ def copy_snapshot(
     if not source.copied_once:
         raise KdslError(f"the source {source.type!r} is not copied once: it is a stream of changes; run it")
     folder = Checkpoint.open(spark, location).folder
+    document = identify_copy(folder)
     driver = CurrentDriver(folder)
     driver.take_over()
-    text = folder.read(FILE)
-    document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False} if text is None else json.loads(text)
     if document["done"]:
         _log.info("%s: the tables were copied already", folder.location)
         return False
@@ -83,6 +83,31 @@ def copy_snapshot(
         _copy(session, ingestion, plan, folder, document, writer, driver)
     folder.write(FILE, json.dumps({**document, "done": True}))
     return True
+
+
+def identify_copy(folder: Folder) -> dict[str, Any]:
+    """Read what identifies the copy of a checkpoint, and how far it is; note a new one in an unused checkpoint.
+
+    Raises:
+        CheckpointError: A driver has used the checkpoint, and the note is lost or damaged; or the checkpoint cannot be
+            read or written.
+    """
+    text = folder.read(FILE)
+    if text is None and folder.read(DRIVER) is None:
+        document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False}
+        folder.write(FILE, json.dumps(document))  # before a driver takes the checkpoint over
+        return document
+    try:
+        document = dict(json.loads(text or ""))
+        if {"id", "done"} <= document.keys():
+            return document
+    except (ValueError, TypeError):
+        pass
+    state = "is missing, although a copy has begun" if text is None else "is damaged"
+    raise CheckpointError(
+        f"{folder.path(FILE)} {state}: it says which rows the sink tables have already, and without it they would be "
+        "written again; restore it from a copy of the checkpoint, or empty the sink and start with a new checkpoint"
+    )
 
 
 def _copy(

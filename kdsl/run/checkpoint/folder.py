@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from kdsl.errors import CheckpointError, KdslError
 from kdsl.spark_internals.errors import java_exception
-from kdsl.spark_internals.hadoop import HadoopFolder
+from kdsl.spark_internals.hadoop import HadoopFolder, list_documents, spare_name
 from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ def _explain_failure(location: str, action: str) -> Iterator[None]:
 class LocalFolder:
     """A folder of this machine, without Spark. Its methods raise an OSError if the file system fails.
 
+    A `HadoopFolder` may have written it, whose files have a spare name while they are replaced.
+
     Args:
         location: The folder, or its ``file:`` address.
 
@@ -161,8 +163,9 @@ class LocalFolder:
             OSError: It cannot be read.
             UnicodeDecodeError: It is not UTF-8.
         """
-        file = self._root / name
-        return file.read_text(encoding="utf-8") if file.is_file() else None
+        file, spare = self._root / name, self._root / spare_name(name)
+        path = next((path for path in (file, spare, file) if path.is_file()), None)
+        return None if path is None else path.read_text(encoding="utf-8")
 
     def write(self, name: str, text: str) -> None:
         """Replace the text of a file, completely or not at all; create the file, and its folder, if it is missing.
@@ -183,7 +186,7 @@ class LocalFolder:
             OSError: It cannot be listed.
         """
         folder = self._root / name
-        return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []
+        return list_documents(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with everything in it, if there is one.
@@ -192,6 +195,7 @@ class LocalFolder:
             OSError: It cannot be removed.
         """
         path = self._root / name
+        (self._root / spare_name(name)).unlink(missing_ok=True)
         if path.is_dir():
             shutil.rmtree(path)
         else:

@@ -9,6 +9,7 @@ from pyspark.sql import (
     types as s,
 )
 
+from kdsl.own_columns import POSITION
 from kdsl.plan.model import WritePlan
 from kdsl.types.sql import quote_name
 
@@ -16,13 +17,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def repartition_for_tasks(rows: DataFrame, plan: WritePlan) -> DataFrame:
+def repartition_for_tasks(rows: DataFrame, plan: WritePlan, *, pieces: int = 0) -> DataFrame:
     """Repartition rows into exactly as many partitions as the plan declares tasks; without a declaration, not at all.
 
     Rows of one message key stay in one task, and those from one partition of the DataFrame stay in their order.
     Therefore the order of a key is kept in Kafka. Rows of a table without key columns are distributed evenly.
+
+    Args:
+        rows: The rows.
+        plan: What is written.
+        pieces: The number of tasks that read the rows, if those of a key may come from several of them, in whose order
+            they are; otherwise 0. Then they are repartitioned by the key and sorted; only those of a batch can be.
     """
     count = plan.parallelism
+    if pieces:  # a shuffle alone fetches the rows of several partitions in any order
+        keys = [_hashable(rows, name) for name in plan.key_columns]
+        placed = rows.withColumn(POSITION, F.monotonically_increasing_id())
+        return placed.repartition(count or pieces, *keys).sortWithinPartitions(POSITION).drop(POSITION)
     if count is None:
         return rows
     if count == 1:

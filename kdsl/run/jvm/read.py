@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 FORMAT = "kafka"
+SPLIT = "minPartitions"
+"""The option with the fewest tasks of a read, for which Spark reads partitions in pieces."""
 _BATCH_ENDS = ("unbounded", "latest")
 
 
@@ -43,6 +45,7 @@ def records(
     cores: int = 1,
     name: str = "",
     source: str | None = None,
+    whole: bool = False,
 ) -> tuple[DataFrame, dict[str, str]]:
     """Read the raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
@@ -59,6 +62,7 @@ def records(
         cores: How many tasks the session runs at a time.
         name: The observation that counts the records that the header filter drops; empty for none.
         source: The name of a stream's source in checkpoints; None for none.
+        whole: Whether each partition is read by one task, also if that leaves fewer tasks than declared.
 
     Returns:
         The records, and the id of each topic as it was planned.
@@ -78,6 +82,8 @@ def records(
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streaming)
     check_login_classes(spark, cluster, plan.table)
     options = _options(plan, cluster, streaming=streaming)
+    if plan.parallelism is not None and not whole:
+        options[SPLIT] = str(plan.parallelism)
     hide_secrets(spark, options)
     set_system_properties(spark, cluster, plan.table)
     admin = open_admin(spark, cluster, plan.table)
@@ -134,8 +140,6 @@ def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, 
         options["includeHeaders"] = "true"
     if plan.max_records is not None:
         options["maxOffsetsPerTrigger"] = str(plan.max_records)
-    if plan.parallelism is not None:
-        options["minPartitions"] = str(plan.parallelism)
     return options
 
 

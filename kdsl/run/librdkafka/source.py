@@ -72,9 +72,11 @@ from kdsl.types.spark import spark_schema
 
 PARALLELISM = "parallelism"
 ZONE = "zone"
+WHOLE = "whole.partitions"
+"""The option of a read whose tasks do not share partitions: each record of a partition is read by the same task."""
 _OWN_OPTIONS = (
     *(PLAN, CLUSTER, LITERALS, LETTERS, LETTERS_LITERALS),
-    *(PARALLELISM, ZONE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR, REPORT),
+    *(PARALLELISM, ZONE, WHOLE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR, REPORT),
 )
 _NO_LIMIT = 2**63 - 1
 
@@ -358,9 +360,12 @@ def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
 
 
 def _packing(options: OptionItems) -> Packing:
-    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks."""
+    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks.
+
+    Partitions stay whole with the option `WHOLE`, or if tasks keep states of their partitions.
+    """
     plan, _ = _read_plan_and_cluster(options)
-    whole = plan.upserts is not None and plan.upserts.by_partition
+    whole = WHOLE in dict(options) or (plan.upserts is not None and plan.upserts.by_partition)
     return choose_packing(max_tasks(dict(options), plan), whole=whole)
 
 

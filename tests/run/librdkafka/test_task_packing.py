@@ -203,3 +203,23 @@ def test_whole_partitions_are_not_split(values: list[Range], parallelism: int) -
     assert len(result) <= parallelism
     assert all(task for task in result)
     assert pack(reversed(values), choose_packing(parallelism, whole=True)) == result
+
+
+@given(ranges(), st.integers(1, 16))
+def test_a_task_reads_the_records_of_a_partition_before_those_of_later_tasks(values: list[Range], count: int) -> None:
+    """The position of a row among the tasks is its position in its partition, by which rows are sorted for a sink."""
+    for packing in (choose_packing(count), choose_packing(count, whole=True)):
+        read: dict[tuple[str, int], int] = {(r.topic, r.partition): r.start for r in values}
+        for r in (r for task in pack(values, packing) for r in task):
+            assert read[r.topic, r.partition] == r.start
+            read[r.topic, r.partition] = r.end
+        assert read == {(r.topic, r.partition): r.end for r in values}
+
+
+@given(ranges(), st.integers(1, 16))
+def test_a_whole_partition_is_read_by_one_task(values: list[Range], count: int) -> None:
+    tasks = pack(values, choose_packing(count, whole=True))
+
+    readers = Counter((r.topic, r.partition) for task in tasks for r in task)
+    assert len(tasks) <= count
+    assert all(readers[r.topic, r.partition] == (len(r) > 0) for r in values)

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kdsl.changelog.target import Batch
+import attrs
+
+from kdsl.changelog.target import Batch, require_same_table
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.formats import TableId
 from kdsl.ingest.ends import DeltaTables
@@ -36,6 +38,7 @@ class DeltaWriter(TableWriter):
     """
 
     needs_rows_before = False
+    needs_whole_partitions = False
 
     def __init__(self, sink: DeltaTables, concurrency: int) -> None:
         super().__init__(concurrency)
@@ -45,9 +48,9 @@ class DeltaWriter(TableWriter):
         """The Delta table of a sink table: a folder below the sink's path, or a name in its catalog."""
         if self._sink.path is not None:
             path = "/".join([self._sink.path.rstrip("/"), *table])
-            return DeltaTarget(path, is_path=True, schema_evolution=False)
+            return DeltaTarget(path, is_path=True, schema_evolution=False, creates=False)
         names = ".".join(map(quote_name, [*filter(None, [self._sink.catalog]), *table]))
-        return DeltaTarget(names, is_path=False, schema_evolution=False)
+        return DeltaTarget(names, is_path=False, schema_evolution=False, creates=False)
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The columns of a table, None if there is none; its primary key, which Delta does not store, is the known one.
@@ -57,6 +60,10 @@ class DeltaWriter(TableWriter):
         """
         columns = self.target(table).read_columns(spark)
         return None if columns is None else TableSchema(columns, () if known is None else known.primary_key)
+
+    def identify(self, spark: SparkSession, table: TableId) -> str | None:
+        """Delta's id of a table; see `SinkWriter.identify`."""
+        return self.target(table).identify(spark)
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
         """Whether the catalog has a database; with a path, whether the database's folder there has anything.
@@ -138,11 +145,13 @@ class DeltaWriter(TableWriter):
         See `TableWriter.write_table`. A change of the table and the rows are different commits.
 
         Raises:
-            ChangelogError: The table has another batch with this number or a later one, or lacks a column; or Delta
-                cannot be added to the session.
+            ChangelogError: The table has another batch with this number or a later one, or lacks a column; it is gone,
+                or another one than that of earlier batches; or Delta cannot be added to the session.
             Exception: That of Spark, if a job fails.
         """
-        target, spark = self.target(table.table), table.rows.sparkSession
+        target, spark = attrs.evolve(self.target(table.table), id=table.identity), table.rows.sparkSession
+        if table.evolution.changes and table.identity is not None:
+            require_same_table(repr(target), table.identity, target.identify(spark))
         self.change_table(spark, table.table, table.evolution.changes, table.tables[0].plan.transformed)
         if not table.schema.primary_key:
             target.append(table.inserts(), batch)

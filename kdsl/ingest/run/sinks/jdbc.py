@@ -61,6 +61,7 @@ class JdbcWriter(TableWriter):
     """
 
     needs_rows_before = False
+    needs_whole_partitions = False
 
     def __init__(self, sink: JdbcTables, concurrency: int) -> None:
         super().__init__(concurrency)
@@ -81,6 +82,10 @@ class JdbcWriter(TableWriter):
         """
         del known
         return self.target(table).read_schema(spark)
+
+    def identify(self, spark: SparkSession, table: TableId) -> str | None:
+        """Postgres' number of a table; see `SinkWriter.identify`. Errors are those of `read_schema`."""
+        return self.target(table).identify(spark)
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
         """Whether a schema exists in the database of the address.
@@ -145,10 +150,12 @@ class JdbcWriter(TableWriter):
 
         Raises:
             ChangelogError: The database cannot be reached, it or Spark reports an error, or the table has another batch
-                with this number or a later one, or lacks a column or the row of a change without all values.
+                with this number or a later one, or lacks a column or the row of a change without all values; or it is
+                gone, or another one than that of earlier batches.
             SecretError: A reference to a secret cannot be resolved.
         """
-        target, spark, keys = self.target(table.table), table.rows.sparkSession, table.schema.primary_key
+        target = attrs.evolve(self.target(table.table), id=table.identity)
+        spark, keys = table.rows.sparkSession, table.schema.primary_key
         if table.table not in self._started:
             target.last_batch(spark, batch.writer)  # drops staging tables of a run that was killed
             self._started.add(table.table)

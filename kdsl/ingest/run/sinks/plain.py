@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class BlackholeWriter(TableWriter):
     """Computes the rows, and drops them."""
 
+    needs_whole_partitions = False
+
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Compute the rows; see `TableWriter.write_table`."""
         del batch
@@ -30,6 +32,8 @@ class BlackholeWriter(TableWriter):
 
 class PrintWriter(TableWriter):
     """Prints one line for each row: the table, the row kind and the values."""
+
+    needs_whole_partitions = False
 
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Print the changes of the table and then of its rows, which are collected; see `TableWriter.write_table`.
@@ -53,6 +57,7 @@ class MemoryWriter(TableWriter):
     """
 
     needs_rows_before = False
+    needs_whole_partitions = False
 
     def __init__(self, concurrency: int = 1) -> None:
         super().__init__(concurrency)

@@ -17,7 +17,7 @@ from kdsl.ingest.evolution import Refusal, SchemaChange, SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
 from kdsl.ingest.projection import TransformedTable
-from kdsl.own_columns import INDEX, KIND, ORDER, UNAVAILABLE
+from kdsl.own_columns import INDEX, KIND, ORDER, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
 from kdsl.spark_internals.threads import run_in_session
@@ -56,6 +56,8 @@ class SinkTable:
         build_rows: Builds the DataFrame of `rows`.
         plain: Where the rows are, if they are written as they are read.
         in_one_task: Whether one task finds the last change of each key; see `kdsl.run.dataframes.latest.last_changes`.
+        identity: The identity of the sink table that earlier batches wrote to (`SinkWriter.identify`); None if there
+            was none.
     """
 
     table: TableId
@@ -64,15 +66,27 @@ class SinkTable:
     build_rows: Callable[[], DataFrame]
     plain: PlainRows | None = None
     in_one_task: bool = False
+    identity: str | None = None
 
     @cached_property
     def rows(self) -> DataFrame:
         """The rows: the row kind (`kdsl.own_columns.KIND`), then columns of the sink table with its types.
 
-        They are in the order of the changes of each key, unless they have columns for it (`ORDER`). They may have the
+        They are in the order of the changes of each key, unless they have columns for it (`order`). They may have the
         columns ``PASSES`` and `kdsl.own_columns.UNAVAILABLE`, too.
         """
         return self.build_rows()
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns of the rows by which the changes of a key are ordered.
+
+        They are those of the time in the source (`ORDER`), if changes of a key may be in several partitions. If rows of
+        several upstream tables come from Kafka, they are those of the record (`PLACE`). Otherwise there are none.
+        """
+        columns = set(self.rows.columns)
+        by_time = tuple(name for name in ORDER if name in columns)
+        return by_time or tuple(name for name in PLACE if name in columns)
 
     @property
     def schema(self) -> TableSchema:
@@ -81,9 +95,8 @@ class SinkTable:
 
     def last_changes(self) -> DataFrame:
         """The last change of each key: ``+U`` with its present row, or ``-D``. A NULL in a key fails the job."""
-        order = [name for name in ORDER if name in self.rows.columns]
-        last = last_changes(self.rows, self.schema.primary_key, order, in_one_task=self.in_one_task)
-        return last.drop(*order)
+        last = last_changes(self.rows, self.schema.primary_key, self.order, in_one_task=self.in_one_task)
+        return last.drop(*ORDER, *PLACE)
 
     def inserts(self) -> DataFrame:
         """The rows of a table without a primary key, to which rows can only be added.
@@ -100,7 +113,7 @@ class SinkTable:
         is_insert = F.col(KIND) == "+I"
         if UNAVAILABLE in self.rows.columns:  # no row has the values
             is_insert &= F.size(UNAVAILABLE) == 0
-        rows = self.rows.drop(*ORDER).where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
+        rows = self.rows.drop(*ORDER, *PLACE).where(F.when(is_insert, is_insert).otherwise(F.raise_error(reason)))
         return rows.drop(UNAVAILABLE)
 
     @property
@@ -112,11 +125,11 @@ class SinkTable:
     def changes(self) -> DataFrame:
         """All changes, without columns by which they are ordered.
 
-        Those of a key are in their order, in one partition, and the row before an update is right before the row after
-        it. Without a primary key all changes are in one partition.
+        Those of a key are in their order, in one partition if the writer needs that
+        (`SinkWriter.needs_whole_partitions`), and the row before an update is right before the row after it. Without a
+        primary key all changes are in one partition.
         """
-        order = [name for name in ORDER if name in self.rows.columns]
-        return self._sort(order).drop(*ORDER) if order else self.rows
+        return self._sort(self.order).drop(*ORDER, *PLACE) if self.order else self.rows
 
     def _sort(self, order: Sequence[str]) -> DataFrame:
         """Sort the rows by columns of the order; rows with equal values of these stay as they are.
@@ -128,7 +141,7 @@ class SinkTable:
         keys = [F.col(quote_name(name)) for name in self.schema.primary_key]
         rows = self.rows.withColumn(INDEX, F.monotonically_increasing_id())
         if not keys:  # the two rows of an update are next to each other in the files of a change data feed
-            first = order if order == list(ORDER) else order[:-1]
+            first = order if tuple(order) in (ORDER, PLACE) else order[:-1]
             return rows.coalesce(1).sortWithinPartitions(*first, INDEX).drop(INDEX)
         return rows.repartition(*keys).sortWithinPartitions(*order[:-1], *keys, order[-1], INDEX).drop(INDEX)
 
@@ -141,10 +154,14 @@ class SinkWriter(Protocol):
             meet the filter of their table, with a column that says so (`kdsl.own_columns.PASSES`).
         needs_rows_before: Whether it needs the whole rows before changes. If not, it writes the last changes of tables
             with a primary key, and an update may lack its row before.
+        needs_whole_partitions: Whether tasks write changes as they get them (`SinkTable.changes`), so those of a key
+            stay in their order only if one task gets them all. A partition of Kafka is then read by one task; otherwise
+            several tasks may read it, in whose order the rows are.
     """
 
     pairs_updates: bool = False
     needs_rows_before: bool = True
+    needs_whole_partitions: bool = True
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The columns and the primary key that a table has in the sink; None if there is no such table.
@@ -155,6 +172,14 @@ class SinkWriter(Protocol):
             known: What the checkpoint says of it. The result of sinks that cannot tell.
         """
         ...
+
+    def identify(self, spark: SparkSession, table: TableId) -> str | None:
+        """The identity of a table, which another one that is created under its name later does not have.
+
+        None, the result by default, if there is no table, or the sink cannot tell. Errors are those of the sink.
+        """
+        del spark, table
+        return None
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool | None:
         """Whether a database exists in the sink; None, the result by default, if the sink cannot tell.

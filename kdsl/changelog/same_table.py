@@ -1,0 +1,94 @@
+"""The identity of the table that a query of `apply_to` writes, kept with its checkpoint.
+
+A table that was dropped while the query runs, or between two runs, may exist again under the same name, without the
+rows of earlier batches. Later batches must not continue there without a word.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kdsl.changelog.target import IdentifiedTarget, Target, explain_replaced_table, require_same_table
+from kdsl.errors import CheckpointError
+from kdsl.run.checkpoint.checkpoint import FOLDER
+from kdsl.run.checkpoint.folder import Folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = f"{FOLDER}/target.json"
+"""The file of a checkpoint with the identity of the table."""
+VERSION = 1
+_log = logging.getLogger(__name__)
+
+
+class TableGuard:
+    """Requires that all batches of a query are applied to one table.
+
+    Targets that cannot be identified (`IdentifiedTarget`) are not guarded.
+
+    Args:
+        folder: The folder of the query's checkpoint.
+        target: The table.
+        adopt: Whether the first batch of this run accepts any table, and a missing one.
+    """
+
+    def __init__(self, folder: Folder, target: Target, *, adopt: bool) -> None:
+        self._folder, self._target, self._adopt = folder, target, adopt
+        self._known: str | None = None
+
+    def check(self, spark: SparkSession, number: int) -> None:
+        """Check before a batch that the table is the one of earlier batches; the first batch may create it.
+
+        Raises:
+            ChangelogError: The table is gone, or another one has its name.
+            CheckpointError: The identity is lost although there were batches, or the checkpoint cannot be read.
+        """
+        if not isinstance(self._target, IdentifiedTarget):
+            return
+        actual = self._target.identify(spark)
+        if self._known is None and self._adopt:
+            expected = None
+            with suppress(CheckpointError):  # a damaged file is replaced
+                expected = self._read(required=False)
+            if expected is not None and expected != actual:
+                _log.warning("%r %s; it is accepted", self._target, explain_replaced_table(expected, actual))
+            return
+        require_same_table(repr(self._target), self._known or self._read(required=number > 0), actual)
+
+    def keep(self, spark: SparkSession) -> None:
+        """Keep the identity of the table with the checkpoint, after a batch.
+
+        Raises:
+            ChangelogError: The table cannot be read.
+            CheckpointError: The checkpoint cannot be written.
+        """
+        if self._known is not None or not isinstance(self._target, IdentifiedTarget):
+            return
+        self._known = self._target.identify(spark)
+        if self._known is not None:
+            self._folder.write(FILE, json.dumps({"version": VERSION, "id": self._known}) + "\n")
+
+    def _read(self, *, required: bool) -> str | None:
+        """Read the stored identity; None if there is none.
+
+        Raises:
+            CheckpointError: It cannot be read, or is missing although it is required.
+        """
+        text = self._folder.read(FILE)
+        if text is None and not required:
+            return None
+        try:
+            document = json.loads(text or "")
+            if document["version"] == VERSION:
+                return str(document["id"])
+            reason = f"has version {document['version']}, and this kdsl reads version {VERSION}"
+        except (ValueError, KeyError, TypeError):
+            reason = "is missing" if text is None else "cannot be read"
+        raise CheckpointError(
+            f"{self._folder.path(FILE)} {reason}: it says which table earlier batches were applied to; restore it from "
+            "a copy of the checkpoint, or start once with adopt=True, which accepts the table as it is"
+        )
