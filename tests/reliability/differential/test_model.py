@@ -7,14 +7,16 @@ import os
 import attrs
 import pytest
 
+from tests.reliability.differential.faults import POINTS, kill_at
 from tests.reliability.differential.generator import SINKS, Sink, make_world
 from tests.reliability.differential.messages import write_records
 from tests.reliability.differential.model import Change, Rules, build_table, join, type_of
 from tests.reliability.differential.runner import explain_difference, select
 from tests.reliability.differential.without_spark import run_without_spark
+from tests.reliability.harness import Point
 
 SEED = os.environ.get("KDSL_TEST_SEED", "32")
-WORLDS = int(os.environ.get("KDSL_TEST_SEQUENCES", "400")) // 20
+WORLDS = int(os.environ.get("KDSL_TEST_SEQUENCES", "300")) // 20
 ONE, OTHER = {"id": "1", "f": "60", "n": "1"}, {"id": "1", "f": "40", "n": "2.5"}
 
 
@@ -83,9 +85,15 @@ def test_a_world_is_a_function_of_its_seed_and_can_be_divided(sink: Sink) -> Non
 
 
 def test_sequences_that_are_written_as_they_are_read_give_what_the_model_says() -> None:
-    """Four hundred sequences into Kafka, without Spark and brokers."""
+    """Some hundred sequences into Kafka, without Spark and brokers."""
     failures = []
     for number in range(WORLDS):
         world = make_world(f"{SEED}/plain/{number}", "kafka", 20, 12, plain=True)
         failures += [f"{world.seed}: {one.numbers} {one.table}: {one.reason}" for one in run_without_spark(world)]
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("point", POINTS, ids=str)
+def test_the_points_of_deaths_exist(point: Point) -> None:
+    with kill_at(point, 0):
+        pass
