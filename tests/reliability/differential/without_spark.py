@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -16,8 +17,9 @@ from kdsl.ingest.decision import Decision, Seen, decide_batch
 from kdsl.ingest.ends import KafkaFeed
 from kdsl.ingest.messages import MessageEncoder
 from kdsl.ingest.records import Packet, RecordSplitter, plan_table
-from kdsl.ingest.state import IngestState
+from kdsl.ingest.state import StateFiles
 from kdsl.own_columns import KIND
+from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
 from kdsl.testing import Record
@@ -31,8 +33,14 @@ TOPIC, SERVERS = "records", "localhost:9092"
 PARTITIONS = 2
 
 
-def run_without_spark(world: World) -> list[Difference]:
+def run_without_spark(world: World, folder: Path) -> list[Difference]:
     """Run an ingestion of tables without filters and expressions; the tables that then differ from the model.
+
+    Each batch is one of a new driver, which reads what the checkpoint has.
+
+    Args:
+        world: The ingestion.
+        folder: The folder of the checkpoint.
 
     Raises:
         RunError: A batch is refused.
@@ -42,8 +50,9 @@ def run_without_spark(world: World) -> list[Difference]:
     feed, plan = ingestion.source, ingestion.plan()
     assert isinstance(feed, KafkaFeed)
     splitter = RecordSplitter(feed, max_columns=plan.pipeline.max_columns)
-    state, messages = IngestState(), list[Message]()
+    files, messages = StateFiles(open_local_folder(folder)), list[Message]()
     for number, records in enumerate(divide_batches(world)):
+        state = files.load(number)
         packets: list[Packet] = []
         dirty, reasons = 0, list[str]()
         for batch in records:
@@ -58,7 +67,7 @@ def run_without_spark(world: World) -> list[Difference]:
         decision = decide_batch(plan, state, number, Seen(rows, deltas, dirty, tuple(reasons)))
         if decision.refusals:
             raise RunError("\n".join(refusal.describe() for refusal in decision.refusals))
-        state = state.add(decision.note)
+        files.write(decision.note, state)
         messages += encode_packets(feed, sink, packets, decision, len(messages))
     ordered = sorted(messages, key=lambda one: (one.partition, one.offset))
     return list(compare(world, lambda tables: fold_messages(world, ordered, tables)))
