@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Route, Sink, Transform
+from kdsl.ingest import Ingestion, KafkaFeed, Route, Sink, Transform
 from kdsl.ingest.run.query import explain_end
 from kdsl.testing import RunningKafka
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
@@ -68,7 +69,7 @@ def run_world(world: World, place: Place) -> list[Difference]:
     rng = random.Random(f"{world.seed}/deaths")
     place.folder.mkdir()
     stem = "".join(c if c.isalnum() else "-" for c in world.seed)
-    topic = place.kafka.create_topic(f"{stem}-{id(world)}", world.partitions)
+    topic = place.kafka.create_topic(f"{stem}-{uuid4().hex}", world.partitions)
     out = place.kafka.create_topic(f"{topic}-out", rng.randint(1, 3))
     servers = place.kafka.bootstrap_servers
     target = open_target(world, place.spark, place.kafka, out, place.folder, place.postgres)
@@ -176,7 +177,7 @@ def build_ingestion(
 ) -> Ingestion:
     """The ingestion of a world; with an obstacle as its error advises."""
     remedy = None if obstacle is None else obstacle.remedy
-    fixed = "id BIGINT" if remedy == "fixed types" else None
+    fixed = remedy if remedy in ("id BIGINT", "a STRING") else None
     format_: Json | DebeziumJson | CanalJson = CanalJson()
     if world.wire == "debezium-json":
         format_ = DebeziumJson(infer_fixed_types=fixed)
@@ -184,7 +185,7 @@ def build_ingestion(
         format_ = Json(table_id_fields=",".join(TABLE_FIELDS), infer_fixed_types=fixed)
     feed = KafkaFeed(
         Cluster(servers), topic=(topic,), value=format_, startup="earliest-offset", prefetch=0,
-        max_records_per_trigger=limit, ignore_errors=world.broken or remedy in ("ignore errors", "fixed types"),
+        max_records_per_trigger=limit, ignore_errors=world.broken or remedy in ("ignore errors", "id BIGINT"),
     )  # fmt: skip
     keys = ("id",) if world.wire == "json" else ()
     transforms = []
@@ -203,8 +204,9 @@ def build_ingestion(
         for source in world.sources
         if source.target != (source.database, source.name)
     ]
-    pipeline = Pipeline(schema_change="TRY_EVOLVE" if remedy == "TRY_EVOLVE" else "LENIENT")
-    return Ingestion(feed, sink, transform=transforms, route=routes, pipeline=pipeline)
+    if remedy == "exclude alter.column.type":
+        sink = attrs.evolve(sink, exclude_changes=("alter.column.type",))  # type: ignore[misc]
+    return Ingestion(feed, sink, transform=transforms, route=routes)
 
 
 def _build_transform(pattern: str, rules: Rules) -> Transform:
@@ -226,7 +228,8 @@ def compare(world: World, read_tables: ReadTables) -> Iterator[Difference]:
         numbers.setdefault(source.target, []).append(source.number)
     present = read_tables(numbers)
     for table, own in numbers.items():
-        wanted = build_table((source.changes, source.rules) for source in world.sources if source.number in own)
+        sources = [source for source in world.sources if source.number in own]
+        wanted = build_table((_find_changes(world, source), source.rules) for source in sources)
         for way, rows in present[table].items():
             if reason := explain_difference(wanted, rows):
                 yield Difference(tuple(own), table, f"{way}: {reason}")

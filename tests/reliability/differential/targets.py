@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
 
 import attrs
 
@@ -93,17 +94,20 @@ class DeltaTarget(Target):
 
 
 class PostgresTarget(Target):
-    """Tables of a database, read by psql."""
+    """Tables of a database of its own, read by psql."""
 
-    def __init__(self, postgres: Postgres) -> None:
-        self._postgres = postgres
+    def __init__(self, postgres: Postgres, database: str) -> None:
+        self._postgres, self._database = postgres, database
+        postgres.execute(f"CREATE DATABASE {database};")
 
     def sink(self) -> Sink:
-        return JdbcTables(self._postgres.url, username="kdsl", password=f"${{env:{PASSWORD_VARIABLE}}}")
+        url = self._postgres.url.removesuffix("postgres") + self._database
+        return JdbcTables(url, username="kdsl", password=f"${{env:{PASSWORD_VARIABLE}}}")
 
     def read(self, tables: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Rows]]:
         names = list(tables)
-        listed = self._postgres.execute("SELECT json_build_array(schemaname, tablename) FROM pg_tables;").splitlines()
+        query = "SELECT json_build_array(schemaname, tablename) FROM pg_tables;"
+        listed = self._postgres.execute(query, self._database).splitlines()
         existing = [table for table in names if list(table) in [json.loads(line) for line in listed]]
         statements = ["SET timezone = 'UTC';"]
         for number, table in enumerate(names):
@@ -111,7 +115,7 @@ class PostgresTarget(Target):
                 schema, name = (part.replace('"', '""') for part in table)
                 statements.append(f'SELECT {number}, row_to_json(r) FROM "{schema}"."{name}" r;')
         rows: dict[tuple[str, str], Rows] = {table: [] for table in names}
-        for line in self._postgres.execute("\n".join(statements)).split("\n"):
+        for line in self._postgres.execute("\n".join(statements), self._database).split("\n"):
             if line:
                 place, _, document = line.partition("\t")
                 rows[names[int(place)]].append(parse_json(document))
@@ -248,4 +252,4 @@ def open_target(
         case "kafka":
             return KafkaTarget(kafka, topic, world)
     assert postgres is not None
-    return PostgresTarget(postgres)
+    return PostgresTarget(postgres, f"d{uuid4().hex}")
