@@ -166,7 +166,16 @@ def _script_declarations(
         folder = folders.get(copies.name)
         for copy in copies.copies:
             own = copy.name if len(copies.copies) > 1 else ""
-            result.append(Declaration(copy.ingestion, checkpoint=folder, name=own, title=copy.name))
+            result.append(
+                Declaration(
+                    copy.ingestion,
+                    checkpoint=folder,
+                    name=own,
+                    title=copy.name,
+                    new_table=copy.new_table,
+                    new_database=copy.new_database,
+                )
+            )
     return result
 
 

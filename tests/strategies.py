@@ -14,6 +14,10 @@ from kdsl.types import model as t
 SIMPLE = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Date)
 LENGTHS = st.integers(1, t.MAX_LENGTH) | st.just(t.MAX_LENGTH)
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
+ODD_NAMES = st.text(
+    st.characters(exclude_categories=["Cs"]) | st.sampled_from(" .`\"'$<>/\\\t\n\0\u2028\ufdd0{}[](),:"), max_size=8
+)
+"""Names that nobody would choose: of any characters, with blanks around them, dots and quotes, or empty."""
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 EFFORT = float(os.environ.get("KDSL_TEST_EFFORT", "0.15"))  # 10 for a night: new examples are drawn in each run
@@ -24,6 +28,16 @@ _WIDE = decimal.Context(prec=t.MAX_DECIMAL)
 def examples(count: int) -> int:
     """How many examples a costly property draws, of as many as an effort of 1 would draw."""
     return max(20, round(count * EFFORT))
+
+
+def table_ids(*, min_size: int = 0) -> st.SearchStrategy[tuple[str, ...]]:
+    """Ids of one to three names.
+
+    Args:
+        min_size: The length of the shortest name.
+    """
+    names = ODD_NAMES.filter(lambda name: len(name) >= min_size)
+    return st.lists(names, min_size=1, max_size=3).map(tuple)
 
 
 def scalar_types(nullable: st.SearchStrategy[bool] | None = None) -> st.SearchStrategy[t.DataType]:

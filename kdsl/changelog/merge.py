@@ -53,6 +53,18 @@ def match_columns(target: str, changes: DataFrame, existing: Sequence[str], *, a
     return names
 
 
+def check_table_name(target: str, name: str) -> None:
+    """Check the name of a table in a catalog, which Spark's functions for tables only take as SQL.
+
+    Raises:
+        ChangelogError: It contains ``${``, which Spark would replace: the name would be that of another table.
+    """
+    if "${" in name:
+        raise ChangelogError(
+            f"{target}: Spark replaces '${{' in the names of tables; choose another name, in an ingestion with a route"
+        )
+
+
 def write_condition(keys: Sequence[str]) -> str:
     """Write the condition that a row has the key of a change; without keys no row has it."""
     return " AND ".join(f"target.{quote_name(key)} = source.{quote_name(key)}" for key in keys) or "false"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import attrs
 
@@ -31,6 +33,17 @@ class Batch:
     writer: str
     number: int
     content: str = attrs.field(default="", validator=attrs.validators.max_len(128))
+
+    def of_part(self, *names: str) -> Self:
+        """The identity of one of several parts that are written by themselves, such as that of a table.
+
+        Each part has a writer of its own, so that two that are written to the same table are both applied.
+
+        Args:
+            *names: What distinguishes the part from the others of the batch.
+        """
+        digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:32]
+        return attrs.evolve(self, writer=f"{self.writer}/{digest}")
 
 
 def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:

@@ -18,11 +18,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from kdsl.changelog.merge import check_jvm_target, match_columns, write_assignments, write_condition, write_is_delete
+from kdsl.changelog.merge import (
+    check_jvm_target,
+    check_table_name,
+    match_columns,
+    write_assignments,
+    write_condition,
+    write_is_delete,
+)
 from kdsl.changelog.target import Batch, is_applied, require_same_table
 from kdsl.errors import ChangelogError
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
+from kdsl.run.letter_case import CASE_SENSITIVE, CASE_SENSITIVE_TABLES
 from kdsl.spark_internals.errors import JavaError, java_message
 from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.plans import plan_physically
@@ -84,12 +92,15 @@ def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> De
             string without a slash is a name.
         schema_evolution: Whether new columns of the changelog, also fields of structs, are added to the table;
             otherwise they are an error.
+
+    Raises:
+        ChangelogError: The name contains ``${``, which Spark would replace.
     """
     path = os.fspath(table)
     return DeltaTarget(path, not isinstance(table, str) or "/" in path or os.sep in path, schema_evolution)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class DeltaTarget:
     """A Delta table as a target; see `delta`.
 
@@ -109,6 +120,14 @@ class DeltaTarget:
     schema_evolution: bool
     creates: bool = attrs.field(default=True, repr=False)
     id: str | None = attrs.field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"delta({self.table!r})"
+
+    def __attrs_post_init__(self) -> None:
+        """Check the name; it raises what `check_table_name` does."""
+        if not self.is_path:
+            check_table_name(f"delta({self.table!r})", self.table)
 
     def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one and that Delta can store the columns; add Delta to the session.
@@ -547,6 +566,10 @@ class _Delta:
             session = session.cloneSession()
             if not cataloged:
                 session.conf().set("spark.sql.catalog.spark_catalog", CATALOG)
+        tables = spark.conf.get(CASE_SENSITIVE_TABLES, None)
+        if tables is not None and tables != spark.conf.get(CASE_SENSITIVE):
+            session = session.cloneSession()
+            session.conf().set(CASE_SENSITIVE, tables)
         self._session = session
         self._api: Any = getattr(self._jvm.io.delta.tables, "DeltaTable")  # noqa: B009
 

@@ -22,6 +22,7 @@ import attrs
 
 from kdsl.changelog.merge import (
     check_jvm_target,
+    check_table_name,
     list_columns,
     match_columns,
     write_assignments,
@@ -91,17 +92,18 @@ def iceberg(table: str, *, schema_evolution: bool = True) -> IcebergTarget:
             fields of structs are an error in any case.
 
     Raises:
-        ChangelogError: The table is named by a path.
+        ChangelogError: The table is named by a path, or its name contains ``${``, which Spark would replace.
     """
     if "/" in table:
         raise ChangelogError(
             f"iceberg({table!r}): this is a path, and Iceberg's tables belong to a catalog; write its name, as "
             "lake.shop.users"
         )
+    check_table_name(f"iceberg({table!r})", table)
     return IcebergTarget(table, schema_evolution)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class IcebergTarget:
     """An Iceberg table as a target; see `iceberg`.
 
@@ -112,6 +114,9 @@ class IcebergTarget:
 
     table: str
     schema_evolution: bool
+
+    def __repr__(self) -> str:
+        return f"iceberg({self.table!r})"
 
     def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one with Iceberg, and that Iceberg can store the columns.

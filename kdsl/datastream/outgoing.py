@@ -75,7 +75,8 @@ def serialize_rows(df: DataFrame, function: RecordSerializer, fields: tuple[str,
     from pyspark.sql import functions as F
 
     row = t.Row(tuple(t.Field(name, RECORD_TYPES[name]) for name in fields), nullable=False)
-    mapped = map_in_arrow(df, BatchMapper(function, function_name(function), row, optional=True), spark_schema(row))
+    mapper = BatchMapper(function, function_name(function), row, optional=True)
+    mapped = map_in_arrow(df, mapper, spark_schema(row))
     return mapped.select(*(F.col(name).alias(hidden_column(name)) for name in row.names))
 
 

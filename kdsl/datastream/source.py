@@ -29,7 +29,6 @@ from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.show import show
 from kdsl.resolve import resolve
-from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.types import model as t
 from kdsl_formats.raw import Raw
 
@@ -302,7 +301,7 @@ class KafkaSource(Endpoint):
             return mark_record_time(df, columns[0]) if columns else df
         row = deserializer.row
         mapper = BatchMapper(deserializer.function, deserializer.describe(), row, optional=False)
-        df = map_in_arrow(df, mapper, spark_schema(row))
+        df = df.mapInArrow(mapper, spark_schema(row))
         return df if self.watermark is None or not df.isStreaming else df.withWatermark(*self.watermark)
 
     def _connector(self) -> Any:

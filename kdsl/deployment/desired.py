@@ -11,7 +11,7 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.deployment.model import Difference
 from kdsl.errors import Problem, ResolveError, Where, fail_on
-from kdsl.formats import Direction, Side
+from kdsl.formats import Direction, Side, TableId
 from kdsl.ingest import Ingestion
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.ingest.run.raw import raw_table
@@ -38,6 +38,8 @@ class Declaration:
         checkpoint: The folder of the checkpoint of its query; None if it is not known.
         name: The name of an ingestion among several that share a checkpoint; empty if there is one.
         title: The name by which a user calls it.
+        new_table: The sink table that the first start of a copy creates, and that must not exist before.
+        new_database: The same for a database of the sink.
     """
 
     item: Table | Ingestion
@@ -45,6 +47,8 @@ class Declaration:
     checkpoint: str | None = None
     name: str = ""
     title: str = ""
+    new_table: TableId | None = None
+    new_database: tuple[str, ...] | None = None
 
 
 @attrs.frozen

@@ -142,7 +142,8 @@ def compare_ingestion(
             if state.last is None and declaration.checkpoint is not None:
                 consequence = "there is no checkpoint: the ingestion starts where the source says; correct the folder"
                 yield checkpoint.step("!", "", None, "a checkpoint", consequence)
-    if state.last is None and isinstance(ingestion.source, KafkaFeed):
+    starts = state.last is None
+    if starts and isinstance(ingestion.source, KafkaFeed):
         tables = ingestion.source.initial_tables
         state = IngestState({name: UpstreamTable(one.schema, one.key) for name, one in tables.items()})
     targets: dict[TableId, dict[TableId, int]] = {}
@@ -157,8 +158,38 @@ def compare_ingestion(
                 fix = "name a topic for the table in sink.tableId-to-topic.mapping"
                 yield Step(Difference("!", "topic", topic, f"{wrong}; {fix}", where=where))
         needs.add_sink_topics(ingestion, declaration.title, [t for t in topics if wrong_topic(t) is None])
+    elif starts and (declaration.new_table is not None or declaration.new_database is not None):
+        yield from _compare_new(declaration, plan, where, open_spark)
     elif targets:
         yield from _compare_sink(ingestion, plan, state, targets, where, open_spark)
+
+
+def _compare_new(declaration: Declaration, plan: IngestPlan, where: Where, open_spark: OpenSpark) -> Iterator[Step]:
+    """Yield a difference if what the first start of a copy creates exists already, which it refuses.
+
+    Nothing is created here: otherwise the first start would refuse that. Errors of Java and Spark are passed on.
+
+    Raises:
+        KdslError: kdsl cannot write the sink.
+    """
+    assert isinstance(declaration.item, Ingestion)
+    writer = open_writer(declaration.item.sink, plan.pipeline.sink_concurrency)
+    if not isinstance(writer, TableChanger):
+        return
+    new, kind = (declaration.new_table, "TABLE") if declaration.new_table else (declaration.new_database, "DATABASE")
+    assert new is not None
+    table = _SinkTable(format_id(new), where, declaration.item.sink.type)
+    try:
+        spark = open_spark()
+        exists = (
+            writer.read_schema(spark, new, None) is not None if kind == "TABLE" else writer.has_database(spark, new)
+        )
+    except KdslError as e:
+        yield table.step("?", "", None, None, str(e))
+        return
+    if exists:
+        consequence = f"the first start refuses it; write CREATE {kind} IF NOT EXISTS to fill it, or drop it before"
+        yield table.step("!", "", f"a {kind.lower()}", f"no {kind.lower()}", consequence)
 
 
 def _compare_sink(

@@ -298,7 +298,14 @@ def _evolve_sinks(
             by_target.setdefault(target, []).append(work.plan.transformed.schema)
         refusals += _refuse_names(plan, work)
     sinks: dict[TableId, SinkEvolution] = {}
+    located = {plan.sink.locate_table(target): target for target in state.sinks}
     for target, schemas in by_target.items():
+        other = located.setdefault(plan.sink.locate_table(target), target)
+        if other != target:
+            reason = f"it is the same table as {format_id(other)}: the catalog ignores the letter case of names"
+            fix, sql_fix = "route both into one sink table, or one of them elsewhere", "give it another name"
+            refusals.append(Refusal(target, None, reason, fix, sql_fix=sql_fix, code="table-name"))
+            continue
         try:
             wanted = merge_schemas(schemas)
         except PrimaryKeyError as e:
@@ -313,8 +320,9 @@ def _evolve_sinks(
             again = "to create it again without these rows, start once with --allow sink (allow=['sink'])"
             refusals.append(Refusal(target, None, reason, f"{fix}; {again}", sql_fix=fix, code="missing-table"))
             continue
-        if live is not None and known is None and not plan.policy.rules.stores_keys:
-            live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
+        if live is not None and not plan.policy.rules.stores_keys:
+            key = wanted.primary_key if known is None else known.primary_key
+            live = _with_key(live, key, fold=plan.policy.rules.folds_case)
         works = [work for work in tables if target in work.plan.targets]
         names = {f.name.lower() for f in wanted.columns}
         earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
@@ -386,7 +394,8 @@ def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
     """
     sink, table = plan.sink, work.plan.table
     for target in work.plan.targets:
-        if (wrong := sink.wrong_table(target)) is not None:
+        wrong = "a name of the table is empty" if not all(target) else sink.wrong_table(target)
+        if wrong is not None:
             fix, sql_fix = "name another sink table in a route", "give the table another name"
             yield Refusal(target, None, wrong, fix, sql_fix=sql_fix, code="table-name")
     if not isinstance(sink, KafkaTopics):

@@ -172,6 +172,13 @@ class Pipeline(Options):
         "Whether a transform may leave out columns of the upstream primary key.",
         default=False,
     )
+    decimal_precision: Literal["UP_TO_19", "UP_TO_38"] = option(
+        "transform.decimal.precision.mode",
+        "How many digits the DECIMALs of expressions in transforms have. UP_TO_19, as in Flink CDC by default: values "
+        "with more digits are NULL. UP_TO_38: all digits are kept, as far as DECIMAL can.",
+        default="UP_TO_38",
+        ignore_case=True,
+    )
     collector: Literal["logger", "kafka", "file"] | None = option(
         "dirty-data.collector.type",
         "Where records go that cannot be read: the log, a Kafka topic (dead letters), or files of JSON lines. By "

@@ -531,7 +531,8 @@ class _SinkTable:
             if len(names) > 1:
                 columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
                 reason = f"{rules.title} does not tell the columns {columns} apart"
-                fix = "rename one with a projection"
+                fix = f"list the columns in a projection, without *, and rename one: {quote_name(names[1])} AS "
+                fix += quote_name(f"{names[1]}_2")
                 self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT, code="name-case"))
 
     def describe_place(self, column: str) -> str:

@@ -1,13 +1,14 @@
 """Rows of sink tables to the keys and values of Kafka messages: an update is one message with both of its rows.
 
-The messages are those of Flink CDC's Kafka sink. Needs neither Spark nor Kafka.
+The messages are those of Flink CDC's Kafka sink, and those of Debezium where an update changes the key. Needs neither
+Spark nor Kafka.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -16,11 +17,13 @@ import pyarrow.compute as pc
 
 from kdsl.errors import RecordError
 from kdsl.formats import ROW_KINDS, Encoded, TableId, Use
+from kdsl.ingest.changes import INSERT, Changes, UpdateJoiner, find_changes, read_kinds, read_passes
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.packets import join_packets
-from kdsl.own_columns import KIND, PASSES
+from kdsl.own_columns import KIND
 from kdsl.plan.model import ReadPlan
+from kdsl.run.dataframes.latest import NULL_KEY
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.encode import HEADERS
 from kdsl.types import model as t
@@ -33,46 +36,8 @@ from kdsl_formats.json.connect import connect_schema
 from kdsl_formats.json.encoder import JsonEncoder
 
 TABLE_ID = "TableId"
-_INSERT, _BEFORE, _AFTER, _DELETE = range(len(ROW_KINDS))
 Reporter: TypeAlias = Callable[[RecordDecoder, str, pa.RecordBatch], None]
 """Called with a decoder, the table, and the records that it has decoded."""
-_Ints: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
-
-
-@attrs.frozen(eq=False)
-class _Changes:
-    """The changes in a batch of rows.
-
-    Attributes:
-        before: For each change the index of its row before; -1 for an insert.
-        after: For each change the index of its row after; -1 for a delete.
-    """
-
-    before: _Ints
-    after: _Ints
-
-
-def find_changes(kinds: _Ints, passes: Mask) -> _Changes:
-    """Combine the rows of updates; an update with only one row that passes becomes an insert or a delete.
-
-    Args:
-        kinds: The row kinds, as indices of `ROW_KINDS`. The row before an update is right before the row after it; a
-            row of an update alone counts as an insert or a delete.
-        passes: Which rows meet the filter; others are left out.
-    """
-    count = len(kinds)
-    index = np.arange(count, dtype=np.int64)
-    is_update = np.zeros(count, dtype=bool)
-    is_update[1:] = (kinds[1:] == _AFTER) & (kinds[:-1] == _BEFORE)
-    both = is_update.copy()
-    both[1:] &= passes[1:] & passes[:-1]
-    has_after = passes & ((kinds == _INSERT) | (kinds == _AFTER))
-    belongs_to_next = np.zeros(count, dtype=bool)
-    belongs_to_next[:-1] = both[1:]
-    is_deleted = passes & ~has_after & ~belongs_to_next
-    emitted = has_after | is_deleted
-    before = np.where(is_deleted, index, np.where(both, index - 1, -1))
-    return _Changes(before[emitted], np.where(has_after, index, -1)[emitted])
 
 
 class MessageEncoder:
@@ -103,7 +68,7 @@ class MessageEncoder:
         key_row = t.Row((t.Field(TABLE_ID, t.VarChar(nullable=False)), *key_columns), nullable=False)
         self._key_fields = arrow_schema(key_row)
         self._key = (chosen.key or Json()).encoder(key_row, Use(side="key"))
-        self._waiting: pa.RecordBatch | None = None
+        self._joiner = UpdateJoiner()
 
     def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """Encode rows to the columns ``key`` and ``value``; None if they give no message, or not yet.
@@ -118,12 +83,7 @@ class MessageEncoder:
             RecordError: A row cannot be encoded, or has NULL in its primary key; or the format is JSON, and a row
                 without a primary key is deleted.
         """
-        if self._waiting is not None:
-            rows = pa.concat_batches([self._waiting, rows])
-        self._waiting = None
-        if rows.num_rows and rows.column(KIND)[-1].as_py() == ROW_KINDS[_BEFORE]:
-            self._waiting, rows = rows.slice(rows.num_rows - 1), rows.slice(0, rows.num_rows - 1)
-        return self._encode(rows)
+        return self._encode(self._joiner.add(rows))
 
     def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone.
@@ -139,7 +99,7 @@ class MessageEncoder:
         Raises:
             RecordError: As for `encode`.
         """
-        rows, self._waiting = self._waiting, None
+        rows = self._joiner.finish()
         return None if rows is None else self._encode(rows)
 
     def _encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -148,26 +108,51 @@ class MessageEncoder:
         Raises:
             RecordError: As for `encode`.
         """
-        kinds = pc.index_in(rows.column(KIND), pa.array(ROW_KINDS)).to_numpy(zero_copy_only=False)
-        passes: Mask = np.ones(rows.num_rows, dtype=bool)
-        if PASSES in rows.schema.names:
-            passes = pc.fill_null(rows.column(PASSES), False).to_numpy(zero_copy_only=False)
-        changes = find_changes(kinds, passes)
+        passes = read_passes(rows)
+        changes = find_changes(read_kinds(rows), passes)
         if not len(changes.before):
             return None
         if not passes.all():  # a row that is left out need not have a message
             rows, places = rows.filter(pa.array(passes)), np.cumsum(passes) - 1
             before, after = (np.where(side < 0, -1, places[side]) for side in (changes.before, changes.after))
-            changes = _Changes(before, after)
+            changes = Changes(before, after)
         columns = {f.name: cast_array(rows.column(f.name), f.type) for f in self._fields}
         arrays = [columns[f.name] for f in self._fields]
         structs = pa.StructArray.from_arrays(arrays, fields=list(self._fields))
         texts = self._check(self._rows.encode(structs))
-        return pa.RecordBatch.from_arrays(
-            [self._keys(columns, changes), self._values(texts, changes)], ["key", "value"]
-        )
+        changes, is_tombstone = self._divide_moves(columns, changes)
+        values = self._values(texts, changes)
+        if is_tombstone.any():
+            values = pc.if_else(pa.array(is_tombstone), pa.scalar(None, values.type), values)
+        return pa.RecordBatch.from_arrays([self._keys(columns, changes), values], ["key", "value"])
 
-    def _keys(self, columns: dict[str, pa.Array], changes: _Changes) -> pa.Array:
+    def _divide_moves(self, columns: Mapping[str, pa.Array], changes: Changes) -> tuple[Changes, Mask]:
+        """Divide each update that changes the message key, as Debezium does.
+
+        The delete and, unless it is one itself, a tombstone have the old key, and then the insert has the new one:
+        otherwise the old row would stay for whoever reads one partition, or a compacted topic.
+
+        Returns:
+            The changes, and which of them are only tombstones of deletes.
+        """
+        updates = np.flatnonzero((changes.before >= 0) & (changes.after >= 0))
+        is_moved = np.zeros(len(changes.before), dtype=bool)
+        for name in self._key_names if len(updates) else ():
+            sides = (columns[name].take(pa.array(side[updates])) for side in (changes.before, changes.after))
+            is_moved[updates] |= _differ(*sides)
+        if not is_moved.any():
+            return changes, np.zeros(len(is_moved), dtype=bool)
+        size = 2 if isinstance(self._sink.value, Json) else 3
+        counts = np.where(is_moved, size, 1)
+        place = np.repeat(np.arange(len(counts)), counts)
+        step = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
+        moved = is_moved[place]
+        is_insert = moved & (step == size - 1)
+        before = np.where(is_insert, -1, changes.before[place])
+        after = np.where(moved & ~is_insert, -1, changes.after[place])
+        return Changes(before, after), moved & ~is_insert & (step > 0)
+
+    def _keys(self, columns: dict[str, pa.Array], changes: Changes) -> pa.Array:
         """The message keys: the table id and the primary key of the row after, or before a delete.
 
         Raises:
@@ -177,11 +162,11 @@ class MessageEncoder:
         arrays = [pa.array([format_id(self._table)] * len(own)), *(columns[name].take(own) for name in self._key_names)]
         wrong = [name for name, array in zip(self._key_names, arrays[1:], strict=True) if array.null_count]
         if wrong:
-            raise self._error(f"the column {wrong[0]!r} is NULL, and part of the primary key")
+            raise self._error(f"the column {wrong[0]!r} {NULL_KEY}")
         structs = pa.StructArray.from_arrays(arrays, fields=list(self._key_fields))
         return self._check(self._key.encode(structs))
 
-    def _values(self, texts: pa.Array, changes: _Changes) -> pa.Array:
+    def _values(self, texts: pa.Array, changes: Changes) -> pa.Array:
         """The message values, of rows as JSON, in the format of the sink. With JSON, deletes are tombstones.
 
         Raises:
@@ -240,6 +225,18 @@ def _message_schema(row: t.Row, value: DebeziumJson) -> str:
     """The schema of messages in Kafka Connect's JSON: of the rows before and after a change."""
     fields = [{**connect_schema(row, value.modes), "optional": True, "field": side} for side in ("before", "after")]
     return json.dumps({"type": "struct", "fields": fields, "optional": False}, ensure_ascii=False)
+
+
+def _differ(before: pa.Array, after: pa.Array) -> Mask:
+    """Where the values of a column differ in a message key; a missing value differs from none.
+
+    Floating-point numbers differ by their bits: -0.0 and 0.0 are different keys.
+    """
+    if pa.types.is_floating(before.type):
+        bits = pa.int64() if pa.types.is_float64(before.type) else pa.int32()
+        before, after = before.view(bits), after.view(bits)
+    differ: Mask = pc.fill_null(pc.not_equal(before, after), False).to_numpy(zero_copy_only=False)
+    return differ
 
 
 def _wrap(texts: pa.Array) -> pa.Array:
@@ -333,7 +330,7 @@ def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with a row kind; without one they are inserts."""
     if KIND in rows.schema.names:
         return rows
-    return rows.append_column(KIND, pa.repeat(ROW_KINDS[_INSERT], rows.num_rows))
+    return rows.append_column(KIND, pa.repeat(ROW_KINDS[INSERT], rows.num_rows))
 
 
 def _add_columns(messages: pa.RecordBatch, table: PlainTable, partition: int | None) -> pa.RecordBatch:

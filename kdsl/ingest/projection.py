@@ -29,8 +29,10 @@ from kdsl.formats import TableId
 from kdsl.ingest.definition import Transform
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.selectors import TablePattern
-from kdsl.own_columns import KIND, explain_reserved, is_reserved
+from kdsl.own_columns import KIND, explain_reserved
+from kdsl.resolve.columns import find_reserved_names
 from kdsl.types import model as t
+from kdsl.types.spark import spark_type_name
 from kdsl.types.sql import literal, quote_name
 from kdsl.types.widening import TableSchema
 
@@ -207,6 +209,35 @@ class _Names:
         return self.values
 
 
+def limit_precision(kind: t.DataType, most: int, *, is_quotient: bool = False) -> t.DataType:
+    """A type with DECIMALs of at most some digits: a quotient loses digits after the point, any other value before it.
+
+    Args:
+        kind: The type; a DECIMAL, or one that contains DECIMALs.
+        most: How many digits.
+        is_quotient: Whether the value is the result of a division.
+    """
+
+    def limit(inner: t.DataType) -> t.DataType:
+        """Limit a part of the type."""
+        return limit_precision(inner, most)
+
+    match kind:
+        case t.Decimal(precision=precision, scale=scale) if precision > most:
+            fitting = max(0, min(scale, most - (precision - scale))) if is_quotient else min(scale, most)
+            return t.Decimal(most, fitting, nullable=kind.nullable)
+        case t.Array(element=element):
+            return attrs.evolve(kind, element=limit(element))
+        case t.Map(key=key, value=value):
+            return attrs.evolve(kind, key=limit(key), value=limit(value))
+        case t.Multiset(element=element):
+            return attrs.evolve(kind, element=limit(element))
+        case t.Row(fields=fields):
+            return attrs.evolve(kind, fields=tuple(attrs.evolve(f, type=limit(f.type)) for f in fields))
+        case _:
+            return kind
+
+
 def _column(field: t.Field) -> TypedSql:
     """The reference to a column by its quoted name, with its type, for expressions."""
     return TypedSql(quote_name(field.name), field.type)
@@ -239,6 +270,7 @@ def transform_table(
     declared: Sequence[ColumnDef] = (),
     *,
     allow_trimming: bool = False,
+    max_precision: int = t.MAX_DECIMAL,
 ) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
     """What becomes of an upstream table by the first transform that fits it; without one, all columns as they are.
 
@@ -249,6 +281,7 @@ def transform_table(
         metadata: The metadata columns; those that are not declared are appended to ``*``.
         declared: The columns that an initial schema declares, in order: physical, metadata and computed ones.
         allow_trimming: Whether a transform may leave out columns of the upstream primary key.
+        max_precision: How many digits a DECIMAL of an expression has at most; values with more are NULL.
 
     Returns:
         The result, or None if there are problems; and the problems, whose paths begin at ``$.transform``, or are ``$``
@@ -256,7 +289,8 @@ def transform_table(
     """
     index = next((i for i, rule in enumerate(rules) if rule.pattern.fits(table)), None)
     rule = TransformRule(TablePattern("", ())) if index is None else rules[index]
-    work = _Work(table, schema, metadata, declared, "$" if index is None else f"$.transform[{index}]", rule)
+    path = "$" if index is None else f"$.transform[{index}]"
+    work = _Work(table, schema, metadata, declared, path, rule, max_precision)
     result = work.run(allow_trimming=allow_trimming)
     return (None if work.problems else result), tuple(work.problems)
 
@@ -272,7 +306,9 @@ class _Work:
         declared: Sequence[ColumnDef],
         path: str,
         rule: TransformRule,
+        max_precision: int,
     ) -> None:
+        self.max_precision = max_precision
         self.table, self.schema, self.declared, self.path, self.rule = table, schema, declared, path, rule
         names = {c.name for c in declared}
         self.metadata = metadata
@@ -287,7 +323,7 @@ class _Work:
     def run(self, *, allow_trimming: bool) -> TransformedTable:
         """Apply the transform. Problems are collected, and the result is then not to be used."""
         upstream = {f.name: _column(f) for f in self.schema.columns}
-        for name in filter(is_reserved, upstream):
+        for name in (name for f in self.schema.columns for name in find_reserved_names(f.name, f.type)):
             self.add("", explain_reserved(name), "rename the column in the source")
         others = {c.name: _column(t.Field(c.name, c.type)) for c in self.metadata}
         names = {**_pseudo_columns(self.table), **others, **upstream}
@@ -374,6 +410,7 @@ class _Work:
             return [*every, *shown]
         columns: dict[str, SinkColumn] = {}
         of_star: set[str] = set()
+        comments = {c.name: c.comment for c in every}
         for item in self.rule.items:
             if isinstance(item, n.Star):
                 columns |= {c.name: c for c in every if c.name not in columns}
@@ -385,6 +422,8 @@ class _Work:
             column = self._compute("projection", self.rule.projection, value, name, names)
             if column is None:
                 continue
+            if isinstance(value, n.Name) and len(value.parts) == 1:
+                column = attrs.evolve(column, comment=comments.get(value.parts[0]))
             if column.name in columns and column.name not in of_star:
                 self.add("projection", f"the projection has two columns {column.name!r}", "rename one with AS")
             of_star.discard(column.name)
@@ -417,9 +456,16 @@ class _Work:
             self.add(option, f"the column {name!r} has the type {typed.spelling}, which tables do not have",
                      "CAST it to the type that you mean")  # fmt: skip
             return None
-        if typed.text in {quote_name(f.name) for f in self.schema.columns}:
-            return SinkColumn(name, typed.type, typed.text)
-        return SinkColumn(name, _free(typed.type), typed.text)
+        upstream = {quote_name(f.name): f.type for f in self.schema.columns}
+        if typed.text in upstream:
+            return SinkColumn(name, upstream[typed.text], typed.text)
+        kind = _free(typed.type)
+        is_limited = self.max_precision < t.MAX_DECIMAL and any(isinstance(k, t.Decimal) for k in t.walk_types(kind))
+        if not is_limited:
+            return SinkColumn(name, kind, typed.text)
+        is_quotient = isinstance(value, n.Binary) and value.operator == "/"
+        kind = limit_precision(kind, self.max_precision, is_quotient=is_quotient)
+        return SinkColumn(name, kind, f"TRY_CAST({typed.text} AS {spark_type_name(kind)})")
 
     def _filter(self, names: Mapping[str, TypedSql]) -> str | None:
         """The filter in Spark SQL; None if there is none, or, with a problem, if it cannot be translated.
@@ -438,13 +484,24 @@ class _Work:
         """Translate an expression to Spark SQL; None, and a problem, if that fails or it is nested too deeply."""
         try:
             try:
-                return ExpressionTranslator(text, _Names(names))(node)
+                member = "f" if option in ("projection", "filter") else "EXPR$"  # others are columns of Flink SQL
+                return ExpressionTranslator(text, self._limit_names(names), member=member)(node)
             except RecursionError:
                 raise nesting_error("", text, n.deepest_node(node).at) from None
         except UntranslatableError as e:
             what = option.partition("[")[0] or "a computed column"
             self.add(option, f"{what} {e.location}: {e.reason}", e.fix, "ingest-expression")
             return None
+
+    def _limit_names(self, names: Mapping[str, TypedSql]) -> _Names:
+        """The names as expressions see them: with DECIMALs of at most ``max_precision`` digits."""
+        if self.max_precision == t.MAX_DECIMAL:
+            return _Names(names)
+        return _Names({
+            name: attrs.evolve(value, type=limit_precision(value.type, self.max_precision))
+            if value.type is not None and not isinstance(value.type, Interval) else value
+            for name, value in names.items()
+        })  # fmt: skip
 
     def _primary_key(self, columns: Sequence[SinkColumn], *, allow_trimming: bool) -> tuple[str, ...]:
         """The primary key: that of the transform, without unknown columns, or that of the upstream table.

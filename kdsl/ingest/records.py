@@ -24,10 +24,11 @@ from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import InitialTable
-from kdsl.own_columns import MARK, ORDER, PLACE, explain_reserved, is_reserved
+from kdsl.own_columns import MARK, ORDER, PLACE, explain_reserved
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
+from kdsl.resolve.columns import find_reserved_names
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
@@ -42,8 +43,8 @@ _TIMES = {
     "canal-json": ("value.event-timestamp", "es"),
 }
 """The metadata with the time of a change in the source, and the member that it is read from, by format."""
-_RESERVED = re.compile(rb"(?i)\\ufdd0|" + re.escape(MARK.encode()))
-"""`MARK` in a message of JSON, as it is or escaped."""
+_IMPOSSIBLE = re.compile(rb'(?i)\\ufdd0|""|' + re.escape(MARK.encode()))
+"""`MARK` in a message of JSON, as it is or escaped, or an empty string."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
 Value = TypeVar("Value")
@@ -167,8 +168,8 @@ class RecordSplitter:
         by_id, values = self._name_known(topic, known)
         of_topic = self._feed.table_id(topic)
         observed = self._value.observe(raw.column("value"), values)
-        if reserved := self._find_reserved(raw, observed):
-            return self._split_rest(raw, known, reserved)
+        if wrong := self._find_impossible_names(raw, observed):
+            return self._split_rest(raw, known, wrong)
         rejections = [Rejection(bad.index, bad.reason) for bad in observed.bad]
         deltas = {delta.table: delta for delta in observed.deltas}
         codes = pc.fill_null(observed.tables, -1).to_numpy(zero_copy_only=False)
@@ -200,23 +201,23 @@ class RecordSplitter:
         hint = None if hint is None else f"topic {topic}: {hint}"
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
 
-    def _find_reserved(self, raw: pa.RecordBatch, observed: Observed) -> list[Rejection]:
-        """The records, of one topic, with a column whose name is reserved for kdsl, ascending.
+    def _find_impossible_names(self, raw: pa.RecordBatch, observed: Observed) -> list[Rejection]:
+        """The records, of one topic, with a name that no column or member can have, ascending.
 
         Known columns never have such names, so these show as new ones, and only then records are looked at one by one.
         """
         sides: list[tuple[Literal["key", "value"], Observer]] = []
-        if _has_reserved(observed):
+        if _explain_name(observed) is not None:
             sides.append(("value", self._value))
-        if self._key is not None and _may_have_reserved(raw.column("key")):
+        if self._key is not None and _may_have_impossible_names(raw.column("key")):
             sides.append(("key", self._key))
         rejections: dict[int, Rejection] = {}
         for side, observer in sides:
             for index, message in enumerate(raw.column(side)):
-                if message.is_valid and _RESERVED.search(message.as_buffer()):
-                    reserved = _has_reserved(observer.observe(raw.column(side).slice(index, 1), {}))
-                    if reserved is not None:
-                        rejections[index] = Rejection(index, explain_reserved(reserved), side)
+                if message.is_valid and _IMPOSSIBLE.search(message.as_buffer()):
+                    reason = _explain_name(observer.observe(raw.column(side).slice(index, 1), {}))
+                    if reason is not None:
+                        rejections[index] = Rejection(index, reason, side)
         return [rejections[index] for index in sorted(rejections)]
 
     def _name_known(
@@ -403,14 +404,22 @@ def _field_names(key: bytes) -> tuple[str, ...]:
     return tuple(document) if isinstance(document, dict) else ()
 
 
-def _has_reserved(observed: Observed) -> str | None:
-    """The first column among those that messages show whose name is reserved for kdsl; None if there is none."""
-    return next((f.name for delta in observed.deltas for f in delta.schema.columns if is_reserved(f.name)), None)
+def _explain_name(observed: Observed) -> str | None:
+    """Why messages show a name that no column or member can have; None if they show no such name.
+
+    An empty name of a column is not among these: a projection can give the column another one.
+    """
+    for field in (f for delta in observed.deltas for f in delta.schema.columns):
+        for name in find_reserved_names(field.name, field.type):
+            return explain_reserved(name)
+        if any("" in row.names for row in t.walk_types(field.type) if isinstance(row, t.Row)):
+            return f"column {field.name!r} has a member without a name"
+    return None
 
 
-def _may_have_reserved(messages: pa.BinaryArray) -> bool:
-    """Whether the bytes of messages in JSON contain the character that names of columns cannot have."""
-    return any(_RESERVED.search(buffer) for buffer in messages.buffers()[2:] if buffer is not None)
+def _may_have_impossible_names(messages: pa.BinaryArray) -> bool:
+    """Whether the bytes of messages in JSON contain what a name that no column can have contains."""
+    return any(_IMPOSSIBLE.search(buffer) for buffer in messages.buffers()[2:] if buffer is not None)
 
 
 def _remove(indices: Indices, rejections: Iterable[Rejection]) -> Indices:
@@ -435,6 +444,8 @@ def _group_by_topic(raw: pa.RecordBatch) -> Iterator[tuple[str, Indices]]:
 def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> TableDef:
     """The declaration of a table, without metadata columns. It reads all topics of the source, from their start.
 
+    It is named as the table; an id of one name is not quoted.
+
     Args:
         feed: The source.
         table: The table.
@@ -454,7 +465,7 @@ def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Ta
         value_fields="EXCEPT_KEY" if has_key else "ALL",
     )
     return TableDef(
-        format_id(table),
+        table[0] if len(table) == 1 else format_id(table),
         columns,
         primary_key=upstream.schema.primary_key,
         options=options,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import attrs
 
@@ -20,9 +21,11 @@ from kdsl.ingest.evolution import Policy, evolve_sink, merge_schemas
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
 from kdsl.ingest.selectors import RouteRule, SelectorError, misread_dots, route_table
+from kdsl.ingest.unused import UnusedPatterns, find_known_tables, find_patterns
 from kdsl.options import Options, Spelling
 from kdsl.resolve.formats import open_secret
 from kdsl.run.dead_letters.cluster import join_letter_properties
+from kdsl.types import model as t
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 MAPPING = "sink.tableId-to-topic.mapping"
@@ -67,6 +70,7 @@ def check_parts(
     transform_rules = check.transforms(transform, sink)
     route_rules = check.routes(route, sink)
     check.mapping(sink)
+    check.check_patterns(source, sink, transform, route, pipeline)
     if isinstance(source, KafkaFeed):
         check.unavailable_values(source, sink)
         check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
@@ -80,17 +84,26 @@ def route_problem(table: TableId, error: ValueError) -> Problem:
     return Problem("ingest-route", message, "correct the route", Where())
 
 
+class _TransformOptions(TypedDict):
+    """The arguments of `transform_table` that the pipeline chooses."""
+
+    allow_trimming: bool
+    max_precision: int
+
+
 def transform_source_table(
-    source: Source, table: TableId, schema: TableSchema, rules: Sequence[TransformRule], *, allow_trimming: bool
+    source: Source, table: TableId, schema: TableSchema, rules: Sequence[TransformRule], pipeline: Pipeline
 ) -> tuple[TransformedTable | None, tuple[Problem, ...]]:
     """What becomes of an upstream table of a source, with its initial schema in Kafka; see `transform_table`."""
+    options: _TransformOptions = {
+        "allow_trimming": pipeline.trimming_keys,
+        "max_precision": 19 if pipeline.decimal_precision == "UP_TO_19" else t.MAX_DECIMAL,
+    }
     if not isinstance(source, KafkaFeed):
-        return transform_table(table, schema, rules, allow_trimming=allow_trimming)
+        return transform_table(table, schema, rules, **options)
     initial = source.initial_tables.get(table)
     declared = () if initial is None else initial.columns
-    return transform_table(
-        table, schema, rules, source.metadata_columns(table), declared, allow_trimming=allow_trimming
-    )
+    return transform_table(table, schema, rules, source.metadata_columns(table), declared, **options)
 
 
 class _Check:
@@ -276,6 +289,23 @@ class _Check:
             message = f"{MAPPING!r} is an option of the sink, and is used for it"
             self.add("ingest-mapping", f"$.source.{MAPPING}", message, "move it to 'sink'", warning=True)
 
+    def check_patterns(
+        self,
+        source: Source | None,
+        sink: Sink | None,
+        transforms: Sequence[Transform],
+        routes: Sequence[Route],
+        pipeline: Pipeline,
+    ) -> None:
+        """Warn of patterns that fit no table, if the source says all its tables; not in scripts, which have none."""
+        tables = None if self.in_sql else find_known_tables(source)
+        if tables is None:
+            return
+        unused = UnusedPatterns(list(find_patterns(transforms, routes, source, sink, pipeline.valid().route_mode)))
+        unused.add(tables)
+        for pattern in unused.patterns:
+            self.add("ingest-unused", pattern.path, *pattern.explain(tables), warning=True)
+
     def check_known_tables(
         self,
         source: KafkaFeed,
@@ -291,9 +321,7 @@ class _Check:
         for table, one in source.initial_tables.items():
             if not one.schema.columns:
                 continue
-            view, wrong = transform_source_table(
-                source, table, one.schema, transforms, allow_trimming=chosen.trimming_keys
-            )
+            view, wrong = transform_source_table(source, table, one.schema, transforms, chosen)
             for problem in wrong:
                 self.problems.append(problem.at(self.locations.where(problem.where.path or path)))
             try:

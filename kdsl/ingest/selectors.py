@@ -3,7 +3,8 @@ r"""The two kinds of patterns that select tables, as Flink CDC has them, and the
 In both, ``.`` separates the names of a table id, ``\.`` is any character, ``,`` separates alternatives, and the whole
 id must match. The pattern of a route is one regular expression over the whole id, and its letter case counts. The
 pattern of a transform or of a topic mapping has one regular expression for each name, and ignores letter case; in it,
-``\,`` is a comma. Regular expressions are Java's, see `kdsl.java_patterns`.
+``\,`` is a comma. Regular expressions are Java's, see `kdsl.java_patterns`. A name in back-quotes, as messages write
+one with a dot, stands for itself; Flink CDC does not have that.
 
 Source: https://nightlies.apache.org/flink/flink-cdc-docs-stable/docs/core-concept/route/ and …/transform/.
 """
@@ -11,17 +12,18 @@ Source: https://nightlies.apache.org/flink/flink-cdc-docs-stable/docs/core-conce
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 import attrs
 
 from kdsl.formats import TableId
-from kdsl.ingest.ids import MAX_PARTS, parse_id, quote_part
+from kdsl.ingest.ids import MAX_PARTS, parse_id
 from kdsl.java_patterns import TABLES, TOPIC_FIX, PatternError, compile_pattern
 
 RouteMode = Literal["ALL_MATCH", "FIRST_MATCH"]
 _GROUP = re.compile(r"\$(\d+)")
+_QUOTED = re.compile(r"(?<!\\)`((?:[^`]|``)+)`(?!`)")
 _ONLY_DOTS = re.compile(r"(?:\\\.[*+]?)+")
 
 
@@ -58,6 +60,11 @@ def _swap_dots(text: str) -> str:
     return re.sub(r"\\\.|\.", lambda m: "." if m[0] == r"\." else r"\.", text)
 
 
+def _unquote(text: str) -> str:
+    """Replace names in back-quotes by the codes of their characters, which have no other meaning in a pattern."""
+    return _QUOTED.sub(lambda m: "".join(f"\\x{{{ord(c):x}}}" for c in m[1].replace("``", "`")), text)
+
+
 def _split(text: str, separator: str) -> list[str]:
     """Split at a separator that is not escaped by a backslash."""
     return re.split(rf"(?<!\\){re.escape(separator)}", text)
@@ -86,7 +93,7 @@ class RoutePattern:
             SelectorError: A part is empty, not a regular expression, or one that kdsl does not support, or has unequal
                 curly brackets.
         """
-        parts = [part.strip() for part in text.split(",")]
+        parts = [part.strip() for part in _unquote(text).split(",")]
         if not all(parts):
             raise SelectorError("the pattern of tables is empty, or ends with a comma", r"write one such as 'db.\.*'")
         for part in parts:
@@ -119,7 +126,7 @@ class TablePattern:
                 curly brackets; or there are more than three.
         """
         alternatives = []
-        for entry in (part.strip() for part in _split(text, ",")):
+        for entry in (part.strip() for part in _split(_unquote(text), ",")):
             names = [name.strip() for name in _split(entry, ".")]
             if not all(names):
                 raise SelectorError(f"the pattern of tables '{text}' has an empty name", r"write one such as 'db.\.*'")
@@ -161,11 +168,13 @@ class RouteRule:
         pattern: The upstream tables.
         sink_table: The sink table, with ``$1`` for the first group of the pattern.
         symbol: A symbol in it that stands for the upstream table's own name, or None.
+        names: The names of the sink table, in which that stands, too.
     """
 
     pattern: RoutePattern
     sink_table: str
-    symbol: str | None = None
+    symbol: str | None
+    names: tuple[str, ...]
 
     @classmethod
     def parse(cls, source_table: str, sink_table: str, symbol: str | None = None) -> RouteRule:
@@ -189,11 +198,6 @@ class RouteRule:
             raise SelectorError(
                 "the route has a replace-symbol, and its sink table a group such as $1", "use one of the two"
             )
-        if symbol is not None and symbol not in sink_table:
-            raise SelectorError(
-                f"the sink table '{sink_table}' does not contain the replace-symbol '{symbol}'",
-                "put it into the sink table, or remove replace-symbol",
-            )
         wrong = [n for n in references if _group_number(str(n), groups) is None]
         if wrong:
             has = f"{groups} group{'' if groups == 1 else 's'}"
@@ -201,23 +205,16 @@ class RouteRule:
                 f"the sink table uses ${wrong[0]}, and the pattern has {has}",
                 "put the part of the pattern that you mean in round brackets",
             )
-        rule = cls(pattern, sink_table, symbol)
         try:
-            parse_id(rule.write(("x",), "x" * groups))
+            names = parse_id(sink_table)
         except ValueError as e:
             raise SelectorError(str(e), "write at most three names with dots between them") from None
-        return rule
-
-    def write(self, table: TableId, groups: Sequence[str | None] = ()) -> str:
-        """The sink table's id as a string, with the table's last name for the symbol, or groups for ``$1`` and so on.
-
-        Args:
-            table: The upstream table.
-            groups: What the groups of the pattern match.
-        """
-        if self.symbol is not None:
-            return self.sink_table.replace(self.symbol, quote_part(table[-1]))
-        return _GROUP.sub(lambda m: _replace_group(m[1], groups), self.sink_table)
+        if symbol is not None and not any(symbol in name for name in names):
+            raise SelectorError(
+                f"no name of the sink table '{sink_table}' contains the replace-symbol '{symbol}'",
+                "put it into a name of the sink table, or remove replace-symbol",
+            )
+        return cls(pattern, sink_table, symbol, names)
 
     @property
     def fixed_target(self) -> TableId | None:
@@ -227,11 +224,60 @@ class RouteRule:
     def target(self, table: TableId) -> TableId | None:
         """The sink table of an upstream table; None if the route does not fit it.
 
+        The symbol becomes the last name of the upstream table, and ``$1`` what the first group matches: a part of a
+        name, or several names. A dot in a name stays in it.
+
         Raises:
-            ValueError: What the groups match makes a name that cannot be a table.
+            ValueError: That makes an empty name, or more than three names.
         """
         match = self.pattern.match(table)
-        return None if match is None else parse_id(self.write(table, match.groups()))
+        if match is None:
+            return None
+        if self.symbol is not None:
+            target = tuple(name.replace(self.symbol, table[-1]) for name in self.names)
+        else:
+            target = tuple(name for template in self.names for name in _fill(template, match, table))
+        if len(target) > MAX_PARTS or not all(target):
+            raise ValueError(f"{'.'.join(target)!r} is not the name of a table, such as 'orders' or 'db.orders'")
+        return target
+
+
+def _fill(template: str, match: re.Match[str], table: TableId) -> list[str]:
+    """The names that a template of one name becomes; more than one if a group matches several.
+
+    Args:
+        template: The name, with ``$1`` for a group.
+        match: The match of a pattern with the names of a table, joined by dots.
+        table: The table.
+    """
+    names = [""]
+    for i, piece in enumerate(_GROUP.split(template)):
+        if i % 2 == 0:
+            names[-1] += piece
+            continue
+        length = _group_number(piece, match.re.groups)
+        assert length is not None
+        first, *others = _split_span(table, match.span(int(piece[:length])))
+        names[-1] += first
+        names += others
+        names[-1] += piece[length:]  # digits that do not belong to the number
+    return names
+
+
+def _split_span(table: TableId, span: tuple[int, int]) -> list[str]:
+    """The names, or parts of names, in a span of the names of a table, joined by dots; one empty part if it is empty.
+
+    Args:
+        table: The table.
+        span: The start and the end; both are -1 for a group that matched nothing.
+    """
+    parts, start = [], 0
+    for name in table:
+        end = start + len(name)
+        if span[0] <= end and start <= span[1]:
+            parts.append(name[max(span[0] - start, 0) : span[1] - start])
+        start = end + 1
+    return parts if 0 <= span[0] < span[1] else [""]
 
 
 def _group_number(digits: str, groups: int) -> int | None:
@@ -245,16 +291,6 @@ def _group_number(digits: str, groups: int) -> int | None:
     while length < len(digits) and int(digits[: length + 1]) <= groups:
         length += 1
     return length
-
-
-def _replace_group(digits: str, groups: Sequence[str | None]) -> str:
-    """What a group matched, for the digits after ``$``; digits that do not belong to its number follow.
-
-    A group that matched nothing is empty.
-    """
-    length = _group_number(digits, len(groups))
-    assert length is not None
-    return (groups[int(digits[:length]) - 1] or "") + digits[length:]
 
 
 def route_table(table: TableId, rules: Iterable[RouteRule], mode: RouteMode = "ALL_MATCH") -> tuple[TableId, ...]:

@@ -174,10 +174,14 @@ class StateFiles:
     Args:
         folder: The folder of the checkpoint; its methods raise a CheckpointError if its file system fails.
         name: The name of the ingestion, if several share the checkpoint.
+
+    Attributes:
+        name: That name; empty for an ingestion alone.
     """
 
     def __init__(self, folder: Folder, name: str = "") -> None:
         inside = f"/{quote(name, safe='')}" if name else ""
+        self.name = name
         self._folder, self._place, self._aside = folder, f"{SCHEMAS}{inside}", f"{SET_ASIDE}{inside}"
 
     @property

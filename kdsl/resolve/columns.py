@@ -43,13 +43,28 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
         if not column.name:
             message, fix = "a column has an empty name", "name it"
             yield problem(table, "column-name", message, fix, column=column)
-        if is_reserved(column.name) and not table.in_ingestion:
-            yield problem(table, "column-name", explain_reserved(column.name), "rename the column", column=column)
+        for name in () if table.in_ingestion else find_reserved_names(column.name, column.type):
+            fix = "rename the column" if name == column.name else "rename the member"
+            yield problem(table, "column-name", explain_reserved(name), fix, column=column)
         rows = [kind for kind in t.walk_types(column.type) if isinstance(kind, t.Row)]
         for names in (clash for row in rows for clash in case_clashes(row.names)):
             message = f"its members {listing(names)} differ only in letter case, which Spark treats as equal by default"
             fix = "rename one, or set spark.sql.caseSensitive to true"
             yield problem(table, "column-case", message, fix, column=column, severity="warning")
+
+
+def find_reserved_names(name: str, kind: t.DataType) -> list[str]:
+    """The names that are reserved for kdsl among that of a column and those of its members, at any depth."""
+    members = (member for row in t.walk_types(kind) if isinstance(row, t.Row) for member in row.names)
+    return [one for one in dict.fromkeys((name, *members)) if is_reserved(one)]
+
+
+def find_case_clashes(columns: Iterable[t.Field]) -> Iterator[list[str]]:
+    """Yield the names of columns, and of members of a row at any depth, that are equal except for letter case."""
+    fields = list(columns)
+    rows = (kind for f in fields for kind in t.walk_types(f.type) if isinstance(kind, t.Row))
+    for names in ([f.name for f in fields], *(row.names for row in rows)):
+        yield from case_clashes(names)
 
 
 def case_clashes(names: Iterable[str]) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from kdsl.spark_internals.session import is_connect, is_spark_3, java_session, j
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+_PLAIN = re.compile(r"\w+")
+"""A name that PySpark does not take for anything else."""
 
 
 def to_arrow(df: DataFrame) -> pa.Table:
@@ -81,6 +85,49 @@ def _from_arrow_connect(spark: SparkSession, table: pa.Table, schema: StructType
     return created
 
 
+def map_in_arrow(
+    df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType | str
+) -> DataFrame:
+    """The rows that a function makes of Arrow batches, as ``DataFrame.mapInArrow`` does, whatever columns are called.
+
+    PySpark looks columns up by their names, without quotes: it takes a dot for a member, and finds two columns whose
+    names differ only in letter case ambiguous. Such columns get other names on the way to the function.
+
+    Args:
+        df: The rows.
+        function: Called in tasks, with the batches of a task; it can be pickled.
+        schema: The columns of the result.
+    """
+    names = df.columns
+    if all(_PLAIN.fullmatch(name) for name in names) and len({name.lower() for name in names}) == len(names):
+        return df.mapInArrow(function, schema)
+    renamed = df.toDF(*(f"c{i}" for i in range(len(names))))
+    return renamed.mapInArrow(_RenameColumns(tuple(names), function), schema)
+
+
+class _RenameColumns:
+    """Calls a function with batches whose columns get other names.
+
+    Args:
+        names: The names, in the order of the columns.
+        function: The function.
+    """
+
+    def __init__(
+        self, names: tuple[str, ...], function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    ) -> None:
+        self._names, self._function = names, function
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return what the function returns."""
+        return self._function(map(self._rename, batches))
+
+    def _rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with the names, and the nullability that it has."""
+        fields = [field.with_name(name) for field, name in zip(batch.schema, self._names, strict=True)]
+        return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
+
+
 def apply_in_groups(
     df: DataFrame, column: str, function: Callable[[pa.Table], pa.Table], schema: StructType
 ) -> DataFrame:
@@ -96,43 +143,6 @@ def apply_in_groups(
         return df.groupBy(column).applyInArrow(function, schema)
     together = df.repartition(column).sortWithinPartitions(column)
     return together.mapInArrow(_ApplyToGroups(column, function), schema)
-
-
-def map_in_arrow(
-    df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType | str
-) -> DataFrame:
-    """The rows that a function makes of the batches of each task, as ``DataFrame.mapInArrow`` does.
-
-    The columns may have any names. PySpark looks them up by name, where dots and back-ticks are syntax, and columns may
-    differ in letter case alone; such columns have other names until the function is called.
-
-    Args:
-        df: The rows.
-        function: Called in tasks.
-        schema: The columns of the result.
-    """
-    names = df.columns
-    if len({name.lower() for name in names}) == len(names) and not any(set(name) & {".", "`"} for name in names):
-        return df.mapInArrow(function, schema)
-    return df.toDF(*(f"c{i}" for i in range(len(names)))).mapInArrow(_Rename(names, function), schema)
-
-
-class _Rename:
-    """Calls a function with batches whose columns have names.
-
-    Args:
-        names: The names.
-        function: The function.
-    """
-
-    def __init__(
-        self, names: list[str], function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-    ) -> None:
-        self._names, self._function = names, function
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return what the function makes of the batches."""
-        return self._function(pa.RecordBatch.from_arrays(batch.columns, self._names) for batch in batches)
 
 
 class _ApplyToGroups:

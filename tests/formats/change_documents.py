@@ -96,7 +96,12 @@ class ChangeWriter(Writer):
             wrong = r.random() < self.dirt / 4
             there = [(first, before), (second, after)]
             return [
-                (name, self._image(row, style) if shown ^ (wrong and r.random() < 0.5) else "null")
+                (
+                    name,
+                    self._image(row, style)
+                    if shown ^ (wrong and r.random() < 0.5)
+                    else r.choice(["null", self._object([], style)]),
+                )
                 for name, shown in there
             ]
         if dialect.images == "data and old":

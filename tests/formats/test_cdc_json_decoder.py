@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kdsl.formats import BadRecord
+from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
@@ -186,6 +186,28 @@ def test_batches_of_one_operation_are_read_by_columns(operation: str, keyed: tup
     rows = zip(before, after, strict=True)
 
     check(rules, [f'{{"before":{b},"after":{a},"op":"{operation}"}}'.encode() for b, a in rows], 1)
+
+
+@pytest.mark.parametrize("dialect", [DEBEZIUM, OGG], ids=["debezium-json", "ogg-json"])
+@pytest.mark.parametrize("empty", ["{}", "{ }", "{\n}"])
+@pytest.mark.parametrize("keyed", [(), ("id",)])
+@pytest.mark.parametrize("min_batch", [1, 100])
+def test_an_empty_row_before_is_like_none(dialect: Dialect, empty: str, keyed: tuple[str, ...], min_batch: int) -> None:
+    rules, row = ChangeReadingRules(dialect, ROW, keyed=keyed), '{"id":1,"name":"n","amount":1.5}'
+    insert, update, delete = dialect.inserts[0], dialect.update, dialect.delete
+    changes = [(insert, row), (update, row), (delete, "null")]
+
+    def decode(before: str) -> Decoded:
+        messages = [f'{{"before":{before},"after":{after},"{dialect.operation}":"{op}"}}' for op, after in changes]
+        return ChangeDecoder(rules, min_batch=min_batch).decode(pa.array([m.encode() for m in messages], pa.binary()))
+
+    decoded, expected = decode(empty), decode("null")
+
+    assert decoded.rows.equals(expected.rows)
+    assert decoded.kinds is not None
+    assert decoded.kinds.equals(expected.kinds)
+    assert [(bad.index, bad.reason) for bad in decoded.bad] == [(bad.index, bad.reason) for bad in expected.bad]
+    assert [bad.index for bad in decoded.bad] == ([2] if keyed else [1, 2])
 
 
 def by_columns(rules: ChangeReadingRules, messages: list[str]) -> int:

@@ -341,3 +341,47 @@ def test_a_format_that_ignores_errors_has_no_limit() -> None:
     decision = run.batch(show(delta(0, id="BIGINT"), dirty=5))
 
     assert (decision.refusals, run.state.counts) == ((), {"dirty": 5})
+
+
+class TestOneTableOfACatalog:
+    """A catalog ignores letter case: two ids of one table are refused before anything is noted."""
+
+    def test_in_one_batch(self) -> None:
+        run = Run(plan(DeltaTables(catalog="lake")))
+        (refusal,) = run.batch(show(delta(0, ("orders",), id="BIGINT"), delta(1, ("Orders",), id="BIGINT"))).refusals
+
+        assert (refusal.table, refusal.code) == (("Orders",), "table-name")
+        assert refusal.reason == "it is the same table as orders: the catalog ignores the letter case of names"
+
+    def test_in_a_later_batch_and_what_is_advised(self) -> None:
+        run = Run(plan(DeltaTables(catalog="lake")))
+        run.batch(show(delta(0, ("orders",), id="BIGINT")))
+        seen = show(delta(1, ("Orders",), id="BIGINT", n="STRING"))
+        (refusal,) = run.batch(seen).refusals
+        run.plan = plan(DeltaTables(catalog="lake"), route=[Route("Orders", "orders")])
+
+        assert refusal.fix == "route both into one sink table, or one of them elsewhere"
+        assert run.batch(seen).refusals == ()
+        assert run.sink("orders") == {"id": "BIGINT", "n": "STRING"}
+
+    def test_elsewhere_they_are_two_tables(self) -> None:
+        seen = show(delta(0, ("orders",), id="BIGINT"), delta(1, ("Orders",), id="BIGINT"))
+        for sink in (DeltaTables("/lake"), Blackhole()):
+            assert Run(plan(sink)).batch(seen).refusals == ()
+
+
+def test_a_table_with_an_empty_name_is_refused_until_a_route_names_another() -> None:
+    seen = show(delta(0, ("shop", ""), id="BIGINT"))
+    (refusal,) = Run(plan()).batch(seen).refusals
+
+    assert (refusal.reason, refusal.fix) == ("a name of the table is empty", "name another sink table in a route")
+    assert Run(plan(route=[Route(r"shop.\.*", "shop.unnamed")])).batch(seen).refusals == ()
+
+
+def test_members_that_a_sink_does_not_tell_apart_are_refused_at_any_depth() -> None:
+    nested = "ARRAY<ROW<b MAP<STRING, ROW<x INT, X INT>>>>"
+    (refusal,) = Run(plan(DeltaTables("/lake"))).batch(show(delta(0, id="BIGINT", r=nested))).refusals
+
+    assert (refusal.column, refusal.code) == ("r", "name-case")
+    assert "does not tell its members 'x' and 'X' apart" in refusal.reason
+    assert Run(plan()).batch(show(delta(0, id="BIGINT", r=nested, R="INT"))).refusals == ()

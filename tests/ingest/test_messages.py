@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,8 +17,9 @@ from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
 from kdsl.formats import ROW_KINDS, Format
 from kdsl.ingest import KafkaTopics
+from kdsl.ingest.changes import filter_changes, find_changes
 from kdsl.ingest.evolution import UpstreamTable
-from kdsl.ingest.messages import PlainTable, encode_packets, encode_rows, find_changes
+from kdsl.ingest.messages import PlainTable, encode_packets, encode_rows
 from kdsl.ingest.records import plan_table
 from kdsl.ingest.run.tasks import split_task
 from kdsl.own_columns import KIND, PASSES
@@ -34,7 +36,8 @@ from tests.strategies import examples
 
 SCHEMA = TableSchema((t.Field("n", t.STRING), t.Field("id", t.BigInt(nullable=False))), ("id",))
 ONE, TWO = {"n": "a", "id": 1}, {"n": "b", "id": 1}
-Change = tuple[str, dict[str, Any]]
+Row = dict[str, Any]
+Change = tuple[str, Row]
 
 
 def sink(value: Format | None = None, **options: Any) -> KafkaTopics:
@@ -101,7 +104,7 @@ def test_keys_have_the_table_id_and_the_primary_key() -> None:
 
 
 def test_null_in_the_primary_key_is_an_error() -> None:
-    with pytest.raises(RecordError, match=r"shop\.orders.*the column 'id' is NULL, and part of the primary key"):
+    with pytest.raises(RecordError, match=r"shop\.orders.*the column 'id' is NULL in a row, and part of the"):
         messages(sink(), rows(("+I", {"n": "a", "id": None})))
 
 
@@ -149,8 +152,123 @@ def test_messages_do_not_depend_on_the_batches(changes: list[tuple[str, ...]], d
     parts = [whole.slice(a, b - a) for a, b in zip([0, *cuts], [*cuts, len(kinds)], strict=True)]
 
     assert messages(sink(), *parts) == messages(sink(), whole)
-    shown = [row for _, value in messages(sink(), whole) for row in (value["before"], value["after"]) if row]
+    written = [value for _, value in messages(sink(), whole) if value is not None]
+    shown = [row for value in written for row in (value["before"], value["after"]) if row]
     assert sorted(row["id"] for row in shown) == [i for i, one in enumerate(passes) if one]
+
+
+MOVED = (("-U", ONE), ("+U", {"n": "b", "id": 2}))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Json(), [(1, None), (2, MOVED[1][1])]),
+        (DebeziumJson(), [(1, "d"), (1, None), (2, "c")]),
+        (CanalJson(), [(1, "DELETE"), (1, None), (2, "INSERT")]),
+    ],
+    ids=["json", "debezium-json", "canal-json"],
+)
+def test_an_update_of_the_key_deletes_the_old_key_first(value: Format, expected: list[tuple[int, Any]]) -> None:
+    def show(one: Any) -> Any:
+        return one if one is None or isinstance(value, Json) else one.get("op", one.get("type"))
+
+    assert [(json.loads(key)["id"], show(one)) for key, one in messages(sink(value), rows(*MOVED))] == expected
+
+
+def test_a_floating_point_key_is_compared_as_it_is_written() -> None:
+    schema = TableSchema((t.Field("id", t.Double(nullable=False)),), ("id",))
+    batch = pa.RecordBatch.from_pydict({KIND: ["-U", "+U"], "id": pa.array([0.0, -0.0])})
+
+    keys = [json.loads(key)["id"] for key, _ in messages(sink(Json()), batch, schema=schema)]
+
+    assert [str(key) for key in keys] == ["0.0", "-0.0"]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[tuple[str, Row]], list[bool], dict[int, Row]]:
+    """Rows of random changes of a table, which of them meet a filter, and the rows that do at the end."""
+    table: dict[int, Row] = {}
+    changes: list[tuple[str, Row]] = []
+    for n in range(draw(st.integers(0, 25))):
+        row: Row = {"n": str(n), "id": draw(st.integers(0, 4))}
+        old = table.get(draw(st.integers(0, 4)))
+        if old is not None and draw(st.integers(0, 3)) == 0:
+            changes.append(("-D", table.pop(old["id"])))
+        elif old is not None and (row["id"] == old["id"] or row["id"] not in table):
+            changes += [("-U", table.pop(old["id"])), ("+U", row)]
+            table[row["id"]] = row
+        elif row["id"] not in table:
+            changes.append(("+I", row))
+            table[row["id"]] = row
+    chosen = draw(st.sets(st.integers(0, 25).map(str)))
+    return (
+        changes,
+        [row["n"] not in chosen for _, row in changes],
+        {key: row for key, row in table.items() if row["n"] not in chosen},
+    )
+
+
+def fold(value: Format, read: list[tuple[Any, Any]]) -> dict[int, Row]:
+    """The table of a reader that sees these messages."""
+    table: dict[int, Row | None] = {}
+    for key, message in read:
+        if isinstance(value, Json):
+            table[json.loads(key)["id"]] = message
+            continue
+        if message is None:
+            continue
+        debezium = isinstance(value, DebeziumJson)
+        after = message["after"] if debezium else message["data"][0] if message["type"] != "DELETE" else None
+        before = message["before"] if debezium else (message["old"] or message["data"])[0]
+        if before is not None:
+            table.pop(before["id"], None)
+        if after is not None:
+            table[after["id"]] = after
+    return {key: row for key, row in table.items() if row is not None}
+
+
+@pytest.mark.parametrize("value", [Json(), DebeziumJson(), CanalJson()], ids=["json", "debezium-json", "canal-json"])
+@settings(max_examples=examples(400))
+@given(history=histories(), partitions=st.permutations(range(3)), data=st.data())
+def test_readers_of_partitions_and_of_compacted_topics_get_the_rows(
+    value: Format, history: tuple[list[tuple[str, Row]], list[bool], dict[int, Row]], partitions: list[int],
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    changes, passes, expected = history
+    cut = data.draw(st.integers(0, len(changes)))
+    batches = (rows(*changes[:cut], passes=passes[:cut]), rows(*changes[cut:], passes=passes[cut:]))
+    written = messages(sink(value), *batches)
+
+    by_partition = [one for partition in partitions for one in written if zlib.crc32(one[0]) % 3 == partition]
+    last = {key: (key, message) for key, message in written}
+    compacted = [last[key] for key in sorted(last, key=zlib.crc32)]
+
+    assert fold(value, by_partition) == expected
+    assert fold(value, compacted) == expected
+
+
+@pytest.mark.parametrize("soft_delete", [False, True])
+@pytest.mark.parametrize("passes", [(a, b) for a in (True, False, None) for b in (True, False, None)])
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_the_filter_decides_on_both_rows_of_an_update(
+    soft_delete: bool, passes: tuple[bool | None, bool | None], cut: int
+) -> None:
+    before, after = ONE, {"n": "b", "id": 2}
+    deleted = "+I" if soft_delete else "-D"
+    expected = {
+        (True, True): [("-U", before), ("+U", after)],
+        (True, False): [(deleted, before)],
+        (False, True): [("+I", after)],
+        (False, False): [],
+    }[passes[0] or False, passes[1] or False]
+    whole = rows(("-U", before), ("+U", after), ("-D", TWO), ("+I", ONE), passes=[*passes, True, True])  # type: ignore[list-item]
+    parts = [whole.slice(0, cut), whole.slice(cut)]
+
+    left = [row for batch in filter_changes(iter(parts), soft_delete=soft_delete) for row in batch.to_pylist()]
+
+    kinds = [(row.pop(KIND), row) for row in left]
+    assert kinds == [*expected, (deleted, TWO), ("+I", ONE)]
 
 
 def test_changes_of_no_rows() -> None:

@@ -72,6 +72,47 @@ class TestColumns:
     def test_the_order_is_that_of_the_projection(self) -> None:
         assert names(of("amount * 2 AS double_amount, *")) == ["double_amount", "id", "country", "amount", "offset"]
 
+    def test_columns_keep_their_comments_also_under_another_name(self) -> None:
+        schema = TableSchema((t.Field("id", t.BigInt(), "the number"), t.Field("n", t.STRING, "a name")), ("id",))
+        table = transform_without_problems(of("id, n AS name, UPPER(n) AS code, n"), schema=schema)
+
+        assert [c.comment for c in table.columns] == ["the number", "a name", None, "a name"]
+
+    def test_members_of_a_row_are_named_as_in_flink_cdc(self) -> None:
+        table = transform_without_problems(of("id, ROW(id, country) AS pair"))
+
+        assert str(table.columns[1].type.as_nullable()) == "ROW<`f0` BIGINT NOT NULL, `f1` STRING>"
+        assert table.columns[1].sql == "named_struct('f0', `id`, 'f1', `country`)"
+
+    @pytest.mark.parametrize(
+        ("expression", "expected"),
+        [
+            ("big + CAST(1 AS DECIMAL(1, 0))", "DECIMAL(19, 2)"),
+            ("big * CAST(2 AS DECIMAL(1, 0))", "DECIMAL(19, 2)"),
+            ("big / CAST(2 AS DECIMAL(1, 0))", "DECIMAL(19, 2)"),
+            ("small / CAST(2 AS DECIMAL(1, 0))", "DECIMAL(16, 6)"),
+            ("small + CAST(1 AS DECIMAL(1, 0))", "DECIMAL(11, 0)"),
+            ("ABS(big)", "DECIMAL(19, 2)"),
+            ("CEIL(big)", "DECIMAL(19, 0)"),
+            ("ARRAY[big + CAST(1 AS DECIMAL(1, 0))]", "ARRAY<DECIMAL(19, 2)>"),
+            ("big", "DECIMAL(20, 2)"),
+        ],
+    )
+    def test_decimals_of_expressions_have_19_digits_if_the_pipeline_says_so(
+        self, expression: str, expected: str
+    ) -> None:
+        schema = TableSchema(
+            (t.Field("id", t.BigInt()), t.Field("small", t.Decimal(10, 0)), t.Field("big", t.Decimal(20, 2))), ("id",)
+        )
+        rules = [TransformRule.parse(of(f"id, {expression} AS c"))]
+        table, problems = transform_table(TABLE, schema, rules, max_precision=19)
+
+        assert problems == ()
+        assert table is not None
+        column = table.columns[1]
+        assert str(column.type) == expected
+        assert column.sql.startswith("TRY_CAST(") == (expression != "big")
+
     def test_an_expression_replaces_a_column_of_the_star(self) -> None:
         table = transform_without_problems(of("*, TRIM(country) AS country"))
 

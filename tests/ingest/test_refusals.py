@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -14,6 +15,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from kdsl.changelog.connection import DatabaseTable
+from kdsl.changelog.postgres import create_table
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.cluster import Cluster
 from kdsl.formats import TableId
@@ -31,6 +33,7 @@ from kdsl.ingest import (
     Transform,
 )
 from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors, refuse_new_tables
+from kdsl.ingest.ends.end import SinkRules
 from kdsl.ingest.evolution import RefusalCode, SchemaChange, UpstreamTable
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import RecordSplitter, initial_tables
@@ -49,7 +52,7 @@ from kdsl.types.widening import TableSchema
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
-from tests.ingest.setup import Setup
+from tests.ingest.setup import Setup, change
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
@@ -68,6 +71,7 @@ LATER = {
     "database-change": "test_a_change_that_the_database_refuses",
     "key-type": f"{TYPES}::test_a_key_keeps_its_type_and_the_refusal_says_how_to_go_on",
     "lost-values": f"{TYPES}::test_a_word_among_numbers_with_fractions_is_refused_or_null_and_counted",
+    "replaced-table": "tests/ingest/test_lost_state.py::test_another_table_of_the_name_is_refused",
     "source-value": "tests/ingest/test_mysql.py::test_what_was_refused_is_copied_as_the_message_advises",
 }
 """The tests of the codes that need Spark or a database."""
@@ -245,7 +249,7 @@ CASES = [
     Case(
         "name-character", Try(POSTGRES), Try(POSTGRES, parts=project("id")), [b'{"id":1,"a\\u0000b":2}'], "leave it out"
     ),
-    Case("name-case", Try(), Try(parts=project("id, v, V AS w")), [row(id=1, v=1, V=2)], "rename one with"),
+    Case("name-case", Try(), Try(parts=project("id, v, V AS w")), [row(id=1, v=1, V=2)], "rename one: `V` AS `V_2`"),
     Case(
         "name-length",
         Try(POSTGRES),
@@ -570,7 +574,29 @@ def refuse(setup: Setup, ingestion: Ingestion, reason: str, writer: MemoryWriter
         before = state
 
 
+def draw_names(rules: SinkRules) -> list[str]:
+    """Names out of the whole of Unicode that a sink can store by its rules."""
+    random = Random(7)
+    ranges = [(1, 32), (32, 127), (32, 127), (128, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)]
+    words = (
+        "".join(chr(random.randint(*random.choice(ranges))) for _ in range(random.randint(1, 9))) for _ in range(400)
+    )
+    names = {word.upper(): word for word in words}.values()
+    return [name for name in names if not list(rules.wrong_columns([t.Field(name, t.STRING)]))]
+
+
 class TestOnSpark:
+    def test_delta_lake_has_every_name_that_its_rules_allow(self, setup: Setup) -> None:
+        needs_delta()
+        names = draw_names(DeltaTables.rules)
+        target = DeltaTarget(f"{setup.lake}/t", True, False)
+
+        target.create(setup.spark, [t.Field(name, t.STRING) for name in names[::2]])
+        target.add_columns(setup.spark, [t.Field(name, t.STRING) for name in names[1::2]])
+
+        assert len(names) > 100
+        assert [f.name for f in target.read_columns(setup.spark) or ()] == [*names[::2], *names[1::2]]
+
     def test_an_expression_that_spark_does_not_know(self, setup: Setup) -> None:
         writer = MemoryWriter()
         wrong, right = (
@@ -606,6 +632,20 @@ class TestOnSpark:
 
         setup.run(right, writer)
         assert writer.appended["lake", "t"] == [{"id": 1, "n": 1}, {"id": 2, "n": None}]
+
+    def test_an_update_in_a_table_without_a_primary_key(self, setup: Setup) -> None:
+        """It shows when the rows are written, after the note."""
+        feed, writer = setup.feed(value=DebeziumJson()), MemoryWriter()
+        setup.produce(change("c", None, {"id": 1, "n": 1}), change("u", {"id": 1, "n": 1}, {"id": 1, "n": 2}))
+
+        refuse(
+            setup, setup.ingestion(Memory(), feed), r"needs a primary key; set primary-keys .*--allow transform", writer
+        )
+        assert writer.appended == {}
+
+        keyed = setup.ingestion(Memory(), feed, transform=[KEYED])
+        keyed.run(setup.spark, setup.checkpoint, once=True, writer=writer, allow=["transform"]).awaitTermination()
+        assert writer.tables["shop", "orders"].rows() == [{"id": 1, "n": 2}]
 
     def test_a_member_without_a_name(self, setup: Setup) -> None:
         writer = MemoryWriter()
@@ -705,6 +745,18 @@ class TestOnPostgres:
 
         setup.run(self.ingestion(setup, postgres, f"public.{name}", "id, TRY_CAST(n AS BIGINT) AS n"))
         assert postgres.execute(f"SELECT id, n, m FROM {name} ORDER BY id").split() == ["1", "1", "2", "2"]
+
+    def test_a_database_has_every_name_that_its_rules_allow_and_no_reserved_one(self, postgres: Postgres) -> None:
+        names = draw_names(JdbcTables.rules)
+        assert len(names) > 300
+
+        postgres.execute(create_table("all_names", [t.Field(name, t.STRING) for name in names], ()))
+        count = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'all_names'::regclass AND attnum > 0"
+        assert postgres.execute(count).strip() == str(len(names))
+
+        for name in JdbcTables.rules.reserved:
+            with pytest.raises(Exception, match="system column"):
+                postgres.execute(create_table("reserved", [t.Field(name, t.STRING)], ()))
 
     def test_the_longest_names(self, setup: Setup, postgres: Postgres) -> None:
         """With its quotes the name of the table has more bytes than the table of batches has for it."""

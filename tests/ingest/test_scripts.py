@@ -10,6 +10,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from kdsl.catalog.stored import Inference, read_stored
+from kdsl.deployment.compare import compare, make_changes
+from kdsl.deployment.desired import BOTH
+from kdsl.deployment.model import Step
 from kdsl.errors import CheckpointError, KdslError
 from kdsl.flink_sql.ddl.script_reader import read_script
 from kdsl.flink_sql.scripts.planner import plan_script
@@ -19,6 +22,7 @@ from kdsl.ingest import DeltaTables
 from kdsl.ingest.run.query import SharedIngestion, start_ingestions
 from kdsl.ingest.run.sinks.delta import DeltaWriter
 from kdsl.ingest.state import StateFiles
+from kdsl.load import declarations
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.testing import LocalKafka, Record
 from tests.changelog.tables import needs_delta
@@ -103,6 +107,28 @@ def test_a_table_that_exists_is_only_filled_with_if_not_exists(script: Script, t
         script.run_script(text)
     script.run_script(text.replace("TABLE lake", "TABLE IF NOT EXISTS lake"))
     assert [row["id"] for row in script.table("web", "orders")] == [1]  # the place of a record is the primary key
+
+
+def test_the_first_start_creates_what_apply_leaves_to_it(script: Script, tmp_path: Path) -> None:
+    needs_delta()
+    file = tmp_path / "script.sql"
+    file.write_text(f"""{script.catalogs()}
+        CREATE TABLE orders (id BIGINT) WITH ('connector' = 'kafka', 'topic' = '{script.topic}', 'format' = 'json',
+          'properties.bootstrap.servers' = '{script.kafka.bootstrap_servers}', 'scan.startup.mode' = 'earliest-offset');
+        CREATE TABLE lake.web.orders AS TABLE orders;""")
+    script.produce({"id": 1})
+
+    def compare_tables() -> list[Step]:
+        steps = compare(declarations(str(file), BOTH, {}), spark=script.spark)
+        return [step for step in steps if step.difference.kind == "table"]
+
+    assert make_changes(compare_tables(), ()).done == ()
+    script.run_script(file.read_text())
+    assert [row["id"] for row in script.table("web", "orders")] == [1]
+
+    (existing,) = compare_tables()  # the checkpoint is not declared, so that this would be a first start
+    assert (existing.difference.mark, existing.run) == ("!", None)
+    assert "write CREATE TABLE IF NOT EXISTS" in existing.difference.consequence
 
 
 @pytest.mark.postgres

@@ -20,6 +20,7 @@ from kdsl.ingest.selectors import (
     misread_dots,
     route_table,
 )
+from tests.strategies import table_ids
 
 SELECTED = [
     ("db.sc1.A[0-9]+,db.sc2.B[0-1]+,db.sc1.sc1",
@@ -127,7 +128,8 @@ def test_the_symbol_stands_for_a_name_with_a_dot_as_one_name() -> None:
         ("db.t", "a.b.c.d", None, "at most three names"),
         ("db.t", "$1", None, "0 groups"),
         ("db.(t)", "<>.$1", "<>", "one of the two"),
-        ("db.t", "lake.t", "<>", "does not contain"),
+        ("db.t", "lake.t", "<>", "contains the replace-symbol"),
+        ("db.t", "lake.t", ".", "contains the replace-symbol"),
         ("db.t", "lake.t", "", "empty"),
     ],
 )
@@ -162,15 +164,61 @@ def test_only_patterns_of_dots_alone_are_likely_misread() -> None:
     assert [misread_dots(p) for p in (r"\.*\.\.*", r"\.*", r"\.*.\.*", r"a\.b")] == [r"\.*.\.*", None, None, None]
 
 
-NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zs"]), min_size=1, max_size=8)
-
-
-@given(st.lists(NAMES, min_size=1, max_size=3).map(tuple))
+@given(table_ids())
 def test_an_id_is_written_and_read_again(table: tuple[str, ...]) -> None:
     assert parse_id(format_id(table)) == table
 
 
-@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a.b.c.d", "`a", "`a`b"])
+@given(st.lists(table_ids(), min_size=2, max_size=2, unique=True))
+def test_different_ids_are_written_differently(tables: list[tuple[str, ...]]) -> None:
+    assert len(set(map(format_id, tables))) == 2
+
+
+@given(table_ids(min_size=1))
+def test_a_name_stays_one_name_in_a_route(table: tuple[str, ...]) -> None:
+    """Whatever is in it: dots, blanks, quotes, dollars, line breaks."""
+    assert RouteRule.parse(r"([\s\S]*)", "$1").target(table) == table
+    assert RouteRule.parse(r"[\s\S]*", "lake.x_<>", "<>").target(table) == ("lake", f"x_{table[-1]}")
+
+
+@given(st.lists(st.from_regex(r"[a-z_]{1,4}", fullmatch=True), min_size=1, max_size=3).map(tuple))
+def test_groups_are_replaced_as_in_text_where_names_are_plain(table: tuple[str, ...]) -> None:
+    for pattern, sink in ((r"(\.*)", "a_$1"), (r"(\.*)_(\.*)", "$2.b$1"), (r"(\.*)\.(\.*)", "$1_$2")):
+        rule = RouteRule.parse(pattern, sink)
+        match = rule.pattern.match(table)
+        if match is None:
+            assert rule.target(table) is None
+            continue
+        text = re.sub(r"\$(\d)", lambda m: match[int(m[1])], sink)  # noqa: B023  # it is called at once
+        try:
+            wanted = parse_id(text)
+        except ValueError:
+            with pytest.raises(ValueError, match="is not the name of a table"):
+                rule.target(table)
+        else:
+            assert rule.target(table) == wanted
+
+
+def test_a_dot_in_a_name_stays_in_it() -> None:
+    table = ("app", "billing.accounts")
+
+    assert RouteRule.parse(r"app.(\.*)", "public.$1").target(table) == ("public", "billing.accounts")
+    assert RouteRule.parse(r"app.(\.*)", "public.x$1y").target(table) == ("public", "xbilling.accountsy")
+    assert RouteRule.parse(r"([\s\S]*)", "$1").target(table) == table
+    with pytest.raises(ValueError, match="is not the name of a table"):
+        RouteRule.parse(r"(app.\.*)", "a.b.$1").target(table)
+
+
+def test_a_group_that_matches_nothing_is_empty() -> None:
+    rule = RouteRule.parse(r"(a)?(b*).t", "x$1$2")
+
+    assert rule.target(("b", "t")) == ("xb",)
+    assert rule.target(("", "t")) == ("x",)
+    with pytest.raises(ValueError, match="is not the name of a table"):
+        RouteRule.parse(r"(b*).t", "$1").target(("", "t"))
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a.b.c.d", "`a", "`a`b", " ", "a. .b", "a.`"])
 def test_a_string_that_is_not_an_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape("is not the name of a table")):
         parse_id(text)

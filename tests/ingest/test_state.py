@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import attrs
 import pytest
@@ -14,11 +15,12 @@ from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
 from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable, changes_between
 from kdsl.ingest.state import SCHEMAS, SET_ASIDE, START, WHOLE_EVERY, IngestState, Note, StateFiles
+from kdsl.own_columns import MARK
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import TableSchema
-from tests.strategies import examples, scalar_types
+from tests.strategies import ODD_NAMES, examples, scalar_types, table_ids
 
 ORDERS, ODD = ("shop", "orders"), ("a.b", "c`d")
 
@@ -66,6 +68,33 @@ def test_what_is_written_is_read_again(files: StateFiles) -> None:
     assert [(batch, str(one)) for batch, one in after.changes] == [
         (3, "add.column shop.orders `c3` STRING (topic x, partition 0, offset 3)"),
     ]  # fmt: skip
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    st.lists(table_ids(), min_size=1, max_size=4, unique=True),
+    st.lists(ODD_NAMES.filter(lambda name: name and MARK not in name), min_size=1, max_size=3, unique=True),
+    st.sampled_from([START, 0, 7]),
+)
+def test_ids_and_names_of_any_characters_are_read_again(
+    tables: list[tuple[str, ...]], columns: list[str], batch: int
+) -> None:
+    row = t.Row(tuple(t.Field(name, t.BigInt(), name) for name in columns))
+    fields = (*row.fields, t.Field("r", row))
+    upstream = {table: UpstreamTable(TableSchema(fields, (columns[0],)), (columns[0],)) for table in tables}
+    note = Note(
+        batch, upstream, {table: one.schema for table, one in upstream.items()}, {},
+        tuple(SchemaChange("create.table", table, fields) for table in tables),
+        records={table: i + 1 for i, table in enumerate(tables)},
+        places={table: {name: Place("t", 0, 1) for name in columns} for table in tables},
+    )  # fmt: skip
+    with TemporaryDirectory() as folder:
+        files = StateFiles(open_local_folder(folder))
+        state = files.write(note, files.load())
+
+        assert files.load() == state
+        assert dict(state.upstream) == upstream
+        assert list(state.places) == tables
 
 
 def test_a_batch_that_learns_nothing_writes_nothing(files: StateFiles, tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
+from hypothesis import given, settings, strategies as st
 
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import learn
+from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import plan_table
 from kdsl.ingest.run.tasks import (
@@ -23,8 +26,10 @@ from kdsl.ingest.run.tasks import (
     to_raw,
 )
 from kdsl.run.records.packets import write_packet, write_packets
+from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
 from tests.ingest.test_records import feed, records
+from tests.strategies import examples, table_ids
 
 T = TypeVar("T")
 SOURCE = feed(key=Json(), key_prefix="k_")
@@ -151,3 +156,23 @@ def test_tombstones_have_no_rows_and_the_places_of_records_are_known() -> None:
     assert (notes.rows, notes.places) == (3, (("t", 0, 10, 12),))
     assert read_notes(rest["notes"]).without_rows == 1
     assert pickle.loads(pickle.dumps(divide))(batch).equals(divide(batch))
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.lists(table_ids(min_size=1).filter(lambda table: len(table) > 1), min_size=1, max_size=6))
+def test_packets_of_tables_of_any_names_are_counted_and_read_by_their_own_table(tables: list[tuple[str, ...]]) -> None:
+    """What the driver counts by the name in a packet is what it selects for the table, and what is learned of it."""
+    sources = [dict(zip(("table", "schema", "db"), reversed(table), strict=False)) for table in tables]
+    for source, table in zip(sources, tables, strict=True):
+        if len(table) == 2:  # a table with a database has no schema
+            source["db"] = source.pop("schema")
+    values = [{"op": "c", "before": None, "after": {"id": i}, "source": one} for i, one in enumerate(sources)]
+    rows = divider(feed(value=DebeziumJson()))(records(*values)).to_pylist()
+    counts: Counter[tuple[str, ...]] = Counter()
+    for row in rows:
+        counts[parse_id(row["table"])] += read_notes(row["notes"]).rows
+    deltas = [delta for row in rows if (delta := read_notes(row["notes"]).delta) is not None]
+
+    assert counts == Counter(tables)
+    assert {delta.table for delta in deltas} == set(tables)
+    assert {row["table"] for row in rows} == set(map(format_id, tables))

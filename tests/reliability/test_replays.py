@@ -44,7 +44,7 @@ def test_a_row_whose_tombstone_was_compacted_does_not_return(kdsl_kafka: Running
     until = time.monotonic() + 300
     while any(message.key() == b"deleted" for message in kdsl_kafka.read(topic)):
         assert time.monotonic() < until, "the topic was not compacted"
-        write(kdsl_kafka, topic, "open segment", "other", at=3)
+        kdsl_kafka.produce(topic, Record("open segment", "other"))  # its time, the present one, ends the one before
         time.sleep(1)
 
     cluster = Cluster(kdsl_kafka.bootstrap_servers)

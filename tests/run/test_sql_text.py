@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import kdsl
 from kdsl import Col, KafkaTable, Virtual, col, expression
+from kdsl.changelog import delta, iceberg
 from kdsl.cluster import Cluster
+from kdsl.errors import ChangelogError
 from kdsl.run.session import SessionError, check_runtime
 from kdsl.spark_internals.sql_text import SubstitutionError, check_syntax, parse_column, run_sql
 from kdsl.testing import RunningKafka
@@ -215,6 +217,14 @@ def test_all_sql_that_is_not_constant_passes_through_one_module() -> None:
 
     # the coordinates of a package, which kdsl checks
     assert [call for call in calls if "java_clients/jars.py" not in call] == []
+
+
+@pytest.mark.parametrize("make", [delta, iceberg])
+def test_names_of_tables_that_spark_would_replace_are_refused(make: Callable[[str], Any]) -> None:
+    with pytest.raises(ChangelogError, match=r"Spark replaces '\$\{' in the names of tables; choose another name"):
+        make("lake.shop.`a${env:HOME}`")
+
+    delta("/lake/a${x}")
 
 
 def test_a_server_that_replaces_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -314,6 +314,8 @@ class ReferenceChangeDecoder:
             raise FieldError(f"unknown {dialect.operation!r} value {shorten(operation)!r}")
         match dialect.images:
             case "before and after":
+                if document.get("before") == {}:  # as GoldenGate and some connectors write a row that they do not know
+                    change = {**change, "before": None}
                 yield from self._rows_before_and_after(operation, change)
             case "data and old":
                 old = document.get("old")

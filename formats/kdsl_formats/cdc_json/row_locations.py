@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kdsl_formats._columns.arrays import Indices, Mask, slices
 from kdsl_formats.cdc_json.reference_decoder import AFTER, BEFORE, DELETE, INSERT, ChangeReadingRules, Include
-from kdsl_formats.json.buffer import BRACE, BRACKET, MessageBuffer, Spans, count_inside
+from kdsl_formats.json.buffer import BRACE, BRACKET, QUOTE, MessageBuffer, Spans, count_inside
 from kdsl_formats.json.members import BARE, TEXT, split_arrays
 from kdsl_formats.json.objects import ABSENT, ValueSpans
 from kdsl_formats.json.validity import are_json
@@ -114,6 +114,16 @@ def begins_with(buffer: MessageBuffer, values: ValueSpans, opening: int) -> Mask
     return matches
 
 
+def _are_empty_objects(buffer: MessageBuffer, values: ValueSpans) -> Mask:
+    """Which values are objects without members: a row that is not known, as null."""
+    are_empty = begins_with(buffer, values, BRACE)
+    start = values.spans.start
+    are_empty[are_empty] = buffer.data[start[are_empty] + 1] != QUOTE
+    index = np.flatnonzero(are_empty)
+    are_empty[index] = count_inside(buffer.quotes, values.spans.pick(index))[1] == 0 if len(index) else False
+    return are_empty
+
+
 def _operation_codes(buffer: MessageBuffer, rules: ChangeReadingRules, operations: ValueSpans) -> Codes:
     """The code of each change's operation; `_UNKNOWN` if it needs the fallback, `_SKIP` for one without rows."""
     code = np.zeros(len(operations.form), dtype=np.int8)
@@ -144,7 +154,8 @@ def _locate_before_and_after(
     """
     has_before, has_after = (code == _UPDATE) | (code == _DELETE), (code == _INSERT) | (code == _UPDATE)
     good = (code != _UNKNOWN) & ~fallback
-    good &= np.where(has_before, begins_with(buffer, before, BRACE), is_null(buffer, before))
+    empty = _are_empty_objects(buffer, before)
+    good &= np.where(has_before, begins_with(buffer, before, BRACE) & ~empty, is_null(buffer, before) | empty)
     good &= np.where(has_after, begins_with(buffer, after, BRACE), is_null(buffer, after))
     selected = np.column_stack([has_before & good, has_after & good]).ravel()
     start = np.column_stack([before.spans.start, after.spans.start]).ravel()[selected]
@@ -173,11 +184,12 @@ def _locate_keys_and_after(
 
     `fallback` has those that need it already, and is not changed: the result has a mask of its own.
     """
-    with_before = begins_with(buffer, before, BRACE)
+    empty = _are_empty_objects(buffer, before)
+    with_before = begins_with(buffer, before, BRACE) & ~empty
     has_after = (code == _INSERT) | (code == _UPDATE)
     has_before = (code == _DELETE) | ((code == _UPDATE) & with_before)
     good = (code != _UNKNOWN) & ~fallback
-    good &= np.where(has_before, with_before, is_null(buffer, before))
+    good &= np.where(has_before, with_before, is_null(buffer, before) | empty)
     good &= np.where(has_after, begins_with(buffer, after, BRACE), is_null(buffer, after))
     has_row = np.column_stack([has_before & good, has_after & good])
     owner, which = np.nonzero(has_row)  # by change, the before-image first

@@ -28,7 +28,7 @@ from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
 from kdsl.flink_sql.syntax.intervals import LONGEST_IN_STEPS, interval_microseconds
 from kdsl.types import model as t
-from kdsl.types.sql import literal, quote_name
+from kdsl.types.sql import literal, quote_name, string_sql
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME = re.compile(r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
@@ -69,9 +69,10 @@ class ExpressionTranslator:
     It changes nothing; translators of queries add what a stream must know of an expression to their facts.
     """
 
-    def __init__(self, text: str, scope: Scope) -> None:
+    def __init__(self, text: str, scope: Scope, *, member: str = "EXPR$") -> None:
         self.source = text
         self.scope = scope
+        self.member = member
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
         """Raise an UntranslatableError for a part of the text: its name, the reason, and the fix."""
@@ -593,8 +594,8 @@ class ExpressionTranslator:
         if node.kind == "ROW":
             if any(v.type is None for v in values):
                 self.fail(node, "ROW", "a NULL in ROW has no type", "write CAST(NULL AS …)")
-            fields = tuple(t.Field(f"EXPR${i}", v.type) for i, v in enumerate(values) if v.type is not None)
-            parts = ", ".join(f"'{f.name}', {v.text}" for f, v in zip(fields, values, strict=True))
+            fields = tuple(t.Field(f"{self.member}{i}", v.type) for i, v in enumerate(values) if v.type is not None)
+            parts = ", ".join(f"{string_sql(f.name)}, {v.text}" for f, v in zip(fields, values, strict=True))
             return TypedSql(f"named_struct({parts})", t.Row(fields, nullable=False))
         if not values:
             self.fail(node, node.kind, f"an empty {node.kind} has no type", "CAST a NULL to the type instead")

@@ -264,6 +264,10 @@ class Sink(End):
         del table
         return None
 
+    def locate_table(self, table: TableId) -> TableId:
+        """What two ids of one table of the sink have in common; here the id itself."""
+        return table
+
     def find_reserved_names(self, properties: Mapping[str, str]) -> frozenset[str]:
         """Return the names that columns of a table with some properties cannot have, beside those of the rules.
 

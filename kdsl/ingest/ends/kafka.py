@@ -26,7 +26,7 @@ from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing, nearest
 from kdsl.formats import ALONE, Format, Observer, TableId, Use, format_class
 from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
-from kdsl.ingest.ids import parse_id, quote_part
+from kdsl.ingest.ids import parse_id
 from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
 from kdsl.java_patterns import PatternError, python_pattern
@@ -339,10 +339,6 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
             message = "schema.inference.strategy is static, and nothing says the columns before the first batch"
             fix = "set scan.max.pre.fetch.records to a number greater than 0, or scan.value.initial-schemas.ddls"
             yield WrongOption("ingest-static", "schema.inference.strategy", message, fix)
-        if getattr(chosen.value, "infer_fixed_types", None) and chosen.prefetch:
-            message = "fixed types hold for prefetched records, too; scan.max.pre.fetch.records: 0 is not needed"
-            yield WrongOption("ingest-fixed", f"{chosen.value.identifier}.infer-schema.fixed-types", message,
-                              "nothing is to be done", "warning")  # fmt: skip
         if chosen.transport == "jvm" and "leader-epoch" in chosen.metadata:
             message = "metadata.list has 'leader-epoch', which the transport 'jvm' does not provide"
             yield WrongOption("ingest-metadata", "metadata.list", message, "leave it out, or set transport: librdkafka")
@@ -379,7 +375,9 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         Raises:
             ValueError: The option ``table`` is not the id of a table.
         """
-        return None if self.table is None else parse_id(self.table.replace(ANY_TOPIC, quote_part(topic)))
+        if self.table is None:
+            return None
+        return tuple(name.replace(ANY_TOPIC, topic) for name in parse_id(self.table))
 
     def metadata_columns(self, table: TableId) -> tuple[ColumnDef, ...]:
         """The metadata columns of a table's rows: those that its initial schema has, then those of ``metadata.list``.

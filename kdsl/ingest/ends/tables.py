@@ -105,6 +105,10 @@ class DeltaTables(Sink):
         names = [name for name in table if not _CATALOG_NAME.fullmatch(name)]
         return f"{_SPARK_CATALOG} only allows ASCII letters, digits and '_', not {names[0]!r}" if names else None
 
+    def locate_table(self, table: TableId) -> TableId:
+        """The id, in lower case in a catalog, because most catalogs ignore letter case."""
+        return table if self.catalog is None else tuple(name.lower() for name in table)
+
     def check(self) -> Iterable[WrongOption]:
         """Report a sink without a place for its tables, or with two."""
         if self.path is not None and self.catalog is not None:
@@ -204,12 +208,6 @@ class HologresTables(Sink):
     dbname: str = option("dbname", "The database.")
     username: str = option("username", "The user; may be a reference to a secret.")
     password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
-
-    def check(self) -> Iterable[WrongOption]:
-        """Warn that the tables are written through Postgres' protocol; it always does."""
-        message = "the tables are written with the Postgres driver, as by 'type: jdbc'"
-        fix = "nothing is to be done; functions that only Hologres has are not used"
-        yield WrongOption("ingest-hologres", "type", message, fix, "warning")
 
     def wrong_table(self, table: TableId) -> str | None:
         """Why a name cannot be a table of a database; None if it can."""

@@ -23,6 +23,7 @@ from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
+from kdsl.ingest.run.progress import INGEST_LOGS, LOST, IngestLog
 from kdsl.ingest.run.rows import (
     RawRead,
     RowReader,
@@ -44,15 +45,18 @@ from kdsl.ingest.run.tasks import (
     read_notes,
     split_task,
 )
-from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys
+from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys, is_of_null_key
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
+from kdsl.resolve.columns import find_case_clashes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.letter_case import tell_columns_apart
 from kdsl.run.records.drops import log_drops
 from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS
 from kdsl.run.session import require_setting, try_setting
 from kdsl.run.task_functions import write_function
+from kdsl.types import model as t
 from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema
 from kdsl.types.widening import TableSchema
 
@@ -62,8 +66,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-LOST = "lost-values"
-"""The reason, in the counts of a state, of values that a sink table has no column for, or no type that holds them."""
 LARGE = 200_000
 """From how many records of one table on the next batch is read again, instead of kept."""
 SMALL, SMALL_BYTES = 50_000, 64 << 20
@@ -112,6 +114,7 @@ class BatchRunner(ABC):
         checkpoint: The checkpoint of the query.
         driver: The use of the checkpoint by this run.
         collect: Collects records that cannot be read; None if they are only counted.
+        log: What the log says of the run; by default one of its own.
         forgive: Whether those of earlier runs do not count towards the limit any more.
         accepts_tables: Whether sink tables that are gone, or others than those of earlier batches, are accepted when
             the run first uses them.
@@ -126,6 +129,7 @@ class BatchRunner(ABC):
         driver: CurrentDriver,
         collect: Collector | None = None,
         *,
+        log: IngestLog | None = None,
         forgive: bool = False,
         accepts_tables: bool = False,
     ) -> None:
@@ -136,6 +140,7 @@ class BatchRunner(ABC):
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
         self._driver = driver
         self._collect, self._forgive = collect, forgive
+        self._log = log or IngestLog(plan)
         self._query: str | None = None
         self._state: IngestState | None = None
         self._live: dict[TableId, TableSchema | None] = {}
@@ -161,6 +166,9 @@ class BatchRunner(ABC):
             configure_session(records.sparkSession, self._plan.pipeline)
             self._driver.take_over()
         state = self._files.load(number) if self._state is None else self._state
+        if self._state is None:
+            self._log.begin(state)
+            INGEST_LOGS.follow(self._query_id(), self._log)
         if self._identities is None:
             self._identities = dict(state.identities)
         judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
@@ -220,10 +228,11 @@ class BatchRunner(ABC):
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
             try:
-                self._writer.write(batch.tables, self._batch(number))
+                identity = self._batch(number)
+                self._writer.write(batch.tables, identity.of_part(self._files.name) if self._files.name else identity)
             except Exception as e:
                 self._driver.require(e)
-                more = self._find_null_keys(batch)
+                more = self._find_null_keys(batch) if is_of_null_key(e) else {}
                 if not more:
                     raise
                 for table in decision.sinks:  # some of them may be changed
@@ -232,7 +241,8 @@ class BatchRunner(ABC):
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
             note = self._identify_tables(spark, decision, note, state)
             if batch.reporter is not None:
-                self._count_values(batch.reporter, note, state)
+                note = self._count_values(batch.reporter, note, state)
+            self._log.add(note, [work.plan.table for work in decision.tables])
         return None
 
     def _identify_tables(self, spark: SparkSession, decision: Decision, note: Note, before: IngestState) -> Note:
@@ -306,6 +316,7 @@ class BatchRunner(ABC):
                 read,
                 decision,
                 with_filtered=pairs,
+                needs_kinds=self._writer.needs_rows_before,
                 packets=packets if pairs else None,
                 reporter=reporter,
                 in_one_task=is_small,
@@ -320,8 +331,8 @@ class BatchRunner(ABC):
         declared = write_declaration(self._plan)
         return decision.note if state.declared == declared else attrs.evolve(decision.note, declared=declared)
 
-    def _count_values(self, reporter: ValueReporter, note: Note, before: IngestState) -> None:
-        """Add the values that changed while the records of a batch were decoded to its note, and keep that.
+    def _count_values(self, reporter: ValueReporter, note: Note, before: IngestState) -> Note:
+        """Add the values that changed while the records of a batch were decoded to its note, keep that, and return it.
 
         The log names the columns. The reporter is closed.
 
@@ -332,8 +343,10 @@ class BatchRunner(ABC):
         for table, counts in tables.items():
             log_drops(table, counts)
         if tables:
+            note = attrs.evolve(note, counts={**note.counts, **sum_up(tables)})
             self._driver.require()
-            self._state = self._files.write(attrs.evolve(note, counts={**note.counts, **sum_up(tables)}), before)
+            self._state = self._files.write(note, before)
+        return note
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The schema that a sink table has, None if there is no table; the sink is asked once in a run.
@@ -410,7 +423,16 @@ class BatchRunner(ABC):
         return self._writer.refuse(spark, changes) if changes else []
 
     def _batch(self, number: int) -> Batch:
-        """The identity of a batch, by which sinks recognize one that is repeated; the query's id is read once.
+        """The identity of a batch, by which sinks recognize one that is repeated.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be read.
+        """
+        query = self._query_id()
+        return Batch(query, number, f"{query}/{self._checkpoint.batch_digest(number)}")
+
+    def _query_id(self) -> str:
+        """The id of the query; the checkpoint is read for it once.
 
         Raises:
             CheckpointError: The checkpoint cannot be read.
@@ -418,7 +440,7 @@ class BatchRunner(ABC):
         if self._query is None:
             metadata = self._checkpoint.folder.read("metadata")
             self._query = "" if metadata is None else str(json.loads(metadata)["id"])
-        return Batch(self._query, number, f"{self._query}/{self._checkpoint.batch_digest(number)}")
+        return self._query
 
 
 class KafkaBatchRunner(BatchRunner):
@@ -451,14 +473,19 @@ class KafkaBatchRunner(BatchRunner):
         plan, spark = self._plan, records.sparkSession
         keyed = not self._writer.needs_rows_before
         reporter = VALUE_COUNTS.open(spark)
-        decide = partial(
-            decide_batch,
-            plan,
-            state,
-            number,
-            read_schema=partial(self._schema, spark),
-            creates_again=self._accepts_tables,
-        )
+
+        def decide(seen: Seen) -> Decision:
+            """Decide what the batch does, and prepare the session for it; errors are those of the sink."""
+            decision = decide_batch(
+                plan,
+                state,
+                number,
+                seen,
+                read_schema=partial(self._schema, spark),
+                creates_again=self._accepts_tables,
+            )
+            return open_decision(spark, plan, decision)
+
         try:
             if self._may_read_again(state, rejected):
                 seen = _collect_seen(self._divide(records, state, rejected, keyed=keyed, keep=False))
@@ -553,18 +580,34 @@ def _join_places(one: Places, other: Places) -> Places:
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Change the session of a query, which is not that of the caller.
+    """Turn on Spark's type TIME, if that is allowed, and set the pipeline's time zone, if any, in a query's session.
 
-    Spark tells columns apart by letter case, as messages do, and has its type TIME, if that is allowed; and the time
-    zone is that of the pipeline, if it has one.
+    That is not the session of the caller.
 
     Raises:
         SessionError: The session does not allow the time zone to be set.
     """
     try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
-    try_setting(spark, "spark.sql.caseSensitive", "true")
     if pipeline.time_zone is not None:
         require_setting(spark, "spark.sql.session.timeZone", pipeline.time_zone, "the time zone of the ingestion")
+
+
+def open_decision(spark: SparkSession, plan: IngestPlan, decision: Decision) -> Decision:
+    """Prepare a query's session for the columns of a batch, whose names may differ only in letter case.
+
+    Returns:
+        The decision.
+
+    Raises:
+        SessionError: The session does not allow the setting to be changed.
+    """
+    feed = plan.source
+    schemas = [sink.schema.columns for sink in decision.sinks.values()]
+    for work in decision.tables:
+        listed = feed.metadata_columns(work.plan.table) if isinstance(feed, KafkaFeed) else ()
+        schemas.append((*work.upstream.schema.columns, *(t.Field(c.name, c.type) for c in listed)))
+    tell_columns_apart(spark, needed=any(next(find_case_clashes(columns), None) is not None for columns in schemas))
+    return decision
 
 
 def refusal_error(what: str, refusals: Sequence[Refusal], plan: IngestPlan) -> IngestError:

@@ -11,6 +11,7 @@ import attrs
 from kdsl.cluster import Cluster
 from kdsl.errors import ResolveError
 from kdsl.formats import TableId
+from kdsl.ingest.changes import filter_changes
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Refusal, SinkEvolution
@@ -44,6 +45,7 @@ def build_sink_tables(
     decision: Decision,
     *,
     with_filtered: bool = False,
+    needs_kinds: bool = True,
     packets: DataFrame | None = None,
     reporter: ValueReporter | None = None,
     in_one_task: bool = False,
@@ -55,7 +57,10 @@ def build_sink_tables(
         plan: The plan of the ingestion.
         read: Reads the upstream rows of a table.
         decision: What the batch does.
-        with_filtered: Whether rows that do not meet the filter are among them, with a column that says so.
+        with_filtered: Whether rows that do not meet the filter are among them, with a column that says so. With soft
+            deletes they are not.
+        needs_kinds: Whether the row kinds are those of the changes after the filter also for tables with a primary key;
+            most sinks only need the last changes of these.
         packets: The packets of the batch, for writers that write plain rows by themselves. A table gets them if one
             upstream table goes into it, and its rows stay as they are.
         reporter: As for `read_packets`.
@@ -68,7 +73,7 @@ def build_sink_tables(
             works.setdefault(target, []).append(work)
     for target, evolution in decision.sinks.items():
         own = tuple(works[target])
-        build = partial(_build_rows, plan, read, own, evolution, with_filtered=with_filtered)
+        build = partial(_build_rows, plan, read, own, evolution, with_filtered=with_filtered, needs_kinds=needs_kinds)
         plain = None
         if packets is not None and len(own) == 1 and _is_plain(plan, own[0], evolution):
             assert isinstance(plan.source, KafkaFeed)
@@ -122,11 +127,21 @@ def _build_rows(
     evolution: SinkEvolution,
     *,
     with_filtered: bool,
+    needs_kinds: bool,
 ) -> DataFrame:
     """Build the rows of a sink table from those of its upstream tables; columns that one of them lacks are NULL."""
+    from pyspark.sql import functions as F
+
+    needs_kinds |= not evolution.schema.primary_key
     parts = [
-        convert_rows(plan, transform_rows(read, work, with_filtered=with_filtered), work, evolution) for work in works
+        convert_rows(
+            plan, transform_rows(read, work, with_filtered=with_filtered, needs_kinds=needs_kinds), work, evolution
+        )
+        for work in works
     ]
+    for name, value in ((PASSES, F.lit(True)), (UNAVAILABLE, F.array().cast("array<string>"))):
+        if any(name in part.columns for part in parts):
+            parts = [part if name in part.columns else part.withColumn(name, value) for part in parts]
     rows = parts[0]
     for other in parts[1:]:
         rows = rows.unionByName(other, allowMissingColumns=True)
@@ -338,30 +353,44 @@ def _find_identifying_key(work: TableWork) -> tuple[str, ...]:
     return transformed.primary_key
 
 
-def transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = False) -> DataFrame:
+def transform_rows(
+    read: RowReader, work: TableWork, *, with_filtered: bool = False, needs_kinds: bool = False
+) -> DataFrame:
     """The upstream rows of a table that meet its filter, or all with a column that says whether they do.
 
     Without a filter, all, without that column. Rows of a source without row kinds are inserts. The job fails if the
     filter needs a value that a change does not contain; not with ``with_filtered``.
+
+    Args:
+        read: Reads the upstream rows.
+        work: The table.
+        with_filtered: As for `build_sink_tables`.
+        needs_kinds: Whether an update with only one row that meets the filter becomes an insert or a delete; otherwise
+            that row stays as it is. With soft deletes, whose deletes become inserts, it always does.
     """
     from pyspark.sql import functions as F
 
-    rows = read(work)
-    if KIND not in rows.columns:
+    rows, transformed = read(work), work.plan.transformed
+    has_kinds = KIND in rows.columns
+    if not has_kinds:
         rows = rows.select(F.lit("+I").alias(KIND), "*")
-    condition = work.plan.transformed.filter
-    if condition is None:
+    if transformed.filter is None:
         return rows
-    if with_filtered:
-        return rows.withColumn(PASSES, parse_column(condition))
-    if UNAVAILABLE not in rows.columns:
-        return rows.where(parse_column(condition))
-    reason = F.concat(
-        F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
-        F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL"),
-    )  # fmt: skip
-    is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(condition, rows))
-    return rows.where(F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(parse_column(condition)))
+    passes = parse_column(transformed.filter)
+    if with_filtered and not transformed.soft_delete:
+        return rows.withColumn(PASSES, passes)
+    if UNAVAILABLE in rows.columns:
+        reason = F.concat(
+            F.lit(f"{format_id(work.plan.table)}: the filter needs "), F.array_join(UNAVAILABLE, ", "),
+            F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL, and for this "
+                  "change the format's option unavailable to null"),
+        )  # fmt: skip
+        is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(transformed.filter, rows))
+        passes = F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(passes)
+    if not (has_kinds and (needs_kinds or transformed.soft_delete)):
+        return rows.where(passes)
+    combine = partial(filter_changes, soft_delete=transformed.soft_delete)
+    return rows.withColumn(PASSES, passes).mapInArrow(combine, rows.schema)
 
 
 def _find_used(sql: str, rows: DataFrame) -> Column:

@@ -14,6 +14,9 @@ from kdsl.types.sql import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+NULL_KEY = "is NULL in a row, and part of the primary key"
+"""What errors say of a column of the key that is NULL."""
+
 
 def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tuple[str, ...]:
     """Choose the columns that identify the row of a change: ``keys``, or else those that the table declares.
@@ -61,7 +64,7 @@ def last_changes(
     names = [name for name in df.columns if name != own]
     has_unavailable = unavailable in names
     lacking = [name for name in names if has_unavailable and name not in (*keys, unavailable) and _may_lack(df, name)]
-    kind = _kind(F.col(quote_name(own))) if own in df.columns else F.lit("+U")
+    kind = _kind(own) if own in df.columns else F.lit("+U")
     parts = [_present(df, name).alias(f"{LAST_KEY}{i}") for i, name in enumerate(keys)]
     row = F.struct(kind.alias(own), *(F.col(quote_name(name)) for name in names))
     order = (F.col(quote_name(name)).alias(f"order{i}") for i, name in enumerate(order_by))
@@ -101,17 +104,16 @@ def _last_known(df: DataFrame, name: str) -> Column:
     return F.max_by(F.struct(row.getField(name).alias("value")), F.when(has, F.col(LAST_POSITION)))
 
 
-def _kind(column: Column) -> Column:
-    """Return a column with ``+U`` for ``+I`` and ``+U``, and ``-D`` for ``-U`` and ``-D``.
+def _kind(name: str) -> Column:
+    """Return the column of the row kind with ``+U`` for ``+I`` and ``+U``, and ``-D`` for ``-U`` and ``-D``.
 
     Spark raises an error for an unknown kind, and for NULL.
     """
     from pyspark.sql import functions as F
 
+    column = F.col(quote_name(name))
     shown = F.coalesce(column, F.lit("NULL"))
-    unknown = F.raise_error(
-        F.concat(F.lit("the row kind is '"), shown, F.lit("', which is not one of +I, -U, +U and -D"))
-    )
+    unknown = F.raise_error(F.concat(F.lit(f"{name} has '"), shown, F.lit("', which is not one of +I, -U, +U and -D")))
     return F.when(column.isin("+I", "+U"), "+U").when(column.isin("-U", "-D"), "-D").otherwise(unknown)
 
 
@@ -122,5 +124,5 @@ def _present(df: DataFrame, name: str) -> Column:
     column = F.col(quote_name(name))
     if not df.schema[name].nullable:
         return column
-    missing = F.raise_error(F.lit(f"the key column {name!r} is NULL in a row, so it is unknown which row it changes"))
+    missing = F.raise_error(F.lit(f"the key column {name!r} {NULL_KEY}"))
     return F.when(column.isNull(), missing).otherwise(column)

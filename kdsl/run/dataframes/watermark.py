@@ -40,10 +40,9 @@ def with_watermark(df: DataFrame, watermark: Watermark, names: Sequence[str], *,
     """
     text = delay_text(watermark)
     if not wall_clock:
-        return df.withWatermark(watermark.column, text)
-    beside = df.withColumn(EVENT_TIME_INSTANT, parse_column(instant(quote_name(watermark.column)))).withWatermark(
-        EVENT_TIME_INSTANT, text
-    )
+        return df.withWatermark(quote_name(watermark.column), text)  # Spark parses the name
+    beside = df.withColumn(EVENT_TIME_INSTANT, parse_column(instant(quote_name(watermark.column))))
+    beside = beside.withWatermark(quote_name(EVENT_TIME_INSTANT), text)
     return mark_event_time(beside, watermark, names)
 
 
