@@ -19,7 +19,7 @@ import attrs
 
 from kdsl.formats import TableId
 from kdsl.ingest.ids import MAX_PARTS, parse_id
-from kdsl.java_patterns import TOPIC_FIX, PatternError, compile_pattern
+from kdsl.java_patterns import TABLES, TOPIC_FIX, PatternError, compile_pattern
 
 RouteMode = Literal["ALL_MATCH", "FIRST_MATCH"]
 _GROUP = re.compile(r"\$(\d+)")
@@ -49,7 +49,7 @@ def _compile(pattern: str, written: str, *, ignore_case: bool = False) -> re.Pat
         message = f"the part '{written}' has a '{{' without '}}': a comma separates tables"
         raise SelectorError(message, "write out repetitions such as {1,3}")
     try:
-        return compile_pattern(pattern, ignore_case=ignore_case)
+        return compile_pattern(pattern, TABLES, ignore_case=ignore_case)
     except PatternError as e:
         fix = r"write one that a whole name must match, such as 'orders_\d+'" if e.fix == TOPIC_FIX else e.fix
         raise SelectorError(f"the part '{written}' {e}", fix) from None
