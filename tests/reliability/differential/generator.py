@@ -146,7 +146,8 @@ def make_world(seed: str, sink: Sink, tables: int, changes: int, *, plain: bool 
     sources: list[Source] = []
     while len(sources) < tables:
         sources += _make_sources(rng, len(sources), sink, wire, names, odd_tables, by_key, all_keyed, changes, plain)
-    obstacle = _make_obstacle(rng, sink, wire, len(sources)) if not plain and rng.random() < 0.7 else None
+    broken = rng.random() < 0.3
+    obstacle = None if plain or rng.random() < 0.3 else _make_obstacle(rng, sink, wire, len(sources), broken)
     if obstacle is not None:
         rules, named = Rules(("id",), wire == "canal-json"), _name_table(wire, "shop", f"t{len(sources)}")
         first, target = {"id": "1", **named, "a": _OBSTACLES_BEFORE}, ("shop", f"t{len(sources)}")
@@ -163,7 +164,7 @@ def make_world(seed: str, sink: Sink, tables: int, changes: int, *, plain: bool 
         tuple(b - a for a, b in zip([0, *cuts], [*cuts, len(order)], strict=True)),
         tuple(rng.choice((most, most // 2 + 1, 1_000_000)) for _ in range(rounds)),
         rng.randint(1, 3), by_key, written, strategy, exactly_once,
-        {name: rng.choice(values) for name, values in SETTINGS.items()}, rng.random() < 0.3, obstacle,
+        {name: rng.choice(values) for name, values in SETTINGS.items()}, broken, obstacle,
     )  # fmt: skip
 
 
@@ -171,9 +172,8 @@ _OBSTACLES_BEFORE = str(2**53 + 1)
 """The value of the column ``a`` before an obstacle: an integer that DOUBLE does not hold."""
 
 
-def _make_obstacle(rng: random.Random, sink: Sink, wire: Wire, number: int) -> Obstacle:
-    """A change of a table with the columns ``id`` and ``a`` that a sink refuses."""
-
+def _make_obstacle(rng: random.Random, sink: Sink, wire: Wire, number: int, broken: bool) -> Obstacle | None:
+    """A change of a table with the columns ``id`` and ``a`` that is refused; None if there is none."""
     named = _name_table(wire, "shop", f"t{number}")
 
     def name(column: str, *words: str) -> Obstacle:
@@ -185,7 +185,9 @@ def _make_obstacle(rng: random.Random, sink: Sink, wire: Wire, number: int) -> O
     def leave_out(row: Row, remedy: Remedy, *words: str) -> Obstacle:
         return Obstacle(number, Change(None, {**row, **named}), None, words, {}, remedy)
 
-    obstacles = [leave_out({"id": "2", name: "1"}, "ignore errors", "offset") for name in ("", f"x{NEVER}")]
+    obstacles: list[Obstacle | None] = [None]
+    if not broken:  # otherwise such records are left out already
+        obstacles = [leave_out({"id": "2", name: "1"}, "ignore errors", "offset") for name in ("", f"x{NEVER}")]
     if wire != "canal-json":  # its fixed types are in the messages
         obstacles.append(leave_out({"id": '"two"', "a": "7"}, "id BIGINT", f"t{number}", "'id'"))
     match sink:
