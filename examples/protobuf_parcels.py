@@ -1,7 +1,7 @@
 """Protobuf: messages of a ``.proto`` file as rows, enums as names, timestamps as instants, nested messages as rows.
 
 Run it with ``python examples/protobuf_parcels.py host:port``; it writes parcels to ``parcels``, and shows where each
-one was last. The ``.proto`` file is read on the driver alone, which needs kdsl[protobuf] or protoc for it.
+one was last. The ``.proto`` file is read on the driver alone, which needs kdsl-kafka[protobuf] or protoc for it.
 """
 
 from __future__ import annotations

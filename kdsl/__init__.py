@@ -10,7 +10,12 @@ import ast
 import pkgutil
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+from kdsl.distribution import NAME, require_own_files
+
+require_own_files(Path(__file__).parent)
 
 
 @cache
@@ -31,7 +36,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("kdsl")
+        return version(NAME)
     if name == "__all__":
         return sorted(_modules())
     if name.startswith("_") or name not in _modules():

@@ -256,3 +256,22 @@ def _reason(error: yaml.YAMLError) -> str:
         return "a value begins with a character that YAML has a meaning for ('@', '`', '%' or a tab); put it in quotes"
     plain = next((words for start, words in _UNQUOTED.items() if message.startswith(start)), message)
     return plain if plain is not message else _QUOTED.sub(lambda m: m[0] if _TOKEN.fullmatch(m[0]) else "'…'", message)
+
+
+class DocumentDumper(yaml.SafeDumper):
+    """Writes documents whose strings a parser reads as they are, those with line breaks of other systems, too."""
+
+
+def write_yaml_text(document: object, dumper: type[DocumentDumper] = DocumentDumper) -> str:
+    """Write mappings, lists and strings as YAML, in their order."""
+    text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Represent a string in the default style; one with line breaks of other systems in double quotes, with escapes."""
+    style = '"' if any(c in "\x85\u2028\u2029" for c in text) else None
+    return dumper.represent_scalar(f"{_YAML}str", text, style=style)
+
+
+DocumentDumper.add_representer(str, _represent_text)

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from textwrap import indent
@@ -172,7 +173,7 @@ class RecordError(KdslError):
         topic: The record's topic.
         partition: The record's partition, if it is known.
         offset: The record's offset, if it is known.
-        data: The message; the error shows its length and its first bytes, as hex.
+        data: The message; the error shows its length and its first bytes, as text if they are text, otherwise as hex.
         more: The number of other records of the batch that failed.
         fix: What can be done.
     """
@@ -213,11 +214,26 @@ class RecordError(KdslError):
         text = text or f"{self.table}: cannot {self.action} a record"
         text += f": {self.reason}"
         if self.data is not None:
-            shown = self.data[: self.PREFIX].hex(" ")
-            text += f"; it has {len(self.data)} bytes: {shown}{' …' if len(self.data) > self.PREFIX else ''}"
+            text += f"; it has {len(self.data)} bytes: {show_bytes(self.data, self.PREFIX)}"
         if self.more:
             text += f"; {self.more} more records of this batch have errors"
         return f"{text}; {self.fix}" if self.fix else text
+
+
+def show_bytes(data: bytes, most: int) -> str:
+    """Write the first bytes of a message: as text in quotes if they are UTF-8 and can be printed, otherwise as hex.
+
+    Args:
+        data: The message.
+        most: How many bytes are shown; for the others there is an ellipsis.
+    """
+    first, rest = data[:most], " …" if len(data) > most else ""
+    try:
+        text = getincrementaldecoder("utf-8")().decode(first, final=not rest)  # a character may be cut
+    except UnicodeDecodeError:
+        text = ""
+    is_text = text and all(c.isprintable() or c in "\t\n\r" for c in text)
+    return f"{repr(text) if is_text else first.hex(' ')}{rest}"
 
 
 def _record_error(action: str, table: str, reason: str, named: dict[str, object]) -> RecordError:

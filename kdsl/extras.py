@@ -1,6 +1,6 @@
 """The packages that kdsl needs only for some purposes: the extra that installs each, and the error for a missing one.
 
-What every task imports is installed with kdsl itself; ``pip install 'kdsl[cli,registry]'`` adds extras.
+What every task imports is installed with kdsl itself; ``pip install 'kdsl-kafka[cli,registry]'`` adds extras.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def missing_package(purpose: str, error: ImportError) -> MissingPackageError | N
     if package not in EXTRAS or (inner and find_spec(package) is not None):  # another version may have that module
         return None
     where = ", or the package alone where a platform brings PySpark" if package == "pandas" else ""
-    return MissingPackageError(f"{purpose} needs the package {package}; install 'kdsl[{EXTRAS[package]}]'{where}")
+    return MissingPackageError(f"{purpose} needs the package {package}; install 'kdsl-kafka[{EXTRAS[package]}]'{where}")
 
 
 @contextmanager

@@ -180,6 +180,9 @@ ANY_NAMES = Names(
     dot=(~_TERMINATORS).write(),
 )
 
+TABLES = attrs.evolve(ANY_NAMES, dot="(?s:.)")
+"""Names of tables; in their patterns ``.`` is any character, also the end of a line."""
+
 
 TOPIC_FIX = "write a pattern that the whole topic name must match, such as 'orders-.*'"
 """What to write instead of a pattern, where nothing else is known."""
@@ -198,18 +201,19 @@ class PatternError(Exception):
         self.fix = fix
 
 
-def compile_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
+def compile_pattern(pattern: str, names: Names = ANY_NAMES, *, ignore_case: bool = False) -> re.Pattern[str]:
     """Compile a pattern of names that may have any character, such as those of tables.
 
     Args:
         pattern: The pattern, which a whole name must match.
+        names: The names that it is matched with.
         ignore_case: Whether the letter case of ASCII does not count.
 
     Raises:
         PatternError: It is not a regular expression, or has a construct that cannot be rewritten.
     """
     flags = re.ASCII | (re.IGNORECASE if ignore_case else 0)
-    return re.compile(python_pattern(pattern, ANY_NAMES, ignore_case=ignore_case), flags)
+    return re.compile(python_pattern(pattern, names, ignore_case=ignore_case), flags)
 
 
 def python_pattern(pattern: str, names: Names = TOPICS, *, ignore_case: bool = False) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
+from threading import Timer
 from typing import TypeVar
 
 import attrs
 
 V = TypeVar("V")
+PROGRESS = "kdsl_progress"
+"""The attribute of log records that say how far something is; the next one makes it obsolete."""
 
 
 class Deadline:
@@ -93,3 +98,21 @@ def retry(
         if deadline.remaining <= 0:
             return result
         timeout *= 2
+
+
+@contextmanager
+def announce_wait(log: logging.Logger, line: str, seconds: float = 5.0) -> Iterator[None]:
+    """Log a line once, at the level INFO, if the body takes longer than some seconds.
+
+    Args:
+        log: The logger.
+        line: What the log says: what is waited for.
+        seconds: How long the body may take without it.
+    """
+    timer = Timer(seconds, log.info, ("%s", line))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -220,9 +220,10 @@ SUPPORTED = f"{', '.join(_minors[:-1])} and {_minors[-1]}"
 
 
 _oldest = next(tested.minor for tested in TESTED if PYTHON_SOURCES.is_in(tested.version))
-_newest = TESTED[-1].minor.split(".")
+_newest = [tested.minor for tested in TESTED if tested.delta is not None][-1].split(".")
 INSTALLED_RANGE = f">={_oldest},<{_newest[0]}.{int(_newest[1]) + 1}"
-"""The versions of PySpark that the extra ``spark`` may install, as a requirement of pip: those with both transports."""
+"""The versions of PySpark that the extra ``spark`` may install, as a requirement of pip: those with both transports
+and Delta."""
 
 
 INSTALL = f"install 'pyspark{INSTALLED_RANGE}'"

@@ -91,8 +91,12 @@ class Postgres:
         """The address of its database."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
 
-    def execute(self, statements: str) -> str:
+    def execute(self, statements: str, database: str = "postgres") -> str:
         """Run SQL statements, each in a transaction of its own unless they say otherwise.
+
+        Args:
+            statements: The statements.
+            database: The database in which they run.
 
         Returns:
             The rows of queries, a line each, with tabs between the values.
@@ -102,7 +106,7 @@ class Postgres:
         done = subprocess.run(
             [
                 *(program, "--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--field-separator=\t"),
-                *("-v", "ON_ERROR_STOP=1", f"postgresql://kdsl@127.0.0.1:{self.port}/postgres"),
+                *("-v", "ON_ERROR_STOP=1", f"postgresql://kdsl@127.0.0.1:{self.port}/{database}"),
             ],
             input=statements,
             capture_output=True,

@@ -68,7 +68,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     for package, extra in EXTRAS.items():
         if package not in ("py4j", "pytest"):  # pyspark brings py4j, and pytest is there when its plug-in runs
             assert any(d.startswith(package.replace("_", "-")) for d in extras[extra]), package
-    assert "kdsl[spark,cli,registry,metrics,tls,test,protobuf,aws,azure,gcp]" in extras["all"]
+    assert "kdsl-kafka[spark,cli,registry,metrics,tls,test,protobuf,aws,azure,gcp]" in extras["all"]
 
 
 def test_the_page_names_what_each_extra_installs() -> None:
@@ -78,9 +78,9 @@ def test_the_page_names_what_each_extra_installs() -> None:
     }
 
     for extra, required in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items():
-        row = rows[f"kdsl[{extra}]" if extra else "kdsl"]
+        row = rows[f"kdsl-kafka[{extra}]" if extra else "kdsl-kafka"]
         names = [re.split(r"[\[<>=]", requirement)[0] for requirement in required]
-        missing = [name for name in names if name.lower() not in row.lower() and name != "kdsl"]
+        missing = [name for name in names if name.lower() not in row.lower() and name != "kdsl-kafka"]
         assert missing == (["confluent-kafka"] if extra == "aws" else []), extra  # which kdsl itself needs, too
 
 
@@ -153,7 +153,7 @@ def test_every_public_name_is_there_without_any_extra() -> None:
 def test_without_spark_what_needs_a_session_says_so(call: str, purpose: str) -> None:
     code = f"{DECLARED}\ntry:\n    {call}\nexcept KdslError as e:\n    print(e)"
 
-    assert run(code, *ALL_EXTRAS) == f"{purpose} needs the package pyspark; install 'kdsl[spark]'\n"
+    assert run(code, *ALL_EXTRAS) == f"{purpose} needs the package pyspark; install 'kdsl-kafka[spark]'\n"
 
 
 def test_pyspark_is_not_imported_by_declarations_and_plans() -> None:
@@ -178,14 +178,14 @@ def test_without_spark_an_expression_is_an_error_and_compares_no_strings(express
 
     message = run(code, "pyspark", "py4j").strip()
     assert message.startswith("an expression over Orders.")
-    assert message.endswith("needs the package pyspark; install 'kdsl[spark]'")
+    assert message.endswith("needs the package pyspark; install 'kdsl-kafka[spark]'")
 
 
 def test_a_missing_package_is_named_with_its_extra() -> None:
     with (
         pytest.raises(
             MissingPackageError,
-            match=r"^metrics need the package psutil; install 'kdsl\[test\]'$".replace("need", "needs"),
+            match=r"^metrics need the package psutil; install 'kdsl-kafka\[test\]'$".replace("need", "needs"),
         ),
         explain_missing_package("metrics"),
     ):
@@ -199,7 +199,8 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
         "a read", ImportError("[PACKAGE_NOT_INSTALLED] Pandas >= 2.2.0 must be installed; however,")
     )
     assert str(pandas) == (
-        "a read needs the package pandas; install 'kdsl[spark]', or the package alone where a platform brings PySpark"
+        "a read needs the package pandas; install 'kdsl-kafka[spark]', "
+        "or the package alone where a platform brings PySpark"
     )
 
 
@@ -209,23 +210,27 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
         (
             "httpx",
             "from kdsl.registry import registry_client",
-            "a schema registry needs the package httpx; install 'kdsl[registry]'",
+            "a schema registry needs the package httpx; install 'kdsl-kafka[registry]'",
         ),
         (
             "prometheus_client",
             "import kdsl; kdsl.serve_metrics()",
-            "kdsl.serve_metrics needs the package prometheus_client; install 'kdsl[metrics]'",
+            "kdsl.serve_metrics needs the package prometheus_client; install 'kdsl-kafka[metrics]'",
         ),
         (
             "psutil",
             "from kdsl.testing import LocalKafka",
-            "kdsl.testing.LocalKafka needs the package psutil; install 'kdsl[test]'",
+            "kdsl.testing.LocalKafka needs the package psutil; install 'kdsl-kafka[test]'",
         ),
-        ("pyspark", "from kdsl import pipelines", "kdsl.pipelines needs the package pyspark; install 'kdsl[spark]'"),
+        (
+            "pyspark",
+            "from kdsl import pipelines",
+            "kdsl.pipelines needs the package pyspark; install 'kdsl-kafka[spark]'",
+        ),
         (
             "cryptography",
             "from kdsl.client_settings.stores import _read_pkcs12; _read_pkcs12(b'', None, trusted=True)",
-            "a PKCS12 store needs the package cryptography; install 'kdsl[tls]'",
+            "a PKCS12 store needs the package cryptography; install 'kdsl-kafka[tls]'",
         ),
     ],
 )
@@ -238,8 +243,8 @@ def test_what_needs_an_extra_says_so(missing: str, code: str, message: str) -> N
 @pytest.mark.parametrize(
     ("missing", "arguments", "message"),
     [
-        ("typer", ["check", "x.py"], "kdsl: the command line needs the package typer; install 'kdsl[cli]'"),
-        ("pyspark", ["run", "x.sql"], "kdsl: kdsl run needs the package pyspark; install 'kdsl[spark]'"),
+        ("typer", ["check", "x.py"], "kdsl: the command line needs the package typer; install 'kdsl-kafka[cli]'"),
+        ("pyspark", ["run", "x.sql"], "kdsl: kdsl run needs the package pyspark; install 'kdsl-kafka[spark]'"),
     ],
 )
 def test_the_command_says_what_to_install(missing: str, arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -273,7 +278,7 @@ def test_the_list_of_commands_needs_only_those_of_the_command_line() -> None:
 
     words = " ".join(shown.replace("│", " ").split())
     assert all(name in words for name in COMMANDS)
-    assert "kdsl kafka needs the package psutil; install 'kdsl[test]'." in words
+    assert "kdsl kafka needs the package psutil; install 'kdsl-kafka[test]'." in words
 
 
 def test_topics_are_compared_and_a_cluster_is_examined_without_a_registry_and_spark(tmp_path: Path) -> None:

@@ -81,6 +81,43 @@ def test_the_first_read_by_the_page_alone(kdsl_kafka: RunningKafka, wheel: Path,
 
 
 @pytest.mark.reliability
+def test_the_first_read_from_a_clone(kdsl_kafka: RunningKafka, tmp_path: Path) -> None:
+    """As the page says: a clone is installed with its extras into an empty environment, and the program runs."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True, timeout=120)
+    kdsl_kafka.create_topic("orders")
+    try:
+        kdsl_kafka.produce("orders", '{"order_id": "a1", "amount": 9.5}', '{"order_id": "a2", "amount": 1.25}')
+        environment = Environment(tmp_path, clone, "[spark,cli]")
+        (tmp_path / "first_read.py").write_text(program())
+
+        variables = {
+            "KDSL_BOOTSTRAP_SERVERS": kdsl_kafka.bootstrap_servers,
+            "PYSPARK_PYTHON": str(environment.python),
+        }
+        shown = environment.run("first_read.py", **variables)
+        assert re.findall(r"\|\s*(a\d)\|\s*([\d.]+)\|", shown) == [("a2", "1.25"), ("a1", "9.5")]
+        assert environment.run("-m", "kdsl", "check", "first_read.py", **variables).endswith("no problems\n")
+    finally:
+        kdsl_kafka.delete_topic("orders")
+
+
+@pytest.mark.reliability
+def test_the_other_project_of_the_same_name_is_noticed(wheel: Path, tmp_path: Path) -> None:
+    """PyPI's ``kdsl`` before: the message; what it advises: kdsl works."""
+    environment = Environment(tmp_path, wheel, "[cli]", "kdsl==1.22.4")
+    says = "try:\n    import kdsl\nexcept ImportError as e:\n    print(e)\nelse:\n    print(kdsl.__version__)"
+    message = environment.run("-c", says)
+    assert message.startswith("the distribution 'kdsl' 1.22.4, another project, is installed in ")
+    advice = re.search(r"run: pip (uninstall --yes [\w -]+), then install kdsl-kafka again", message)
+    assert advice is not None
+
+    environment.run("-m", "pip", *advice[1].split())
+    environment.run("-m", "pip", "install", "--quiet", f"{wheel}[cli]")
+    assert environment.run("-c", says) == "0.1.0\n"
+
+
+@pytest.mark.reliability
 def test_without_pyspark(wheel: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path, wheel, "[cli]")
     table, _, _ = program().partition("spark = ")
@@ -91,7 +128,7 @@ def test_without_pyspark(wheel: Path, tmp_path: Path) -> None:
     assert "Orders" in environment.run("-m", "kdsl", "plan", "orders.py")
     says = "from orders import Orders\ntry:\n    Orders.amount > 1\nexcept Exception as e:\n    print(e)"
     assert environment.run("-c", says) == (
-        "an expression over Orders.amount needs the package pyspark; install 'kdsl[spark]'\n"
+        "an expression over Orders.amount needs the package pyspark; install 'kdsl-kafka[spark]'\n"
     )
 
 
@@ -155,7 +192,7 @@ def test_spark_brings_its_pyspark(kdsl_kafka: RunningKafka, wheel: Path, tmp_pat
     )
     assert done.returncode == 0, done.stderr[-3000:]
 
-    advice = "install 'kdsl[spark]', or the package alone where a platform brings PySpark"
+    advice = "install 'kdsl-kafka[spark]', or the package alone where a platform brings PySpark"
     assert done.stdout.splitlines() == [
         "['a', 'b']",
         f"a read with Spark needs the package pandas; {advice}",

@@ -12,6 +12,7 @@ from tests.source_trees import import_statements, modules, read, walk
 
 # From what everything may use to what uses everything. A module belongs to the longest prefix that fits.
 LAYERS = (
+    ("kdsl.distribution",),
     ("kdsl.errors",),
     (
         "kdsl.documents",

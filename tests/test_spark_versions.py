@@ -36,7 +36,7 @@ from kdsl.spark_versions import (
 )
 
 ROOT = Path(__file__).parents[1]
-SENTENCE = "kdsl supports Spark 3.5, 4.0, 4.1, 4.2 and 4.3, and PySpark is {}; install 'pyspark>=4.0,<4.4'"
+SENTENCE = "kdsl supports Spark 3.5, 4.0, 4.1, 4.2 and 4.3, and PySpark is {}; install 'pyspark>=4.0,<4.3'"
 
 
 def test_pip_takes_the_versions_that_the_table_supports() -> None:

@@ -100,7 +100,7 @@ def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> De
     return DeltaTarget(path, not isinstance(table, str) or "/" in path or os.sep in path, schema_evolution)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class DeltaTarget:
     """A Delta table as a target; see `delta`.
 
@@ -120,6 +120,9 @@ class DeltaTarget:
     schema_evolution: bool
     creates: bool = attrs.field(default=True, repr=False)
     id: str | None = attrs.field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"delta({self.table!r})"
 
     def __attrs_post_init__(self) -> None:
         """Check the name; it raises what `check_table_name` does."""

@@ -103,7 +103,7 @@ def iceberg(table: str, *, schema_evolution: bool = True) -> IcebergTarget:
     return IcebergTarget(table, schema_evolution)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class IcebergTarget:
     """An Iceberg table as a target; see `iceberg`.
 
@@ -114,6 +114,9 @@ class IcebergTarget:
 
     table: str
     schema_evolution: bool
+
+    def __repr__(self) -> str:
+        return f"iceberg({self.table!r})"
 
     def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one with Iceberg, and that Iceberg can store the columns.

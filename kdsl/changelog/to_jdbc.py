@@ -29,6 +29,7 @@ from kdsl.changelog.postgres import create_schema, read_postgres_schema
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied, require_same_table
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.formats import kind_column, unavailable_column
+from kdsl.retry import announce_wait
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.secrets import Secret, resolve
 from kdsl.secrets.hiding import contains_secret, hide_secrets, is_secret
@@ -251,8 +252,10 @@ class JdbcTarget:
                 staging.prepare(changes, table_change)
                 alter = [] if table_change is None else table_change.write(self.table)
                 deletes, upserts = staging.fill() if keys else staging.fill_inserts()
+                waits = f"{self!r}: the transaction of a batch still runs, or waits for locks of other transactions"
                 try:
-                    connection.run_transaction([*alter, *deletes, *upserts], batches, self.table, batch)
+                    with announce_wait(_log, waits):
+                        connection.run_transaction([*alter, *deletes, *upserts], batches, self.table, batch)
                 except JavaError as e:
                     swaps = staging.free_unique_values() if is_unique_violation(e) else []
                     if not swaps:

@@ -11,9 +11,11 @@ from typing import Any
 
 import attrs
 from rich.console import Console
+from rich.status import Status
 from rich.text import Text
 
 from kdsl.errors import Problem
+from kdsl.retry import PROGRESS
 
 out = Console(emoji=False)
 err = Console(stderr=True, emoji=False)
@@ -35,16 +37,41 @@ def print_status(line: str) -> None:
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-class _LogLines(logging.Handler):
+class LogLines(logging.Handler):
+    """Prints what kdsl logs on the standard error, one line each; see `log_lines`.
+
+    Args:
+        printed: Problems that were printed already; their warnings are not printed again.
+    """
+
     def __init__(self, printed: Iterable[Problem]) -> None:
-        """Remember the problems that are printed already."""
         super().__init__()
         self._printed = {(p.code, p.message) for p in printed}
+        self._status: Status | None = None
+
+    @contextmanager
+    def show_progress(self, doing: str) -> Iterator[None]:
+        """On a terminal, show the newest record about progress in a line below the others, instead of a line for each.
+
+        Args:
+            doing: What the line says before the first such record, whose attribute `PROGRESS` is true.
+        """
+        if not err.is_terminal:
+            yield
+            return
+        with err.status(Text(doing)) as self._status:
+            try:
+                yield
+            finally:
+                self._status = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a log record on the standard error, unless it is a problem that was already printed."""
         problem = record.args[0] if isinstance(record.args, tuple) and record.args else None
         if isinstance(problem, Problem) and (problem.code, problem.message) in self._printed:
+            return
+        if self._status is not None and getattr(record, PROGRESS, False):
+            self._status.update(Text(record.getMessage()))
             return
         style = "red" if record.levelno >= logging.ERROR else "yellow"
         level = Text(f"{record.levelname.lower()}: ", style) if record.levelno > logging.INFO else ""
@@ -52,20 +79,22 @@ class _LogLines(logging.Handler):
 
 
 @contextmanager
-def log_lines(printed: Iterable[Problem] = ()) -> Iterator[None]:
+def log_lines(printed: Iterable[Problem] = ()) -> Iterator[LogLines]:
     """Print what kdsl logs at the level INFO and above in the body to the error stream, one line each.
+
+    The result can show progress in one line.
 
     Other handlers of kdsl's logger stay; its level, and its handlers, are restored at the end.
 
     Args:
         printed: Problems that were printed already; their warnings are not printed again.
     """
-    logger, handler = logging.getLogger("kdsl"), _LogLines(printed)
+    logger, handler = logging.getLogger("kdsl"), LogLines(printed)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))
     try:
-        yield
+        yield handler
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)

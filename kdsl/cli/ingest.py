@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
@@ -24,10 +25,12 @@ from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Source
 from kdsl.ingest.decision import refuse_new_tables
 from kdsl.ingest.evolution import Refusal, SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
-from kdsl.ingest.learned import load_state
+from kdsl.ingest.learned import load_progress, load_state
 from kdsl.ingest.restart import AllowedChange
 from kdsl.ingest.show import show_plan
 from kdsl.ingest.state import IngestState
+from kdsl.ingest.unused import UnusedPatterns
+from kdsl.spark_internals.session import wait_for_listeners
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 _PIPELINE = "pipeline."
 _WAIT = 0.2
+_LAST_EVENTS = 20_000
+"""How many milliseconds the end of a run waits for the last lines of its log."""
 Form = Literal["ddl", "python", "history"]
 
 
@@ -169,10 +174,16 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
         if not isinstance(source, KafkaFeed):
             raise typer.BadParameter(f"it reads topics, and the source is {source.type!r}", param_hint="--sample")
         from kdsl.ingest.run.prefetch import sample_tables
+        from kdsl.ingest.run.progress import explain_missing_topics
 
         with progress(f"reading {source.topics}"):
             tables = sample_tables(plan, source).tables
+            missing = explain_missing_topics(source)
         plan = attrs.evolve(plan, initial_schemas={name: one.schema for name, one in tables.items()})
+        unused = UnusedPatterns(list(plan.patterns()))
+        unused.add(tables)
+        warnings = [*plan.notices, *unused.warn("so far"), *([missing] if missing else [])]
+        plan = attrs.evolve(plan, notices=tuple(dict.fromkeys(warnings)))
         refusals = refuse_new_tables(plan, tables)
     out.print(show_plan(plan).rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
     for refusal in refusals:
@@ -198,7 +209,7 @@ def _run(
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    with log_lines():
+    with log_lines() as lines:
         with progress("starting Spark"):
             spark: SparkSession = session(ingestion.pipeline.valid().name or name, conf)
         try:
@@ -207,14 +218,17 @@ def _run(
                 print_status("done" if copied else "the tables were copied already")
                 return
             query = start(ingestion, spark, checkpoint)
-            while query.isActive and not stopping.wait(_WAIT):
-                pass
+            with lines.show_progress("waiting for the first batch"):
+                while query.isActive and not stopping.wait(_WAIT):
+                    pass
             if query.isActive:
                 query.stop()
                 print_status("stopped")
             elif (error := explain_end(spark, query, checkpoint)) is not None:
                 raise KdslError(error)
         finally:
+            with suppress(Exception):  # the JVM has ended; the last lines of the log are then lost
+                wait_for_listeners(spark, _LAST_EVENTS)
             spark.stop()
 
 
@@ -227,23 +241,31 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
         KdslError: The checkpoint has nothing of an ingestion, or cannot be read.
         Exit: The progress is not known (exit code 1); raised at the end.
     """
-    state, plan = load_state(checkpoint), ingestion.plan()
+    loaded, plan = load_progress(checkpoint), ingestion.plan()
+    state = loaded.state
     lines, exit_code = [f"checkpoint {checkpoint}"], 0
     try:
         lines += _progress_lines(ingestion.source, checkpoint, state)
     except KdslError as e:
         lines.append(f"the progress is not known: {e}")
         exit_code = 1
+    if loaded.unfinished is not None:
+        what = "the copy" if ingestion.source.copied_once else f"batch {loaded.unfinished}"
+        pending = f"; its {loaded.pending:,} records are not counted here" if loaded.pending else ""
+        lines.append(f"{what} is not finished{pending}")
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
     if state.changes:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
     out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
-    grid = Grid(title=f"{len(state.upstream):,} tables", title_justify="left")
+    grid = Grid(title=f"{len(state.upstream):,} table{'' if len(state.upstream) == 1 else 's'}", title_justify="left")
     for name in ("table", "records", "columns", "primary key", "sink tables"):
         grid.add_column(name, overflow="fold", justify="right" if name in ("records", "columns") else "left")
     for table, upstream in sorted(state.upstream.items()):
         schema = upstream.schema
-        targets = ", ".join(map(format_id, plan.targets(table)))
+        targets = ", ".join(
+            format_id(target) if target in state.sinks else f"{format_id(target)} (no rows yet)"
+            for target in plan.targets(table)
+        )
         records, columns = f"{state.records.get(table, 0):,}", f"{len(schema.columns):,}"
         grid.add_row(format_id(table), records, columns, ", ".join(schema.primary_key), targets)
     out.print(grid)
@@ -283,18 +305,12 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
     """Print the tables that were learned, or how they changed.
 
     Raises:
-        BadParameter: ``name`` is not that of a known table.
+        BadParameter: ``name`` is not that of a known table (`_find_table`).
         KdslError: The checkpoint has nothing of an ingestion, or cannot be read; or, for ``ddl`` and ``python``, the
             source is not a topic of Kafka, or a table cannot be written in the form.
     """
     state = load_state(checkpoint)
-    try:
-        only = None if name is None else parse_id(name)
-    except ValueError as e:
-        raise typer.BadParameter(str(e), param_hint="TABLE") from None
-    if only is not None and only not in state.upstream and only not in state.sinks:
-        known = ", ".join(map(format_id, sorted(state.upstream)))
-        raise typer.BadParameter(f"there is no table {name!r}; there are: {known}", param_hint="TABLE")
+    only = None if name is None else _find_table(name, state)
     if form == "history":
         plan = ingestion.plan()
         wanted = None if only is None else {only, *(plan.targets(only) if only in state.upstream else ())}
@@ -304,6 +320,23 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
         tables = {table: one for table, one in state.upstream.items() if only in (None, table)}
         text = _tables_text(ingestion, tables, form)
     out.print(text.rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+
+
+def _find_table(name: str, state: IngestState) -> TableId:
+    """Find a table by its id, or by its names with dots between them and without quotes, where only one has these.
+
+    Raises:
+        BadParameter: There is no such table, or several fit.
+    """
+    tables = {*state.upstream, *state.sinks}
+    with suppress(ValueError):
+        if (table := parse_id(name)) in tables:
+            return table
+    fitting = [table for table in tables if ".".join(table) == name]
+    if len(fitting) == 1:
+        return fitting[0]
+    known = ", ".join(map(format_id, sorted(state.upstream)))
+    raise typer.BadParameter(f"there is no table {name!r}; there are: {known}", param_hint="TABLE")
 
 
 def _tables_text(ingestion: Ingestion, tables: dict[TableId, UpstreamTable], form: Form | None) -> str:

@@ -56,7 +56,7 @@ def token_callback(options: Mapping[str, str]) -> TokenCallback:
     if tuple(int(part) for part in re.findall(r"\d+", client)[:2]) < _BACKGROUND:
         raise TokenError(
             f"the login with Amazon MSK's IAM needs confluent-kafka 2.13 or newer, and {client} is installed here; "
-            "install 'kdsl[aws]'"
+            "install 'kdsl-kafka[aws]'"
         )
     key = (os.getpid(), tuple(sorted(options.items())))  # locks of the credentials do not survive a fork
     with _lock:

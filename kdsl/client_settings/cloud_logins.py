@@ -141,8 +141,8 @@ def import_library(login: str, *modules: str) -> list[Any]:
     except ImportError as e:
         cloud = CLOUDS[login]
         raise TokenError(
-            f"the login with {cloud.title} needs the package {e.name}; install 'kdsl[{cloud.extra}]', on the driver "
-            "and on every executor"
+            f"the login with {cloud.title} needs the package {e.name}; install 'kdsl-kafka[{cloud.extra}]', on the "
+            "driver and on every executor"
         ) from None
 
 

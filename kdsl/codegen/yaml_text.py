@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from kdsl.codegen.model import CodegenError, comment_lines
 from kdsl.codegen.secret import Placeholders
 from kdsl.codegen.with_options import with_clause_options
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
-
-
-class _Dumper(yaml.SafeDumper):
-    """Escapes the line breaks of other systems, which a YAML parser would replace by line feeds."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Represent a string in the default style; one with line breaks of other systems in double quotes, with escapes."""
-    style = '"' if any(c in "\x85\u2028\u2029" for c in text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represent_text)
+from kdsl.documents import write_yaml_text
 
 
 def to_yaml(table: TableDef) -> str:
@@ -44,7 +30,7 @@ def write_yaml(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
     """
     notes: list[str] = []
     document = {"tables": [_convert_table(table, notes) for table in tables]}
-    text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    text = write_yaml_text(document)
     return "".join(f"# {line}\n" for note in notes for line in comment_lines(note)) + text, notes
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from kdsl.documents import YamlDocument
+from kdsl.documents import DocumentDumper, YamlDocument, write_yaml_text
 from kdsl.errors import KdslError, Problem, SecretError, listing, nearest
 from kdsl.ingest.definition import REFUSED_IN_PIPELINE, IngestionDef, Locations, Pipeline, Route, Transform
 from kdsl.ingest.ends.end import End, Sink, Source
@@ -264,8 +264,7 @@ def write_document(ingestion: IngestionDef) -> str:
             document[section] = [_escape(type(rule), rule.to_strings()) for rule in rules]
     if settings := ingestion.pipeline.to_strings():
         document["pipeline"] = _escape(Pipeline, settings)
-    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-    return text
+    return write_yaml_text(document, _Dumper)
 
 
 def _literal_secrets(ingestion: IngestionDef) -> Sequence[tuple[str, tuple[str, ...]]]:
@@ -277,7 +276,7 @@ def _literal_secrets(ingestion: IngestionDef) -> Sequence[tuple[str, tuple[str, 
     ]
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(DocumentDumper):
     """Writes ``true`` and ``5`` without quotes: all values are read as they are written. Only null needs quotes."""
 
 

@@ -23,6 +23,7 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.packets import join_packets
 from kdsl.own_columns import KIND
 from kdsl.plan.model import ReadPlan
+from kdsl.run.dataframes.latest import NULL_KEY
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.encode import HEADERS
 from kdsl.types import model as t
@@ -161,7 +162,7 @@ class MessageEncoder:
         arrays = [pa.array([format_id(self._table)] * len(own)), *(columns[name].take(own) for name in self._key_names)]
         wrong = [name for name, array in zip(self._key_names, arrays[1:], strict=True) if array.null_count]
         if wrong:
-            raise self._error(f"the column {wrong[0]!r} is NULL, and part of the primary key")
+            raise self._error(f"the column {wrong[0]!r} {NULL_KEY}")
         structs = pa.StructArray.from_arrays(arrays, fields=list(self._key_fields))
         return self._check(self._key.encode(structs))
 

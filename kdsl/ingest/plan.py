@@ -15,6 +15,7 @@ from kdsl.ingest.evolution import Policy
 from kdsl.ingest.projection import TransformedTable, TransformRule
 from kdsl.ingest.resolve import find_problems, route_problem, transform_source_table
 from kdsl.ingest.selectors import RouteRule, route_table
+from kdsl.ingest.unused import NamedPattern, find_patterns
 from kdsl.options import Spelling
 from kdsl.types.widening import TableSchema
 
@@ -65,6 +66,11 @@ class IngestPlan:
     initial_schemas: Mapping[TableId, TableSchema]
     notices: tuple[str, ...] = ()
     in_sql: bool = attrs.field(default=False, eq=False)
+
+    def patterns(self) -> tuple[NamedPattern, ...]:
+        """The patterns of tables; none of a statement of a script, which says its tables itself."""
+        mode = self.pipeline.route_mode
+        return () if self.in_sql else tuple(find_patterns(self.transform, self.route, self.source, self.sink, mode))
 
     def targets(self, table: TableId) -> tuple[TableId, ...]:
         """The sink tables of an upstream table; the table itself if no route fits it.

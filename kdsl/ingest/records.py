@@ -444,6 +444,8 @@ def _group_by_topic(raw: pa.RecordBatch) -> Iterator[tuple[str, Indices]]:
 def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> TableDef:
     """The declaration of a table, without metadata columns. It reads all topics of the source, from their start.
 
+    It is named as the table; an id of one name is not quoted.
+
     Args:
         feed: The source.
         table: The table.
@@ -463,7 +465,7 @@ def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Ta
         value_fields="EXCEPT_KEY" if has_key else "ALL",
     )
     return TableDef(
-        format_id(table),
+        table[0] if len(table) == 1 else format_id(table),
         columns,
         primary_key=upstream.schema.primary_key,
         options=options,

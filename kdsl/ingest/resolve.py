@@ -21,6 +21,7 @@ from kdsl.ingest.evolution import Policy, evolve_sink, merge_schemas
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
 from kdsl.ingest.selectors import RouteRule, SelectorError, misread_dots, route_table
+from kdsl.ingest.unused import UnusedPatterns, find_known_tables, find_patterns
 from kdsl.options import Options, Spelling
 from kdsl.resolve.formats import open_secret
 from kdsl.run.dead_letters.cluster import join_letter_properties
@@ -69,6 +70,7 @@ def check_parts(
     transform_rules = check.transforms(transform, sink)
     route_rules = check.routes(route, sink)
     check.mapping(sink)
+    check.check_patterns(source, sink, transform, route, pipeline)
     if isinstance(source, KafkaFeed):
         check.unavailable_values(source, sink)
         check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
@@ -286,6 +288,23 @@ class _Check:
         if f"$.source.{MAPPING}" in self.locations.lines and isinstance(sink, KafkaTopics):
             message = f"{MAPPING!r} is an option of the sink, and is used for it"
             self.add("ingest-mapping", f"$.source.{MAPPING}", message, "move it to 'sink'", warning=True)
+
+    def check_patterns(
+        self,
+        source: Source | None,
+        sink: Sink | None,
+        transforms: Sequence[Transform],
+        routes: Sequence[Route],
+        pipeline: Pipeline,
+    ) -> None:
+        """Warn of patterns that fit no table, if the source says all its tables; not in scripts, which have none."""
+        tables = None if self.in_sql else find_known_tables(source)
+        if tables is None:
+            return
+        unused = UnusedPatterns(list(find_patterns(transforms, routes, source, sink, pipeline.valid().route_mode)))
+        unused.add(tables)
+        for pattern in unused.patterns:
+            self.add("ingest-unused", pattern.path, *pattern.explain(tables), warning=True)
 
     def check_known_tables(
         self,

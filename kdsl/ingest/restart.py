@@ -76,9 +76,23 @@ def _place_of(sink: Sink) -> dict[str, Any] | None:
             return None
 
 
-def _is_same_place(before: str, now: str) -> bool:
-    """Whether two places of a sink are the same: those of Kafka if they share one bootstrap server and all else."""
+def _is_same_place(before: str, now: str, sink: Sink, tables: Collection[TableId]) -> bool:
+    """Whether two places of a sink are the same for some of its tables.
+
+    Those of Kafka are if they share one bootstrap server, and the tables have the same topics.
+
+    Args:
+        before: The place with the checkpoint.
+        now: That of the plan.
+        sink: The sink of the plan.
+        tables: The sink tables.
+    """
     one, other = json.loads(before), json.loads(now)
+    if isinstance(sink, KafkaTopics) and {*one} == {*other}:
+        chosen = {name: one.pop(name) for name in ("topic", "mapping")}
+        earlier = attrs.evolve(sink, **chosen)  # type: ignore[misc]
+        one["topics"] = [earlier.topic_of(table) for table in tables]
+        other = {_SERVERS: other[_SERVERS], "topics": [sink.topic_of(table) for table in tables]}
     servers = one.pop(_SERVERS, []), other.pop(_SERVERS, [])
     return bool(one == other) and (servers[0] == servers[1] or bool({*servers[0]} & {*servers[1]}))
 
@@ -121,7 +135,7 @@ def find_restart_problem(
             f"by an ingestion of another table, at {json.loads(state.declared[_PATH])!r}", "start with a new checkpoint"
         )
     before, now = state.declared.get(_SINK), declared.get(_SINK)
-    moved = before is not None and (now is None or not _is_same_place(before, now))
+    moved = before is not None and (now is None or not _is_same_place(before, now, plan.sink, state.sinks))
     if moved and state.sinks and _SINK not in (allow or ()):
         accept = ", or accept that (--allow sink)" if allow is not None else ""
         return RestartProblem(

@@ -3,7 +3,8 @@ r"""The two kinds of patterns that select tables, as Flink CDC has them, and the
 In both, ``.`` separates the names of a table id, ``\.`` is any character, ``,`` separates alternatives, and the whole
 id must match. The pattern of a route is one regular expression over the whole id, and its letter case counts. The
 pattern of a transform or of a topic mapping has one regular expression for each name, and ignores letter case; in it,
-``\,`` is a comma. Regular expressions are Java's, see `kdsl.java_patterns`.
+``\,`` is a comma. Regular expressions are Java's, see `kdsl.java_patterns`. A name in back-quotes, as messages write
+one with a dot, stands for itself; Flink CDC does not have that.
 
 Source: https://nightlies.apache.org/flink/flink-cdc-docs-stable/docs/core-concept/route/ and …/transform/.
 """
@@ -18,10 +19,11 @@ import attrs
 
 from kdsl.formats import TableId
 from kdsl.ingest.ids import MAX_PARTS, parse_id
-from kdsl.java_patterns import TOPIC_FIX, PatternError, compile_pattern
+from kdsl.java_patterns import TABLES, TOPIC_FIX, PatternError, compile_pattern
 
 RouteMode = Literal["ALL_MATCH", "FIRST_MATCH"]
 _GROUP = re.compile(r"\$(\d+)")
+_QUOTED = re.compile(r"(?<!\\)`((?:[^`]|``)+)`(?!`)")
 _ONLY_DOTS = re.compile(r"(?:\\\.[*+]?)+")
 
 
@@ -47,7 +49,7 @@ def _compile(pattern: str, written: str, *, ignore_case: bool = False) -> re.Pat
         message = f"the part '{written}' has a '{{' without '}}': a comma separates tables"
         raise SelectorError(message, "write out repetitions such as {1,3}")
     try:
-        return compile_pattern(pattern, ignore_case=ignore_case)
+        return compile_pattern(pattern, TABLES, ignore_case=ignore_case)
     except PatternError as e:
         fix = r"write one that a whole name must match, such as 'orders_\d+'" if e.fix == TOPIC_FIX else e.fix
         raise SelectorError(f"the part '{written}' {e}", fix) from None
@@ -56,6 +58,11 @@ def _compile(pattern: str, written: str, *, ignore_case: bool = False) -> re.Pat
 def _swap_dots(text: str) -> str:
     r"""Turn a pattern of tables into a regular expression: ``\.`` becomes ``.``, and ``.`` becomes ``\.``."""
     return re.sub(r"\\\.|\.", lambda m: "." if m[0] == r"\." else r"\.", text)
+
+
+def _unquote(text: str) -> str:
+    """Replace names in back-quotes by the codes of their characters, which have no other meaning in a pattern."""
+    return _QUOTED.sub(lambda m: "".join(f"\\x{{{ord(c):x}}}" for c in m[1].replace("``", "`")), text)
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -86,7 +93,7 @@ class RoutePattern:
             SelectorError: A part is empty, not a regular expression, or one that kdsl does not support, or has unequal
                 curly brackets.
         """
-        parts = [part.strip() for part in text.split(",")]
+        parts = [part.strip() for part in _unquote(text).split(",")]
         if not all(parts):
             raise SelectorError("the pattern of tables is empty, or ends with a comma", r"write one such as 'db.\.*'")
         for part in parts:
@@ -119,7 +126,7 @@ class TablePattern:
                 curly brackets; or there are more than three.
         """
         alternatives = []
-        for entry in (part.strip() for part in _split(text, ",")):
+        for entry in (part.strip() for part in _split(_unquote(text), ",")):
             names = [name.strip() for name in _split(entry, ".")]
             if not all(names):
                 raise SelectorError(f"the pattern of tables '{text}' has an empty name", r"write one such as 'db.\.*'")

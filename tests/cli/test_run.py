@@ -255,4 +255,4 @@ def test_the_version() -> None:
     done = CliRunner().invoke(app, ["--version"])
 
     assert (done.exit_code, done.stdout) == (0, f"kdsl {kdsl.__version__}\n")
-    assert kdsl.__version__ == metadata.version("kdsl")
+    assert kdsl.__version__ == metadata.version("kdsl-kafka")

@@ -292,7 +292,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, login: dict
     (problem,) = consumer_settings(login, machine=ThisMachine()).problems
 
     assert problem.severity == "error"
-    assert f"install 'kdsl[{extra}]', on the driver and on every executor" in problem.message
+    assert f"install 'kdsl-kafka[{extra}]', on the driver and on every executor" in problem.message
 
 
 def test_an_old_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from docs.generate.pages import format_page
 from kdsl.cluster import Registry
-from kdsl.errors import RecordError
+from kdsl.errors import RecordError, show_bytes
 from kdsl.formats import ALONE, ROW_KINDS, BadRecord, Decoded, Decoder, Encoder, Format, Use, format_class
 from kdsl.resolve.model import Part
 from kdsl.run.records.decode import RecordDecoder
@@ -277,11 +277,10 @@ class FormatContract(ABC):
         with pytest.raises(RecordError) as error:
             decoder.decode(pa.RecordBatch.from_pylist(records, schema=pa.schema(list(RAW.items()))))
 
-        prefix = message[: RecordError.PREFIX].hex(" ") + (" …" if len(message) > RecordError.PREFIX else "")
         assert 0 < len(reason) < 500
         assert str(error.value) == (
             "Orders: cannot read the record at topic orders, partition 3, offset 101: the value cannot be decoded: "
-            f"{reason}; it has {len(message)} bytes: {prefix}"
+            f"{reason}; it has {len(message)} bytes: {show_bytes(message, RecordError.PREFIX)}"
             + (f"; {error.value.fix}" if error.value.fix else "")  # where other options read it
         )
 

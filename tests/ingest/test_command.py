@@ -102,13 +102,19 @@ def test_a_run_prints_rows_and_its_checkpoint_says_what_was_learned(
     sample = kdsl(*call, "--dry-run", "--sample")
     assert "a → a\n    t STRING\n    id BIGINT NOT NULL\n    next BIGINT" in sample.output
 
-    assert kdsl(*call, "--once").exit_code == 0
+    runs = [kdsl(*call, "--once")]
     kdsl_kafka.produce(topic, json.dumps({"t": "a", "id": 2, "n": "x"}))
-    assert kdsl(*call, "--once").exit_code == 0
+    runs.append(kdsl(*call, "--once"))
     kdsl_kafka.produce(topic, json.dumps({"t": "a", "id": 3}))
     status, columns = kdsl(*call, "--status").output, kdsl(*call, "a", "--schemas").output
 
     assert "batch 1 is done; 1 records are not read yet" in status
+    assert [run.exit_code for run in runs] == [0, 0]
+    for run, line in zip(
+        runs, ["batch 0: 2 records of 2 tables (a 1, b 1)", "batch 1: 1 record of 1 table (a 1)"], strict=True
+    ):
+        assert f"{line}, in " in run.output
+        assert "s; up to date\nended after 1 batch: " in run.output
     rows = [[cell.strip() for cell in line.split("│")] for line in status.splitlines() if line.startswith("│")]
     assert [row[1:4] for row in rows] == [["a", "2", "3"], ["b", "1", "2"]]
     assert f"last schema change: batch 1: add.column a `n` STRING (topic {topic}, partition 0, offset 2)" in status
@@ -148,7 +154,34 @@ def test_the_status_without_brokers_has_the_rest_and_the_error(tmp_path: Path, m
     assert f"checkpoint {checkpoint}\nthe progress is not known: no broker of localhost:1 answers\ndirty: 3\n" in (
         result.output
     )
-    assert "1 tables" in result.output
+    assert "1 table " in result.output
+
+
+def test_the_status_counts_finished_batches_and_tables_with_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that is noted and not committed is shown apart; tables that only a sample showed have no sink table."""
+    folder, state = open_local_folder(tmp_path / "checkpoint"), IngestState()
+    table = UpstreamTable(TableSchema((t.Field("id", t.BigInt()),)))
+    files = StateFiles(folder)
+    state = files.write(Note(START, {("shop.orders",): table, ("b",): table}), state)
+    state = files.write(Note(0, sinks={("b",): table.schema}, records={("b",): 5}, counts={"dirty": 1}), state)
+    state = files.write(Note(1, records={("b",): 70}, counts={"dirty": 2}), state)
+    for name in ("commits/0", "offsets/0", "offsets/1"):
+        folder.write(name, "v1\n{}\n")
+    call = (write_file(tmp_path), "--var", "topic=x")
+    monkeypatch.setattr(lag, "checkpoint_positions", lambda _: (_ for _ in ()).throw(lag.LagError("no lag")))
+
+    status = kdsl(*call, "--status").output
+    rows = [[cell.strip() for cell in line.split("│")] for line in status.splitlines() if line.startswith("│")]
+    assert [(row[1], row[2]) for row in rows[:2]] == [("b", "5"), ("`shop.orders`", "0")]
+    assert rows[0][5] == "b"
+    assert " ".join(row[5] for row in rows[1:]) == "`shop.orders` (no rows yet)"
+    assert "batch 1 is not finished; its 70 records are not counted here\ndirty: 1\n" in status
+    assert kdsl(*call, "shop.orders", "--schemas").output == kdsl(*call, "`shop.orders`", "--schemas").output
+    assert kdsl(*call, "shop.orders", "--schemas", "--ddl").output.startswith("CREATE TABLE `shop.orders` (")
+    folder.write("commits/1", "v1\n{}\n")
+    assert "dirty: 3\n" in kdsl(*call, "--status").output
 
 
 def test_a_run_of_the_changes_of_a_delta_table(

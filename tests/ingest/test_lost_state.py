@@ -13,10 +13,11 @@ from pyspark.errors import StreamingQueryException
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaTopics, Memory, Route, Transform
+from kdsl.ingest.learned import COPY_FILE
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import check_restart, write_declaration
 from kdsl.ingest.run.sinks import MemoryWriter
-from kdsl.ingest.run.snapshot import FILE as SNAPSHOT, identify_copy
+from kdsl.ingest.run.snapshot import identify_copy
 from kdsl.ingest.state import STARTED, IngestState, Note, StateFiles, add_started, read_started
 from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.run.checkpoint.folder import open_local_folder
@@ -238,8 +239,8 @@ def test_a_copy_whose_note_is_lost_is_refused(tmp_path: Path, text: str | None) 
     CurrentDriver(folder).take_over()
     assert identify_copy(folder) == first
 
-    folder.remove(SNAPSHOT)
+    folder.remove(COPY_FILE)
     if text is not None:
-        folder.write(SNAPSHOT, text)
+        folder.write(COPY_FILE, text)
     with pytest.raises(CheckpointError, match=r"snapshot\.json is .*restore it from a copy .*new checkpoint"):
         identify_copy(folder)

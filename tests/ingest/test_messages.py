@@ -104,7 +104,7 @@ def test_keys_have_the_table_id_and_the_primary_key() -> None:
 
 
 def test_null_in_the_primary_key_is_an_error() -> None:
-    with pytest.raises(RecordError, match=r"shop\.orders.*the column 'id' is NULL, and part of the primary key"):
+    with pytest.raises(RecordError, match=r"shop\.orders.*the column 'id' is NULL in a row, and part of the"):
         messages(sink(), rows(("+I", {"n": "a", "id": None})))
 
 

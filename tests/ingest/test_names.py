@@ -209,17 +209,6 @@ def test_tables_of_any_name_have_their_own_rows(setup: Setup) -> None:
     assert setup.state().records == {(table,): 2 for table in TABLES}
 
 
-def test_tables_of_any_name_are_folders_of_delta(setup: Setup) -> None:
-    tables = [name for name in TABLES if DeltaTables("/lake").wrong_table((name,)) is None]
-    ingestion = setup.ingestion(DeltaTables(setup.lake), setup.feed(value=Json(table_id_fields="t")))
-    for number in (1, 2):
-        setup.produce(*({"t": table, f"of_{i}": number} for i, table in enumerate(tables)))
-        setup.run(ingestion)
-
-    for i, table in enumerate(tables):
-        assert setup.table(table) == [{"t": table, f"of_{i}": number} for number in (1, 2)]
-
-
 class OnePlace(DeltaWriter):
     """All sink tables are one table of Delta."""
 

@@ -71,6 +71,7 @@ LATER = {
     "database-change": "test_a_change_that_the_database_refuses",
     "key-type": f"{TYPES}::test_a_key_keeps_its_type_and_the_refusal_says_how_to_go_on",
     "lost-values": f"{TYPES}::test_a_word_among_numbers_with_fractions_is_refused_or_null_and_counted",
+    "replaced-table": "tests/ingest/test_lost_state.py::test_another_table_of_the_name_is_refused",
     "source-value": "tests/ingest/test_mysql.py::test_what_was_refused_is_copied_as_the_message_advises",
 }
 """The tests of the codes that need Spark or a database."""

@@ -676,7 +676,8 @@ class TestKafka:
     def test_messages_are_the_same_with_and_without_expressions(
         self, setup: Setup, kdsl_topic: MakeTopic, strategy: Any
     ) -> None:
-        first = {"id": 1, "n": 1.5, "at": "2024-01-01 10:00:00", "day": "2024-01-01"}
+        odd = {"ID": 1, "N": "x", "a.b": 2, "a`b": 3}  # Spark's own lookup of columns would not find them
+        first = {"id": 1, "n": 1.5, "at": "2024-01-01 10:00:00", "day": "2024-01-01", **odd}
         setup.produce(
             change("c", None, first), change("u", first, {**first, "n": 2}), change("d", {**first, "n": 2}, None),
             change("c", None, {"id": 7}, "other"),

@@ -90,6 +90,12 @@ def test_a_pattern_of_names_selects_tables(pattern: str, fitting: str, others: s
     assert [table for table in others.split() if selector.fits(tuple(table.split(".")))] == []
 
 
+@given(st.lists(st.text(min_size=1), min_size=2, max_size=2).map(tuple))
+def test_an_escaped_dot_is_any_character(table: tuple[str, str]) -> None:
+    assert TablePattern.parse(r"\.*.\.+").fits(table)
+    assert RoutePattern.parse(r"\.*.\.+").match(table)
+
+
 @pytest.mark.parametrize(("table", "targets"), ROUTED)
 def test_a_table_goes_to_the_targets_of_all_routes_that_fit(table: str, targets: str) -> None:
     rules = [RouteRule.parse(*route) for route in ROUTES]

@@ -33,8 +33,8 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
 
     When it is read, if the message is defined as for the format ``protobuf``, each message is read as that one, and
     the registry is only used to check that it is one. Otherwise each message is read with the schema that it names;
-    executors then need kdsl[protobuf] or protoc if the registry has ``.proto`` files. When it is written, the file
-    of the message is registered, and the files that it imports, under their names.
+    executors then need kdsl-kafka[protobuf] or protoc if the registry has ``.proto`` files. When it is written, the
+    file of the message is registered, and the files that it imports, under their names.
 
     A null message produces no row. The metadata ``value.schema-id`` is the id of the schema that a message was written
     with.

@@ -91,12 +91,12 @@ class MessageFormat(Format):
     )
     proto_file: str | None = option(
         "proto-file",
-        "The path of a `.proto` file with the message; needs kdsl[protobuf] or protoc on the driver.",
+        "The path of a `.proto` file with the message; needs kdsl-kafka[protobuf] or protoc on the driver.",
         default=None,
     )
     proto_text: str | None = option(
         "proto-text",
-        "The content of a `.proto` file with the message; needs kdsl[protobuf] or protoc on the driver.",
+        "The content of a `.proto` file with the message; needs kdsl-kafka[protobuf] or protoc on the driver.",
         default=None,
     )
     proto_path: tuple[str, ...] = option(

@@ -289,7 +289,7 @@ def _compiler() -> list[str]:
         return [protoc]
     raise SchemaError(
         "there is no compiler of .proto files here",
-        "install kdsl[protobuf] (grpcio-tools) or protoc, or use a class, or a descriptor-file from elsewhere",
+        "install kdsl-kafka[protobuf] (grpcio-tools) or protoc, or use a class, or a descriptor-file from elsewhere",
     )
 
 

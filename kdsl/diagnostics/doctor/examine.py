@@ -136,9 +136,8 @@ def _check_spark(plans: list[ReadPlan | WritePlan]) -> Finding:
     """Check whether kdsl supports the installed PySpark, and was tested with it; without one nothing is wrong."""
     name, number = "Spark", _find_pyspark()
     if number is None:
-        return ok(
-            name, "PySpark is not installed here; jobs need it: install 'kdsl[spark]', or use a platform with Spark"
-        )
+        advice = "install 'kdsl-kafka[spark]', or use a platform with Spark"
+        return ok(name, f"PySpark is not installed here; jobs need it: {advice}")
     tested = spark_version(number)
     if tested is None:
         return error(name, refusal("PySpark is", number) or "", INSTALL)

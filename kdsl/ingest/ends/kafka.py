@@ -339,10 +339,6 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
             message = "schema.inference.strategy is static, and nothing says the columns before the first batch"
             fix = "set scan.max.pre.fetch.records to a number greater than 0, or scan.value.initial-schemas.ddls"
             yield WrongOption("ingest-static", "schema.inference.strategy", message, fix)
-        if getattr(chosen.value, "infer_fixed_types", None) and chosen.prefetch:
-            message = "fixed types hold for prefetched records, too; scan.max.pre.fetch.records: 0 is not needed"
-            yield WrongOption("ingest-fixed", f"{chosen.value.identifier}.infer-schema.fixed-types", message,
-                              "nothing is to be done", "warning")  # fmt: skip
         if chosen.transport == "jvm" and "leader-epoch" in chosen.metadata:
             message = "metadata.list has 'leader-epoch', which the transport 'jvm' does not provide"
             yield WrongOption("ingest-metadata", "metadata.list", message, "leave it out, or set transport: librdkafka")

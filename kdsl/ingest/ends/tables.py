@@ -209,12 +209,6 @@ class HologresTables(Sink):
     username: str = option("username", "The user; may be a reference to a secret.")
     password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
 
-    def check(self) -> Iterable[WrongOption]:
-        """Warn that the tables are written through Postgres' protocol; it always does."""
-        message = "the tables are written with the Postgres driver, as by 'type: jdbc'"
-        fix = "nothing is to be done; functions that only Hologres has are not used"
-        yield WrongOption("ingest-hologres", "type", message, fix, "warning")
-
     def wrong_table(self, table: TableId) -> str | None:
         """Why a name cannot be a table of a database; None if it can."""
         return _wrong_database_table(table)

@@ -23,6 +23,7 @@ from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
+from kdsl.ingest.run.progress import INGEST_LOGS, LOST, IngestLog
 from kdsl.ingest.run.rows import (
     RawRead,
     RowReader,
@@ -44,7 +45,7 @@ from kdsl.ingest.run.tasks import (
     read_notes,
     split_task,
 )
-from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys
+from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys, is_of_null_key
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.resolve.columns import find_case_clashes
@@ -65,8 +66,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-LOST = "lost-values"
-"""The reason, in the counts of a state, of values that a sink table has no column for, or no type that holds them."""
 LARGE = 200_000
 """From how many records of one table on the next batch is read again, instead of kept."""
 SMALL, SMALL_BYTES = 50_000, 64 << 20
@@ -115,6 +114,7 @@ class BatchRunner(ABC):
         checkpoint: The checkpoint of the query.
         driver: The use of the checkpoint by this run.
         collect: Collects records that cannot be read; None if they are only counted.
+        log: What the log says of the run; by default one of its own.
         forgive: Whether those of earlier runs do not count towards the limit any more.
         accepts_tables: Whether sink tables that are gone, or others than those of earlier batches, are accepted when
             the run first uses them.
@@ -129,6 +129,7 @@ class BatchRunner(ABC):
         driver: CurrentDriver,
         collect: Collector | None = None,
         *,
+        log: IngestLog | None = None,
         forgive: bool = False,
         accepts_tables: bool = False,
     ) -> None:
@@ -139,6 +140,7 @@ class BatchRunner(ABC):
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
         self._driver = driver
         self._collect, self._forgive = collect, forgive
+        self._log = log or IngestLog(plan)
         self._query: str | None = None
         self._state: IngestState | None = None
         self._live: dict[TableId, TableSchema | None] = {}
@@ -164,6 +166,9 @@ class BatchRunner(ABC):
             configure_session(records.sparkSession, self._plan.pipeline)
             self._driver.take_over()
         state = self._files.load(number) if self._state is None else self._state
+        if self._state is None:
+            self._log.begin(state)
+            INGEST_LOGS.follow(self._query_id(), self._log)
         if self._identities is None:
             self._identities = dict(state.identities)
         judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
@@ -227,7 +232,7 @@ class BatchRunner(ABC):
                 self._writer.write(batch.tables, identity.of_part(self._files.name) if self._files.name else identity)
             except Exception as e:
                 self._driver.require(e)
-                more = self._find_null_keys(batch)
+                more = self._find_null_keys(batch) if is_of_null_key(e) else {}
                 if not more:
                     raise
                 for table in decision.sinks:  # some of them may be changed
@@ -236,7 +241,8 @@ class BatchRunner(ABC):
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
             note = self._identify_tables(spark, decision, note, state)
             if batch.reporter is not None:
-                self._count_values(batch.reporter, note, state)
+                note = self._count_values(batch.reporter, note, state)
+            self._log.add(note, [work.plan.table for work in decision.tables])
         return None
 
     def _identify_tables(self, spark: SparkSession, decision: Decision, note: Note, before: IngestState) -> Note:
@@ -325,8 +331,8 @@ class BatchRunner(ABC):
         declared = write_declaration(self._plan)
         return decision.note if state.declared == declared else attrs.evolve(decision.note, declared=declared)
 
-    def _count_values(self, reporter: ValueReporter, note: Note, before: IngestState) -> None:
-        """Add the values that changed while the records of a batch were decoded to its note, and keep that.
+    def _count_values(self, reporter: ValueReporter, note: Note, before: IngestState) -> Note:
+        """Add the values that changed while the records of a batch were decoded to its note, keep that, and return it.
 
         The log names the columns. The reporter is closed.
 
@@ -337,8 +343,10 @@ class BatchRunner(ABC):
         for table, counts in tables.items():
             log_drops(table, counts)
         if tables:
+            note = attrs.evolve(note, counts={**note.counts, **sum_up(tables)})
             self._driver.require()
-            self._state = self._files.write(attrs.evolve(note, counts={**note.counts, **sum_up(tables)}), before)
+            self._state = self._files.write(note, before)
+        return note
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The schema that a sink table has, None if there is no table; the sink is asked once in a run.
@@ -415,7 +423,16 @@ class BatchRunner(ABC):
         return self._writer.refuse(spark, changes) if changes else []
 
     def _batch(self, number: int) -> Batch:
-        """The identity of a batch, by which sinks recognize one that is repeated; the query's id is read once.
+        """The identity of a batch, by which sinks recognize one that is repeated.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be read.
+        """
+        query = self._query_id()
+        return Batch(query, number, f"{query}/{self._checkpoint.batch_digest(number)}")
+
+    def _query_id(self) -> str:
+        """The id of the query; the checkpoint is read for it once.
 
         Raises:
             CheckpointError: The checkpoint cannot be read.
@@ -423,7 +440,7 @@ class BatchRunner(ABC):
         if self._query is None:
             metadata = self._checkpoint.folder.read("metadata")
             self._query = "" if metadata is None else str(json.loads(metadata)["id"])
-        return Batch(self._query, number, f"{self._query}/{self._checkpoint.batch_digest(number)}")
+        return self._query
 
 
 class KafkaBatchRunner(BatchRunner):

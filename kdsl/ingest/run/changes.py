@@ -13,6 +13,7 @@ from kdsl.ingest.decision import Decision, Seen, TableWork, decide_batch
 from kdsl.ingest.evolution import Refusal, UpstreamTable
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.run.batch import BatchRunner, OpenBatch, open_decision
+from kdsl.ingest.run.progress import IngestLog
 from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable, StreamReader
 from kdsl.ingest.run.tasks import Places
@@ -35,6 +36,7 @@ class TableBatchRunner(BatchRunner):
         files: The state of the ingestion.
         checkpoint: The checkpoint of the query.
         driver: The use of the checkpoint by this run.
+        log: What the log says of the run; by default one of its own.
         accepts_tables: As for `BatchRunner`.
     """
 
@@ -47,9 +49,10 @@ class TableBatchRunner(BatchRunner):
         checkpoint: Checkpoint,
         driver: CurrentDriver,
         *,
+        log: IngestLog | None = None,
         accepts_tables: bool = False,
     ) -> None:
-        super().__init__(plan, writer, files, checkpoint, driver, accepts_tables=accepts_tables)
+        super().__init__(plan, writer, files, checkpoint, driver, log=log, accepts_tables=accepts_tables)
         self._reader = reader
 
     @contextmanager

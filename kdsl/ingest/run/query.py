@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import logging
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,16 @@ from kdsl.ingest.run.batch import BatchRunner, KafkaBatchRunner
 from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
 from kdsl.ingest.run.prefetch import sample_tables
+from kdsl.ingest.run.progress import INGEST_LOGS, IngestLog, explain_missing_topics
 from kdsl.ingest.run.raw import raw_table, topic_regex
 from kdsl.ingest.run.rows import RawRead
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
+from kdsl.ingest.run.sinks.writer import find_reason
 from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import SCHEMAS, START, STARTED, IngestState, Note, StateFiles, add_started, read_started
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver, explain_other_driver
+from kdsl.run.listeners.listener import listen, observe
 from kdsl.run.listeners.start import start_query
 from kdsl.run.listeners.watch import error_of
 from kdsl.run.records.packets import PACKET_COLUMNS
@@ -38,10 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_log = logging.getLogger(__name__)
 _LOOK = "1 second"
 """How often a source other than Kafka is asked for changes, unless the pipeline says it."""
-_OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
-"""An error of kdsl in the message of a query's error, up to Java's stack trace."""
 _TWO_DRIVERS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
 """What Spark's errors say if another query has written an entry of a log, or the id of a query, of its checkpoint."""
 
@@ -173,14 +175,18 @@ def start_ingestions(
     opened = Checkpoint.open(spark, location)
     driver = CurrentDriver(opened.folder)
     runners: list[BatchRunner] = []
+    is_once = once or plans[0].pipeline.runtime_mode == "BATCH"
+    logs = [IngestLog(plan, part.name, once=is_once) for part, plan in zip(parts, plans, strict=True)]
     if rebuild_schemas:
         for part in parts:
             StateFiles(opened.folder, part.name).set_aside()
     accepts = "sink" in (allow or ())
-    for part, plan, sink_writer in zip(parts, plans, writers, strict=True):
+    for part, plan, sink_writer, log in zip(parts, plans, writers, logs, strict=True):
         files = _open_state(spark, part, plan, opened, sink_writer, allow, learns_again=rebuild_schemas)
         if reader is not None:
-            runners.append(TableBatchRunner(plan, reader, sink_writer, files, opened, driver, accepts_tables=accepts))
+            runners.append(
+                TableBatchRunner(plan, reader, sink_writer, files, opened, driver, log=log, accepts_tables=accepts)
+            )
             continue
         feed = part.ingestion.source
         assert isinstance(feed, KafkaFeed)
@@ -193,6 +199,7 @@ def start_ingestions(
                 opened,
                 driver,
                 collector,
+                log=log,
                 forgive=forgive_errors,
                 accepts_tables=accepts,
                 raw=raw,
@@ -200,7 +207,14 @@ def start_ingestions(
         )
     shared = partial(_run_all, list(zip(map(topic_regex, feeds), runners, strict=False)))
     stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else shared)
-    return start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
+    for warning in filter(None, map(explain_missing_topics, feeds)):
+        _log.warning("%s", warning)
+    observe(INGEST_LOGS)
+    listen(spark)
+    query = start_query(stream, location, _trigger(plans[0], once=once), plans[0].pipeline.name)
+    for log in logs:
+        INGEST_LOGS.follow(query.id, log)
+    return query
 
 
 def _open_state(
@@ -344,5 +358,4 @@ def explain_end(spark: SparkSession, query: StreamingQuery, checkpoint: str) -> 
         return None
     if any(words in str(error) for words in _TWO_DRIVERS):
         return explain_other_driver(checkpoint)
-    own = _OWN_ERROR.search(str(error))
-    return str(error) if own is None else own[1].strip()
+    return find_reason(error)

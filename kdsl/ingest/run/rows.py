@@ -24,6 +24,7 @@ from kdsl.ingest.run.value_counts import ValueReporter
 from kdsl.own_columns import KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
+from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.convert import convert_exactly_sql
@@ -390,7 +391,7 @@ def transform_rows(
     if not (has_kinds and (needs_kinds or transformed.soft_delete)):
         return rows.where(passes)
     combine = partial(filter_changes, soft_delete=transformed.soft_delete)
-    return rows.withColumn(PASSES, passes).mapInArrow(combine, rows.schema)
+    return map_in_arrow(rows.withColumn(PASSES, passes), combine, rows.schema)
 
 
 def _find_used(sql: str, rows: DataFrame) -> Column:

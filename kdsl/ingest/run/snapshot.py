@@ -13,6 +13,7 @@ import attrs
 from kdsl.changelog.target import Batch
 from kdsl.errors import CheckpointError, KdslError
 from kdsl.ingest.definition import IngestionDef
+from kdsl.ingest.learned import COPY_FILE
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.batch import configure_session, open_decision, refusal_error, with_losses
@@ -21,7 +22,7 @@ from kdsl.ingest.run.rows import build_sink_tables, count_losses, refuse_losses,
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
-from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
+from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import FILE as DRIVER, CurrentDriver
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.spark_internals.session import active_session, clone_session, is_connect, java_session, jvm_of
@@ -29,8 +30,6 @@ from kdsl.spark_internals.session import active_session, clone_session, is_conne
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILE = f"{FOLDER}/snapshot.json"
-"""The file of a checkpoint that identifies a copy, and says how far it is."""
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +80,7 @@ def copy_snapshot(
     configure_session(session, plan.pipeline)
     with active_session(jvm_of(session), java_session(session)):
         _copy(session, ingestion, plan, folder, document, writer, driver)
-    folder.write(FILE, json.dumps({**document, "done": True}))
+    folder.write(COPY_FILE, json.dumps({**document, "done": True}))
     return True
 
 
@@ -92,10 +91,10 @@ def identify_copy(folder: Folder) -> dict[str, Any]:
         CheckpointError: A driver has used the checkpoint, and the note is lost or damaged; or the checkpoint cannot be
             read or written.
     """
-    text = folder.read(FILE)
+    text = folder.read(COPY_FILE)
     if text is None and folder.read(DRIVER) is None:
         document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False}
-        folder.write(FILE, json.dumps(document))  # before a driver takes the checkpoint over
+        folder.write(COPY_FILE, json.dumps(document))  # before a driver takes the checkpoint over
         return document
     try:
         document = dict(json.loads(text or ""))
@@ -105,8 +104,8 @@ def identify_copy(folder: Folder) -> dict[str, Any]:
         pass
     state = "is missing, although a copy has begun" if text is None else "is damaged"
     raise CheckpointError(
-        f"{folder.path(FILE)} {state}: it says which rows the sink tables have already, and without it they would be "
-        "written again; restore it from a copy of the checkpoint, or empty the sink and start with a new checkpoint"
+        f"{folder.path(COPY_FILE)} {state}: it says which rows the sink tables have already, and without it they would "
+        "be written again; restore it from a copy of the checkpoint, or empty the sink and start with a new checkpoint"
     )
 
 
@@ -141,7 +140,7 @@ def _copy(
     assert isinstance(reader, SnapshotReader)
     batch = reader.read_tables(session, document.get("progress", {}))
     document["progress"] = dict(batch.progress)
-    folder.write(FILE, json.dumps(document))
+    folder.write(COPY_FILE, json.dumps(document))
     sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     decision = decide_tables(plan, IngestState(), 0, batch, partial(sink_writer.read_schema, session))
     open_decision(session, plan, decision)

@@ -12,10 +12,15 @@ from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.run.rows import convert_rows, read_packets, transform_rows
 from kdsl.ingest.run.tasks import Places
 from kdsl.own_columns import KIND, PLACE
+from kdsl.run.dataframes.latest import NULL_KEY
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+_OF_NULL_KEYS = (NULL_KEY, "NOT_NULL_ASSERT_VIOLATION", "NOT_NULL_CONSTRAINT_VIOLATED", "not-null constraint")
+"""What errors of kdsl, of Spark, of Delta Lake and of Postgres say of NULL in a column that must have a value."""
 
 
 def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
@@ -45,6 +50,16 @@ def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decisio
     works = [work for work in decision.tables if format_id(work.plan.table) in tables]
     reason = f"the string has the character NUL, U+0000, which {plan.policy.rules.title} cannot store"
     return _find(plan, suspect, decision, works, wrong, reason, keyed=keyed)
+
+
+def is_of_null_key(error: BaseException) -> bool:
+    """Whether a write failed because a column of a primary key is NULL in a row, or a column that must have a value."""
+    causes: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        causes.append(str(cause))
+        cause = cause.__cause__ or cause.__context__
+    return any(words in text for words in _OF_NULL_KEYS for text in causes)
 
 
 def find_null_keys(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("kdsl.brokers")
 
 _ERRORS = "org.apache.kafka.common.errors."
+_LOGIN_ERRORS = (
+    *("SaslAuthenticationException", "SslAuthenticationException", "UnsupportedSaslMechanismException"),
+    *("LoginException", "FailedLoginException", "AccountException", "KrbException", "GSSException"),
+)
+"""The exceptions of a login, those of Java's Kerberos among them; their messages name principals, but no settings."""
 _REFUSED = {
     "TopicAuthorizationException": "the topic",
     "GroupAuthorizationException": "the consumer group",
@@ -345,20 +350,22 @@ class JavaAdmin:
             exception says so; otherwise a plain KafkaReadError.
         """
         name = error.getClass().getName()
-        # While the client is created, the error's message may quote a setting.
-        text = str(error.getMessage() or name) if seconds else name
         kind = name.removeprefix(_ERRORS)
+        is_login = kind.rpartition(".")[2] in _LOGIN_ERRORS
+        # While the client is created, the messages of other errors may quote a setting.
+        text = str(error.getMessage() or name) if seconds or is_login else name
         if kind in ("UnknownTopicOrPartitionException", "UnknownTopicIdException"):
             return TopicMissingError(f"{self._table}: {what} does not exist any more ({text})")
         if kind == "GroupIdNotFoundException":
             return GroupMissingError(f"{self._table}: {what} does not exist ({text})")
-        if kind in ("SaslAuthenticationException", "SslAuthenticationException", "UnsupportedSaslMechanismException"):
+        if is_login:
             return errors.login_refused(self._table, self.servers, text)
         if "Timeout" in kind:
             return errors.unreachable(self._table, self.servers, seconds, None)
         if kind.endswith("AuthorizationException"):
             return errors.no_permission(self._table, what, text, _REFUSED.get(kind, "it"), action)
-        return errors.not_possible(self._table, what, self.servers, f"{text} ({kind})", action)
+        reason = kind if text == name else f"{text} ({kind})"
+        return errors.not_possible(self._table, what, self.servers, reason, action)
 
 
 def _close(client: Any, jvm: Any) -> None:

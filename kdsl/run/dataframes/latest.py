@@ -14,6 +14,9 @@ from kdsl.types.sql import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+NULL_KEY = "is NULL in a row, and part of the primary key"
+"""What errors say of a column of the key that is NULL."""
+
 
 def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tuple[str, ...]:
     """Choose the columns that identify the row of a change: ``keys``, or else those that the table declares.
@@ -121,5 +124,5 @@ def _present(df: DataFrame, name: str) -> Column:
     column = F.col(quote_name(name))
     if not df.schema[name].nullable:
         return column
-    missing = F.raise_error(F.lit(f"the key column {name!r} is NULL in a row, so it is unknown which row it changes"))
+    missing = F.raise_error(F.lit(f"the key column {name!r} {NULL_KEY}"))
     return F.when(column.isNull(), missing).otherwise(column)

@@ -6,6 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from kdsl.errors import KafkaReadError
 from kdsl.run.admin.errors import NotAllowedError
 from kdsl.run.admin.java_admin import JavaAdmin
 from kdsl.spark_internals.errors import JavaError, java_exception
@@ -78,3 +79,33 @@ def test_groups_that_a_broker_does_not_list_are_logged(admin: JavaAdmin, caplog:
     listing.errors.return_value.get.return_value = [java_exception(java_error("DisconnectException"))]
     assert admin.groups() == ["a", "b"]
     assert caplog.messages == ["Orders: the groups of a broker are missing from the list: it is refused"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "text"),
+    [
+        ("javax.security.auth.login.LoginException", "Client not found in Kerberos database (6)",
+         "Client not found in Kerberos database (6)"),
+        ("org.apache.kafka.common.config.ConfigException", "Invalid value s3cret for x",
+         "org.apache.kafka.common.config.ConfigException"),
+        ("javax.security.auth.login.LoginException", None, "javax.security.auth.login.LoginException"),
+    ],
+)  # fmt: skip
+def test_an_error_of_the_login_has_its_reason_and_no_class_twice(
+    admin: JavaAdmin, name: str, message: str | None, text: str
+) -> None:
+    """While the client is created, other messages may quote a setting, so only the class is shown."""
+    exception = MagicMock(_target_id="o1")
+    exception.getCause.return_value = None
+    exception.getClass().getName.return_value = name
+    exception.getMessage.return_value = message
+
+    def fail() -> None:
+        raise JavaError("a call failed", exception)
+
+    with pytest.raises(KafkaReadError) as error:
+        admin._call_java(fail, "the cluster")
+
+    assert str(error.value).count(text) == 1
+    assert "s3cret" not in str(error.value)
+    assert str(error.value).count("Exception") <= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.changelog.target import Batch
+from kdsl.client_settings.properties import Properties
 from kdsl.cluster import Cluster
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.diagnostics.clients import open_admin
+from kdsl.errors import KafkaReadError, KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.ends import KafkaTopics
 from kdsl.ingest.evolution import Refusal, SchemaChange
@@ -21,7 +25,7 @@ from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
 from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve import resolve
-from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.write import Prepare, write, write_prepared
 from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.workers import current_query_id
@@ -31,10 +35,15 @@ from kdsl.types.widening import TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_log = logging.getLogger(__name__)
 _WRITE_ID = "ingest"
 _MESSAGES = "key binary, value binary"
 _RECORDS = f"{_MESSAGES}, topic string, headers array<struct<key: string, value: binary>>, partition int"
 _HEADERS = t.Array(t.Row((t.Field("key", t.STRING), t.Field("value", t.BYTES))))
+
+
+class TopicCreationError(KdslError):
+    """The topic of a new table cannot be created."""
 
 
 def plan_write(sink: KafkaTopics) -> WritePlan:
@@ -89,7 +98,7 @@ class KafkaWriter(SinkWriter):
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
         """Refuse new tables whose topic does not exist, if ``allow.auto.create.topics`` is false.
 
-        Otherwise no broker is asked.
+        Otherwise no broker is asked, and `write` creates the topics.
 
         Raises:
             KafkaReadError: The brokers refuse, or do not answer.
@@ -100,24 +109,63 @@ class KafkaWriter(SinkWriter):
         if not new or self._cluster.kdsl_settings.auto_create_topics:
             return []
         topics = {table: self._sink.topic_of(table) for table in new}
-        existing = LibrdkafkaAdmin(self._cluster, self._plan.table).topics(list(topics.values()), known=True)
+        existing = self._open_admin().topics(list(topics.values()), known=True)
+        fix = "create it, as kdsl apply does; or allow it"
         return [
             Refusal(table, None, f"its topic {topic!r} does not exist, and allow.auto.create.topics is false",
-                    "create it", new[table].place, code="missing-topic")
+                    fix, new[table].place, code="missing-topic")
             for table, topic in topics.items() if topic not in existing
         ]  # fmt: skip
+
+    def _open_admin(self) -> ClusterAdmin:
+        """Open an admin client of the cluster; errors are those of `open_admin`."""
+        return open_admin(self._cluster, self._plan.table)
+
+    def _create_topics(self, tables: Sequence[SinkTable]) -> None:
+        """Create the topics of tables that are new, as the sink's options say, or else with the brokers' defaults.
+
+        Those that exist stay as they are. Topics of tables that earlier batches wrote are not created again.
+
+        Raises:
+            TopicCreationError: The brokers refuse it, or do not answer.
+        """
+        if not self._cluster.kdsl_settings.auto_create_topics:
+            return
+        new = [table.table for table in tables if any(one.tag == "create.table" for one in table.evolution.changes)]
+        topics = list(dict.fromkeys(map(self._sink.topic_of, new)))
+        admin = self._open_admin() if topics else None
+        existing = admin.topics(topics) if admin is not None else {}
+        configs = {name: str(value) for name, value in Properties(self._sink.topic_configs).reveal().items()}
+        for topic in (topic for topic in topics if topic not in existing):
+            assert admin is not None
+            partitions, replicas = self._sink.topic_partitions, self._sink.topic_replication_factor
+            try:
+                admin.create_topic(topic, partitions, replicas, configs)
+            except KafkaReadError as e:
+                if topic not in admin.topics([topic]):  # another writer may have created it
+                    raise TopicCreationError(
+                        f"the topic {topic!r} does not exist, and cannot be created: {e}; create it, as kdsl apply "
+                        "does, or let this user create topics"
+                    ) from e
+                continue
+            sizes = [f"{partitions or 'the default number of'} partitions", *(f"{k}={v}" for k, v in configs.items())]
+            _log.info("created the topic %s with %s", topic, ", ".join(sizes))
+        if admin is not None and len(existing) < len(topics):
+            admin.topics(topics, known=True)  # other brokers learn of a new topic later
 
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
         """Write the messages of all tables; see `SinkWriter.write`.
 
-        With exactly-once, they are one write, and a batch is written once.
+        With exactly-once, they are one write, and a batch is written once. Topics of new tables are created.
 
         Raises:
+            TopicCreationError: A topic cannot be created.
             KdslError: No broker answers, or a topic does not exist; an ExactlyOnceError if exactly-once cannot be kept,
                 or a WriteError if a row cannot be encoded or sent.
         """
         if not tables:
             return
+        self._create_topics(tables)
         messages = [self._messages(table) for table in tables if table.plain is None]
         plain = [table for table in tables if table.plain is not None]
         if plain:

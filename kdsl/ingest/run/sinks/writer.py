@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import attrs
 
 from kdsl.changelog.target import Batch
+from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.decision import TableWork
 from kdsl.ingest.evolution import Refusal, SchemaChange, SinkEvolution
@@ -26,6 +28,13 @@ from kdsl.types.widening import TableSchema, needs_small_integers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
+"""An error of kdsl in the message of Spark's error, up to Java's stack trace."""
+_PYTHON_ERROR = re.compile(r"^Traceback .*?\n(?=\S)(.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
+"""What follows the trace of Python in the message of Spark's error."""
+_TRACE = re.compile(r"\n\s*at |\n\n|\nJVM stacktrace:|\nDriver stacktrace:|\nTraceback ")
+"""What begins the trace in the message of an error."""
 
 
 @attrs.frozen(eq=False)
@@ -146,6 +155,25 @@ class SinkTable:
         return rows.repartition(*keys).sortWithinPartitions(*order[:-1], *keys, order[-1], INDEX).drop(INDEX)
 
 
+class TableWriteError(KdslError):
+    """A sink table could not be written."""
+
+
+def find_reason(error: BaseException) -> str:
+    """The message of an error, without a trace; of Spark's, that of kdsl's error in it, if there is one."""
+    text = str(error)
+    own = _OWN_ERROR.search(text) or _PYTHON_ERROR.search(text)
+    return (_TRACE.split(text, maxsplit=1)[0] if own is None else own[1]).strip() or type(error).__name__
+
+
+def _write_failure(failures: Mapping[TableId, BaseException], missed: Sequence[TableId]) -> str:
+    """The message of a write that failed: the tables with the reason of the first, and those that were not written."""
+    first, *others = failures
+    text = f"the table {format_id(first)} cannot be written: {find_reason(failures[first])}"
+    text += f"; nor can {', '.join(map(format_id, others))}" if others else ""
+    return text + (f"; not written because of it: {', '.join(map(format_id, missed))}" if missed else "")
+
+
 class SinkWriter(Protocol):
     """Creates and changes the tables of a sink, and writes rows to them.
 
@@ -263,12 +291,20 @@ class TableWriter(SinkWriter):
     def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
         """Write the tables at the same time, each with a batch identity of its own; see `SinkWriter.write`.
 
-        If some fail, the others are written, and the error of the first is raised; one at a time, the first that fails
-        is the last.
+        If some fail, the others are written; one at a time, the first that fails is the last.
+
+        Raises:
+            TableWriteError: A table could not be written, which it names, as it does those that were not tried; its
+                cause is the first error.
         """
+        failures: dict[TableId, Exception] = {}
         if len(tables) <= 1 or self._concurrency == 1:
-            for table in tables:
-                self.write_table(table, batch.of_part(*table.table))
+            for i, table in enumerate(tables):
+                try:
+                    self.write_table(table, batch.of_part(*table.table))
+                except Exception as e:
+                    missed = [later.table for later in tables[i + 1 :]]
+                    raise TableWriteError(_write_failure({table.table: e}, missed)) from e
             return
         with ThreadPoolExecutor(self._concurrency, "kdsl sink") as pool:
             futures = [
@@ -277,8 +313,13 @@ class TableWriter(SinkWriter):
                 )
                 for table in tables
             ]
-        for future in futures:
-            future.result()
+        for table, future in zip(tables, futures, strict=True):
+            try:
+                future.result()
+            except Exception as e:  # noqa: BLE001  # raised below, with those of other tables
+                failures[table.table] = e
+        if failures:
+            raise TableWriteError(_write_failure(failures, ())) from next(iter(failures.values()))
 
     @abstractmethod
     def write_table(self, table: SinkTable, batch: Batch) -> None:
