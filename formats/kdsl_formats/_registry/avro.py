@@ -18,7 +18,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json, RecordField, Type, schema_type
-from kdsl_formats._avro.resolution import Chosen, Entries, Fail, Items, Null, Record, Step, Union, resolve
+from kdsl_formats._avro.resolution import find_failures, resolve
 from kdsl_formats._registry.framing import Ids, add_frames, group_by_id, merge_groups, split_frames
 
 if TYPE_CHECKING:
@@ -181,28 +181,8 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterat
         AvroTypeError: A schema is invalid, or as in `resolve`.
     """
     reader = schema_type(_match_nullability(reader_schema, writer_schema))
-    yield from _find_misfits(resolve(schema_type(writer_schema), reader, row, exact_units=True), "")
-
-
-def _find_misfits(step: Step, path: str) -> Iterator[str]:
-    """Yield the errors of steps that fail for every value, each with the path of its column (``a.b``, ``a[].b``).
-
-    A union fails if all its branches except null do; the errors are those of the last one.
-    """
-    match step:
-        case Fail(message=message):
-            yield f"{path}: {message}" if path else message
-        case Record(steps=steps):
-            for inner, name in steps:
-                yield from _find_misfits(inner, f"{path}.{name}" if path else name or "")
-        case Chosen(inner=inner, name=name):
-            yield from _find_misfits(inner, f"{path}.{name}")
-        case Items(inner=inner) | Entries(inner=inner):
-            yield from _find_misfits(inner, f"{path}[]")
-        case Union(branches=branches):
-            branch_misfits = [list(_find_misfits(branch, path)) for branch in branches if not isinstance(branch, Null)]
-            if branch_misfits and all(branch_misfits):
-                yield from branch_misfits[-1]
+    for path, message in find_failures(resolve(schema_type(writer_schema), reader, row, exact_units=True)):
+        yield f"{path}: {message}" if path else message
 
 
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:
