@@ -41,6 +41,6 @@ class Payment(KafkaTable, topic="payments", value=AvroConfluent(), startup="earl
     """The payment's number."""
     class_: Col[Kind] = col(default=Kind.CARD, name="class")
     amount: Col[Decimal] = col(type="DECIMAL(10, 2)")
-    paid_at: Col[datetime] = col(type="TIMESTAMP(3)")
+    paid_at: Col[datetime] = col(type="TIMESTAMP_LTZ(3)")
     items: Col[list[Item]]
     note: Col[str | None] = col(default=None)

@@ -30,6 +30,13 @@ Connector = Annotated[
     ConnectorName | None,
     typer.Option("--connector", help="upsert-kafka for an upsert table, else kafka."),
 ]
+LegacyTimestamps = Annotated[
+    bool,
+    typer.Option(
+        "--legacy-timestamps",
+        help="Avro: make timestamp-millis a TIMESTAMP, as Flink does; by default it is a TIMESTAMP_LTZ, an instant.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document: the source and the notes.")]
 
 
@@ -40,6 +47,7 @@ def avro(
         Literal["avro", "avro-confluent"] | None,
         typer.Option("--format", help="The format; by default avro if it can read the schema."),
     ] = None,
+    legacy_timestamps: LegacyTimestamps = False,
     topic: Topic = "",
     name: Name = "",
     out_file: Out = None,
@@ -59,7 +67,10 @@ def avro(
         schema = json_of(_read_file(file))
     except AvroTypeError as e:
         raise CodegenError(f"{file}: {e}") from None
-    format_ = None if chosen is None else Avro(legacy_timestamps=False) if chosen == "avro" else AvroConfluent()
+    if chosen is None and legacy_timestamps:
+        raise typer.BadParameter("name the format: --format avro or avro-confluent", param_hint="--legacy-timestamps")
+    formats = {"avro": Avro, "avro-confluent": AvroConfluent}
+    format_ = None if chosen is None else formats[chosen](legacy_timestamps=legacy_timestamps)
     _write([avro_draft(schema, topic=topic, name=name, chosen=format_)], file.name, out_file, check, as_json)
 
 
@@ -157,6 +168,7 @@ def registry(
     settings: RegistryProperty = None,
     version: Annotated[int | None, typer.Option("--version", help="The version; the latest by default.")] = None,
     message: Message = "",
+    legacy_timestamps: LegacyTimestamps = False,
     connector: Connector = None,
     topic: Topic = "",
     name: Name = "",
@@ -177,7 +189,14 @@ def registry(
     where = Registry(url, parse_pairs(settings, "--registry-property"))
     with progress(f"asking {where.url} for {subject}"):
         draft = registry_draft(
-            subject, where, version=version, message=message, topic=topic, name=name, connector=connector or "kafka"
+            subject,
+            where,
+            version=version,
+            message=message,
+            topic=topic,
+            name=name,
+            connector=connector or "kafka",
+            legacy_timestamps=legacy_timestamps,
         )
     _write([draft], f"subject {subject}", out_file, check, as_json)
 

@@ -13,6 +13,7 @@ from kdsl.errors import fail_on
 from kdsl.formats import Side
 from kdsl.resolve.keys import value_columns
 from kdsl.types import model as t
+from kdsl_formats.avro import Avro
 from kdsl_formats.avro.schemas import AvroTypeError, avro_schema
 
 _PLAIN = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Char, t.VarChar)
@@ -41,7 +42,7 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
     legacy = bool(getattr(chosen, "legacy_timestamps", chosen is not None and "avro" in chosen.identifier))
     row = t.Row(tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns), nullable=False)
     try:
-        schema = avro_schema(row, legacy_timestamps=legacy)
+        schema = avro_schema(row, legacy_timestamps=legacy, instants=not isinstance(chosen, Avro))
     except AvroTypeError as e:
         raise CodegenError(f"{table.name}: Avro cannot represent its columns: {e}") from None
     schema = _with_docs(schema, row)

@@ -39,6 +39,7 @@ def options(url: str = "http://registry") -> dict[str, Any]:
         "normalize": True,
         "schema": '{"type":"record","name":"R","fields":[]}',
         "record": ("R", "shop.R"),
+        "legacy_timestamps": False,
         "ssl_keystore_location": "/k.jks",
         "ssl_keystore_password": "${env:K}",
         "ssl_truststore_location": "/t.jks",

@@ -18,13 +18,14 @@ from kdsl_formats._avro.model import Type
 from kdsl_formats._columns.string_spans import StringSpans
 from kdsl_formats._connect import columns, values
 from kdsl_formats._connect.columns import ReadColumn
-from kdsl_formats._connect.schemas import DECIMAL, TIME_SCHEMAS, VARIABLE, VARIABLE_TYPE
+from kdsl_formats._connect.schemas import CONNECT, DECIMAL, TIME_SCHEMAS, VARIABLE, VARIABLE_TYPE
 from kdsl_formats._connect.values import MICROS
 from kdsl_formats._connect.wires import Dates, Decimals, Times, Timestamps
 
 VARIABLE_SCALE_ROW = t.row(scale=t.Int(), value=t.BYTES)
 """A ``VariableScaleDecimal``."""
-_TIMES = (t.Timestamp, t.TimestampLtz)
+CONNECT_TIMESTAMP = f"{CONNECT}Timestamp"
+"""Kafka Connect's own timestamps: milliseconds since 1970 in UTC."""
 
 
 class Conversion(ABC):
@@ -170,3 +171,9 @@ def connect_column(wire: Type) -> t.DataType | None:
     time_schema = TIME_SCHEMAS.get(wire.connect or "")
     fits = time_schema is not None and conversion_of(wire, time_schema.type) is not None
     return time_schema.type if time_schema is not None and fits else None
+
+
+def connect_unit(wire: Type) -> int | None:
+    """The nanoseconds per unit of a number that Kafka Connect names as a time or timestamp; None for other types."""
+    time_schema = TIME_SCHEMAS.get(wire.connect or "")
+    return None if time_schema is None or connect_column(wire) is None else time_schema.unit

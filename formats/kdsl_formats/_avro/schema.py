@@ -14,7 +14,7 @@ import attrs
 
 from kdsl.errors import Problem, Where
 from kdsl.types import model as t
-from kdsl_formats._avro.connect import connect_column
+from kdsl_formats._avro.connect import CONNECT_TIMESTAMP, connect_column
 from kdsl_formats._avro.model import AvroTypeError, Json, Type, is_name, json_of, schema_type
 
 __all__ = ["AvroTypeError", "Json", "avro_schema", "avro_type_problems", "parse_schema", "row_of"]
@@ -51,7 +51,9 @@ _COLUMNS: dict[str, t.DataType] = {
 _MILLIS, _MICROS = 3, 6
 
 
-def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool = False) -> Any:
+def avro_schema(
+    row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool = False, instants: bool = False
+) -> Any:
     """The schema of a table's rows, as Flink derives it.
 
     Args:
@@ -61,6 +63,8 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool
             MAP it is always true, as in Flink.
         for_reading: Whether TIME, TIMESTAMP and TIMESTAMP_LTZ are supported with any precision, for a schema that
             writers' schemas are resolved to; the writers' schemas define the units.
+        instants: Whether a TIMESTAMP_LTZ is ``timestamp-…`` with both mappings, and `legacy_timestamps` also decides
+            inside an ARRAY or MAP; Flink has no such rule.
 
     Returns:
         The JSON of a record, or of a union of null and that record if the row is nullable.
@@ -69,15 +73,17 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool
         AvroTypeError: Avro does not support the type or the name of a column, or two nested rows would be records of
             the same name.
     """
-    for refusal in _find_refusals(row, "", legacy_timestamps):
+    for refusal in _find_refusals(row, "", legacy_timestamps, instants):
         if not for_reading or refusal.code not in _TIME_PROBLEMS:
             raise AvroTypeError(refusal.path, refusal.message)
-    return _Deriver().derive(row, RECORD, legacy_timestamps)
+    return _Deriver(instants).derive(row, RECORD, legacy_timestamps)
 
 
-def avro_type_problems(row: t.Row, legacy_timestamps: bool, *, for_reading: bool = False) -> Iterator[Problem]:
+def avro_type_problems(
+    row: t.Row, legacy_timestamps: bool, *, for_reading: bool = False, instants: bool = False
+) -> Iterator[Problem]:
     """Report each reason for which `avro_schema`, with the same arguments, would fail (rules F-11 and F-12)."""
-    for refusal in _find_refusals(row, "", legacy_timestamps):
+    for refusal in _find_refusals(row, "", legacy_timestamps, instants):
         if for_reading and refusal.code in _TIME_PROBLEMS:
             continue
         names = (n for n in row.names if refusal.path == n or refusal.path.startswith((f"{n}.", f"{n}[]")))
@@ -96,14 +102,16 @@ class _Refusal:
     fix: str
 
 
-def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refusal]:
+def _find_refusals(kind: t.DataType, path: str, legacy: bool, instants: bool) -> Iterator[_Refusal]:
     """Everything in a type that a derived schema does not support.
 
     Args:
         kind: The type.
         path: Where the type is in the table's row; empty for the row itself, whose nested rows must not clash by name.
         legacy: Whether timestamps have the legacy mapping (`legacy_timestamps` of `avro_schema`).
+        instants: As for `avro_schema`.
     """
+    optional = legacy and (instants or not path.endswith("[]"))  # whether another mapping can be chosen here
     match kind:
         case t.Time(precision=precision) if precision > _MILLIS:
             yield _Refusal(
@@ -112,15 +120,15 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
                 f"Avro, as Flink uses it, supports TIME with up to {_MILLIS} digits, but {kind} has {precision}",
                 f"use TIME({_MILLIS}), or STRING",
             )
-        case t.TimestampLtz() if legacy:
+        case t.TimestampLtz() if legacy and not instants:
             yield _Refusal(
                 "avro-timestamp-ltz",
                 path,
                 f"the type {kind} is not supported by Avro {_mapping_phrase(legacy)}",
-                "use a TIMESTAMP(3)" if path.endswith("[]") else _mapping_fix("use a TIMESTAMP(3)"),
+                _mapping_fix("use a TIMESTAMP(3)") if optional else "use a TIMESTAMP(3)",
             )
         case t.Timestamp(precision=precision) | t.TimestampLtz(precision=precision) if precision > (
-            finest := _MILLIS if legacy else _MICROS
+            finest := _MILLIS if legacy and isinstance(kind, t.Timestamp) else _MICROS
         ):
             name = "TIMESTAMP" if isinstance(kind, t.Timestamp) else "TIMESTAMP_LTZ"
             fix = f"use {name}({finest})"
@@ -129,10 +137,10 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
                 path,
                 f"Avro {_mapping_phrase(legacy)} supports {name} with up to {finest} digits, but {kind} has "
                 f"{precision}",
-                _mapping_fix(fix) if legacy and not path.endswith("[]") and precision <= _MICROS else fix,
+                _mapping_fix(fix) if optional and finest < precision <= _MICROS else fix,
             )
         case t.Array(element=element):
-            yield from _find_refusals(element, f"{path}[]", True)
+            yield from _find_refusals(element, f"{path}[]", legacy or not instants, instants)
         case t.Map(key=key) | t.Multiset(element=key):
             if not isinstance(key, t.Char | t.VarChar):
                 value = kind.value if isinstance(kind, t.Map) else t.Int()
@@ -144,7 +152,7 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
                     f"use {whole}, or ARRAY<ROW<`key` {key}, `value` {value}>>",
                 )
             if isinstance(kind, t.Map):
-                yield from _find_refusals(kind.value, f"{path}[]", True)
+                yield from _find_refusals(kind.value, f"{path}[]", legacy or not instants, instants)
         case t.Row(fields=fields):
             for field in fields:
                 inside = f"{path}.{field.name}" if path else field.name
@@ -156,7 +164,7 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
                         "begin with a digit",
                         "choose a valid name for the column on the wire",
                     )
-                yield from _find_refusals(field.type, inside, legacy)
+                yield from _find_refusals(field.type, inside, legacy, instants)
             if not path:
                 yield from _find_name_clashes(kind)
 
@@ -204,8 +212,9 @@ def _rows_inside(kind: t.DataType, name: str, path: str) -> Iterator[tuple[str, 
 class _Deriver:
     """Derives a schema of supported types (`_find_refusals`); of a record that occurs again it has only the name."""
 
-    def __init__(self) -> None:
+    def __init__(self, instants: bool) -> None:
         self.records: set[str] = set()
+        self.instants = instants
 
     def derive(self, kind: t.DataType, name: str, legacy: bool) -> Any:
         """The schema of a supported type, whose rows are records with this name; a union with null if it is nullable.
@@ -229,11 +238,11 @@ class _Deriver:
                 local = isinstance(kind, t.Timestamp) and not legacy
                 return {"type": "long", "logicalType": f"{'local-' * local}timestamp-{unit}"}
             case t.Array(element=element):
-                return {"type": "array", "items": self.derive(element, name, True)}
+                return {"type": "array", "items": self.derive(element, name, legacy or not self.instants)}
             case t.Map(value=value):
-                return {"type": "map", "values": self.derive(value, name, True)}
+                return {"type": "map", "values": self.derive(value, name, legacy or not self.instants)}
             case t.Multiset():
-                return {"type": "map", "values": self.derive(t.Int(), name, True)}
+                return {"type": "map", "values": self.derive(t.Int(), name, legacy)}
             case t.Row():
                 return self._derive_record(kind, name, legacy)
             case _:
@@ -263,7 +272,9 @@ class _Deriver:
         return head | {"fields": fields}
 
 
-def row_of(schema: Json, *, legacy_timestamps: bool = True, connect: bool = False) -> t.Row:
+def row_of(
+    schema: Json, *, legacy_timestamps: bool = True, connect: bool = False, connect_instants: bool = False
+) -> t.Row:
     """The column types of an Avro schema's records.
 
     Args:
@@ -272,6 +283,8 @@ def row_of(schema: Json, *, legacy_timestamps: bool = True, connect: bool = Fals
             default; otherwise they are TIMESTAMP_LTZ and TIMESTAMP.
         connect: Whether times and decimals that Kafka Connect's converters wrote (``connect.name``) become the types
             that they represent; otherwise they stay numbers, strings and records.
+        connect_instants: Whether Kafka Connect's own Timestamp is a TIMESTAMP_LTZ, as it defines; otherwise it is a
+            TIMESTAMP, because Debezium uses it for local times.
 
     Returns:
         A row whose columns are NOT NULL except where the schema has a union with null. An enum and a uuid become a
@@ -285,7 +298,7 @@ def row_of(schema: Json, *, legacy_timestamps: bool = True, connect: bool = Fals
             more than 38 digits.
     """
     kind = schema_type(schema)
-    row = _ColumnTypes(legacy_timestamps, connect).column_type(kind, "", ())
+    row = _ColumnTypes(legacy_timestamps, connect, connect_instants).column_type(kind, "", ())
     types = [branch.kind for branch in kind.branches or (kind,) if branch.kind != "null"]
     if not isinstance(row, t.Row) or types != ["record"]:
         raise AvroTypeError("", f"a table needs a schema of records, but this one is a schema of {row}")
@@ -307,6 +320,7 @@ class _ColumnTypes:
 
     legacy: bool
     connect: bool
+    instants: bool = False
 
     def column_type(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
         """The column type of a schema inside the records `around`; NOT NULL except null, and unions with null.
@@ -346,7 +360,7 @@ class _ColumnTypes:
         """
         meant = connect_column(kind) if self.connect else None
         if meant is not None:
-            return meant
+            return t.TimestampLtz(_MILLIS) if self.instants and kind.connect == CONNECT_TIMESTAMP else meant
         match kind.kind:
             case "record":
                 if kind in around:

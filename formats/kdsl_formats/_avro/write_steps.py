@@ -6,7 +6,9 @@ import attrs
 
 from kdsl.errors import listing
 from kdsl.types import model as t
+from kdsl_formats._avro.connect import connect_unit
 from kdsl_formats._avro.model import AvroTypeError, Type
+from kdsl_formats._avro.readings import declaration_of, describe, reading_of
 from kdsl_formats._avro.resolution import FILLS, UNITS, member
 
 
@@ -173,13 +175,15 @@ class _Planner:
         fits = kind.kind in FILLS.get(type(column), ())
         if kind.kind == "enum":
             fits = isinstance(column, t.Char | t.VarChar)
-        if not fits or (isinstance(column, t.Decimal) and kind.logical != "decimal"):
+        other_meaning = fits and self.exact_units and not reading_of(kind, column).how
+        if not fits or other_meaning or (isinstance(column, t.Decimal) and kind.logical != "decimal"):
+            declared = declaration_of(kind)
+            fix = f"as {declared}" if declared else "with another type"
             raise AvroTypeError(
                 path,
-                f"the schema has {kind.type_name} here, which cannot hold {column.spelling}; declare the column with "
-                "another type",
+                f"the schema has {describe(kind)} here, which cannot hold {column.spelling}; declare the column {fix}",
             )
         unit = UNITS["millis"]
         if self.exact_units:
-            unit = UNITS.get((kind.logical or "").rpartition("-")[2], unit)
+            unit = UNITS.get((kind.logical or "").rpartition("-")[2], connect_unit(kind) or unit)
         return Value(kind.kind, column, unit, kind.scale, kind.size, kind.symbols, kind.type_name)

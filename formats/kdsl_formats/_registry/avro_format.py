@@ -44,6 +44,13 @@ class AvroRegistryFormat(RegistryFormat):
         default=None,
         aliases=("schema-registry.schema",),
     )
+    legacy_timestamps: bool = option(
+        "timestamp_mapping.legacy",
+        "Write: whether TIMESTAMP is Avro's timestamp-millis, as Flink writes it; otherwise it is local-timestamp-…, "
+        "the type that Avro has for it. TIMESTAMP_LTZ is timestamp-… in both cases. When messages are read, the "
+        "writer's schema decides. Flink does not have this option here.",
+        default=True,
+    )
     record: tuple[str, ...] = option(
         "record-name",
         "Read: the record types that become rows, by full name (`shop.Created`) or without the namespace (`Created`), "
@@ -81,7 +88,7 @@ class AvroRegistryFormat(RegistryFormat):
         if self.schema is not None:
             yield from schema_problems(self.schema, self.envelope_row(row), self.title)
         else:
-            yield from avro_type_problems(row, legacy_timestamps=True, for_reading=direction == "read")
+            yield from avro_type_problems(row, self.legacy_timestamps, for_reading=direction == "read", instants=True)
         yield from self.option_problems(named=self.schema is not None, direction=direction)
 
     def prunable(self) -> bool:
@@ -105,7 +112,9 @@ class AvroRegistryFormat(RegistryFormat):
         if self.schema is not None:
             return parse_schema_option(self.schema)
         envelope = t.Row(self.envelope_row(row, use).fields, nullable=self.writes_nullable and direction == "write")
-        derived: Json = avro_schema(envelope, for_reading=direction == "read")
+        derived: Json = avro_schema(
+            envelope, legacy_timestamps=self.legacy_timestamps, for_reading=direction == "read", instants=True
+        )
         return derived
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:

@@ -26,16 +26,17 @@ def parse_schema_option(text: str) -> Json:
 def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
     """Report a 'schema' that is not an Avro record, or does not match the columns of the table: names, order and types.
 
-    The first ten differences are named; others are not mentioned.
+    Timestamps have either mapping (`row_of`), but all the same one. The first ten differences are named; others are not
+    mentioned.
     """
     try:
-        schema_row = row_of(parse_schema_option(text))
+        rows = [strip_comments(row_of(parse_schema_option(text), legacy_timestamps=legacy)) for legacy in (False, True)]
     except AvroTypeError as e:
         yield Problem("registry-schema", f"{title} has a 'schema' that cannot be used: {e}", "write an Avro record")
         return
-    differences = list(_find_differences(strip_comments(schema_row), strip_comments(row), ""))
-    if differences:
-        columns = ", ".join(map(str, strip_comments(schema_row).fields))
+    differences, legacy_differences = (list(_find_differences(one, strip_comments(row), "")) for one in rows)
+    if differences and legacy_differences:
+        columns = ", ".join(map(str, rows[0].fields))
         yield Problem(
             "registry-schema",
             f"{title} has a 'schema' that does not match the table: {'; '.join(differences[:10])}",

@@ -18,8 +18,9 @@ class AvroConfluent(PlaceholderFormat, AvroRegistryFormat):
     numbers are widened. When it is written, the schema is derived from the table, and registered when the first
     rows are written.
 
-    A null message produces no row; an empty one is an error. Types are those of the format ``avro`` with its legacy
-    timestamps. The metadata ``value.schema-id`` is the id of the schema that a message was written with.
+    A null message produces no row; an empty one is an error. Written types are those of the format ``avro`` with its
+    legacy timestamps, and a TIMESTAMP_LTZ is ``timestamp-…``, Avro's instant, with up to six digits. The metadata
+    ``value.schema-id`` is the id of the schema that a message was written with.
     """
 
     identifier = "avro-confluent"

@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
+
 from kdsl.codegen.model import (
     ITEMS,
     STARTUP,
@@ -55,7 +57,8 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         name: The table's name; by default the record's.
         chosen: The format of the value; by default ``avro`` if that can read messages of the schema, else
             ``avro-confluent``, whose messages name the schema that they were written with. With
-            ``debezium-avro-confluent`` the schema is that of the envelope, and the columns are those of its rows.
+            ``debezium-avro-confluent`` the schema is that of the envelope, and the columns are those of its rows. Its
+            mapping of timestamps is that of the columns.
 
     Raises:
         CodegenError: The schema is invalid, is not a record (or envelope), or cannot be converted, for example because
@@ -66,10 +69,15 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         envelope = isinstance(chosen, DebeziumAvroConfluent)
         differences = [] if envelope else _find_schema_differences(kind, row_of(schema, legacy_timestamps=False))
         if chosen is None and differences:
-            chosen = AvroConfluent()
+            chosen = AvroConfluent(legacy_timestamps=False)
         legacy = chosen is not None and bool(getattr(chosen, "legacy_timestamps", True))
-        row = row_of(schema, legacy_timestamps=legacy, connect=isinstance(chosen, _REGISTERED))
+        registered = isinstance(chosen, _REGISTERED)
+        instants = not envelope and not legacy
+        row = row_of(schema, legacy_timestamps=legacy, connect=registered, connect_instants=instants)
         check_members(row)
+        if registered and not _contains(row, t.Timestamp):
+            default = {"legacy_timestamps": True}  # which makes no difference here
+            chosen = attrs.evolve(chosen, **default)  # type: ignore[misc]
     except AvroTypeError as e:
         raise CodegenError(
             f"the Avro schema cannot be converted to a table: {e}; correct it, or declare a table by hand"
@@ -217,6 +225,11 @@ def _find_differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
     else:
         for member, other in zip(kind.fields, derived.fields, strict=True):
             yield from _find_differences(member.type, other.type, f"{path}.{member.name}" if path else member.name)
+
+
+def _contains(kind: t.DataType, wanted: type[t.DataType]) -> bool:
+    """Whether a type is of a class, or contains a type that is."""
+    return isinstance(kind, wanted) or any(_contains(child, wanted) for child in t.children(kind))
 
 
 def _has_micros(kind: t.DataType) -> bool:

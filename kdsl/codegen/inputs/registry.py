@@ -31,6 +31,7 @@ def registry_draft(
     name: str = "",
     message: str = "",
     connector: ConnectorName = "kafka",
+    legacy_timestamps: bool = False,
 ) -> TableDraft:
     """Draft a table of a subject's schema; the client of the registry is kept for this process.
 
@@ -42,6 +43,7 @@ def registry_draft(
         name: The table's name; by default that of the schema, or the topic's if it has none or is an envelope.
         message: For Protobuf: the message.
         connector: ``upsert-kafka`` for an upsert table, whose key has the topic's subject that ends in ``-key``.
+        legacy_timestamps: For Avro: as in `draft_registered_schema`.
 
     Raises:
         CodegenError: The schema cannot be converted to a table; or for an upsert table the subject contains change data
@@ -56,11 +58,17 @@ def registry_draft(
     client = registry_client(registry)
     schema = (client.latest(subject) if version is None else client.version(subject, version)).schema
     topic = topic or subject.removesuffix("-value").removesuffix("-key")
-    draft = draft_registered_schema(client, schema, registry.url, topic=topic, name=name, message=message)
-    return draft if connector == "kafka" else _draft_upserts(client, subject, draft, registry.url)
+    draft = draft_registered_schema(
+        client, schema, registry.url, topic=topic, name=name, message=message, legacy_timestamps=legacy_timestamps
+    )
+    if connector == "kafka":
+        return draft
+    return _draft_upserts(client, subject, draft, registry.url, legacy_timestamps)
 
 
-def _draft_upserts(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
+def _draft_upserts(
+    client: RegistryClient, subject: str, draft: TableDraft, url: str, legacy_timestamps: bool
+) -> TableDraft:
     """Draft an upsert table of the draft of a value's subject, and of the subject of its key.
 
     Raises:
@@ -86,7 +94,9 @@ def _draft_upserts(client: RegistryClient, subject: str, draft: TableDraft, url:
             f"the registry has no subject {key_subject!r}, but an upsert table has a message key; if keys are not "
             "registered, use `kdsl codegen topic`, which reads the records"
         ) from None
-    key = draft_registered_schema(client, schema, url, topic=table.options.topic[0])
+    key = draft_registered_schema(
+        client, schema, url, topic=table.options.topic[0], legacy_timestamps=legacy_timestamps
+    )
     assert key.table.value_format is not None
     combined, hints = combine_sides(
         table.name,
@@ -101,9 +111,26 @@ def _draft_upserts(client: RegistryClient, subject: str, draft: TableDraft, url:
 
 @catch_recursion()
 def draft_registered_schema(
-    client: RegistryClient, schema: RegisteredSchema, url: str, *, topic: str, name: str = "", message: str = ""
+    client: RegistryClient,
+    schema: RegisteredSchema,
+    url: str,
+    *,
+    topic: str,
+    name: str = "",
+    message: str = "",
+    legacy_timestamps: bool = False,
 ) -> TableDraft:
     """Draft a table of a registered schema and those that it references; see `registry_draft`.
+
+    Args:
+        client: The registry's client.
+        schema: The schema.
+        url: The registry's address, for the generated table.
+        topic: The topic.
+        name: The table's name; by default that of the schema, or the topic's.
+        message: For Protobuf: the message.
+        legacy_timestamps: For Avro: whether ``timestamp-…``, which is an instant, is a TIMESTAMP as in Flink; otherwise
+            it is a TIMESTAMP_LTZ, and ``local-timestamp-…`` a TIMESTAMP.
 
     Raises:
         CodegenError: The schema is of another type, or cannot be converted to a table.
@@ -118,15 +145,20 @@ def draft_registered_schema(
                 raise CodegenError(
                     f"the Avro schema cannot be converted to a table: {e}; correct it, or declare a table by hand"
                 ) from None
-            if changes:  # their records are all named Value
-                return avro_draft(whole, topic=topic, name=name or topic, chosen=DebeziumAvroConfluent(url=url))
-            return avro_draft(whole, topic=topic, name=name, chosen=AvroConfluent(url=url))
+            chosen = DebeziumAvroConfluent if changes else AvroConfluent
+            return avro_draft(
+                whole,
+                topic=topic,
+                name=name or (topic if changes else ""),  # the records of changes are all named Value
+                chosen=chosen(url=url, legacy_timestamps=legacy_timestamps),
+            )
         case "PROTOBUF":
             return draft_registered_protobuf(client, schema, url, message=message, topic=topic, name=name)
         case "JSON":
             others = {called: _parse_json(one, called) for called, one in client.references(schema).items()}
-            chosen = JsonSchemaConfluent(url=url)
-            return json_schema_draft(_parse_json(schema), topic=topic, name=name, others=others, chosen=chosen)
+            return json_schema_draft(
+                _parse_json(schema), topic=topic, name=name, others=others, chosen=JsonSchemaConfluent(url=url)
+            )
         case other:
             raise CodegenError(
                 f"the subject's schema has the type {other!r}, but kdsl reads AVRO, PROTOBUF and JSON; register the "

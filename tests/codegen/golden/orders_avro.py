@@ -68,7 +68,7 @@ class Order(KafkaTable, topic="orders", value=AvroConfluent(), startup="earliest
     note: Col[str | None] = col(default=None)
     """Whatever "they" say."""
     status: Col[Status] = col(default=Status.NEW)
-    placed_at: Col[datetime] = col(type="TIMESTAMP(3)")
+    placed_at: Col[datetime] = col(type="TIMESTAMP_LTZ(3)")
     day: Col[date] = col(default=date(2022, 1, 8))
     address: Col[Address]
     billing: Col[Address | None] = col(default=None)
