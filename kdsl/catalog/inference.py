@@ -205,7 +205,7 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
     except UnknownSubjectError:
         return None
     try:
-        table = draft_registered_schema(client, latest.schema, registry.url, topic=topic).table
+        table = draft_registered_schema(client, latest.schema, registry.url, topic=topic, column=side).table
     except CodegenError as e:
         raise InferenceError(
             f"the subject {latest.subject!r} in the registry {client.address} does not give the columns of a table: "

@@ -16,7 +16,7 @@ from kdsl.types import model as t
 from kdsl.types.limits import MAX_TYPES
 from kdsl_formats._avro.connect import Conversion, conversion_of
 from kdsl_formats._avro.model import MISSING, AvroTypeError, RecordField, Type
-from kdsl_formats._avro.readings import describe, reading_of, refuse
+from kdsl_formats._avro.readings import declaration_of, describe, reading_of, refuse
 from kdsl_formats._avro.schema import MEMBER
 
 PROMOTIONS = {
@@ -152,6 +152,8 @@ def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool
     With `exact_units`, a writer's schema that is a union of several records needs `records`, or a table's schema with
     the name of one of them; other bodies fail, because a record of another type could become a row of NULLs.
 
+    Bodies of a schema without a record, such as a string, are the value of a table's only column.
+
     Args:
         writer: The schema of the bodies.
         reader: The table's schema.
@@ -164,6 +166,8 @@ def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool
             have too many pairs of types to resolve (`kdsl.types.limits`).
     """
     resolver = _Resolver(exact_units)
+    if exact_units and isinstance(column, t.Row) and not has_record(writer):
+        return _resolve_single_value(resolver, writer, reader, column)
     names = [branch.name for branch in writer.branches if branch.kind == "record"]
     if not exact_units or (len(names) < 2 and not records):
         return resolver.resolve_pair(writer, reader, column, "")
@@ -176,6 +180,35 @@ def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool
         return Null() if records else Fail(_choose_record(branch, names))
 
     return Union(tuple(map(resolve_record, writer.branches))) if writer.kind == "union" else resolve_record(writer)
+
+
+def has_record(kind: Type) -> bool:
+    """Whether a type is a record, or a union with one, and not null alone: whether its values can be rows."""
+    branches = kind.branches or (kind,)
+    return any(branch.kind == "record" for branch in branches) or all(branch.kind == "null" for branch in branches)
+
+
+def _resolve_single_value(resolver: _Resolver, writer: Type, reader: Type, row: t.Row) -> Step:
+    """The step for bodies that are one value without fields, which becomes the only column; a `Fail` if there are more.
+
+    Without columns it is skipped.
+
+    Raises:
+        AvroTypeError: As in `resolve`.
+    """
+    if not row.fields:
+        return Record(((Skip(writer), None),), {}, row)
+    if len(row.fields) > 1:
+        declared = declaration_of(writer)
+        fix = f"; declare one column, as {declared}" if declared else ""
+        return Fail(
+            f"the writer's schema is {describe(writer)}, a value without fields, but the table has the columns "
+            f"{', '.join(row.names)}{fix}"
+        )
+    (field,) = row.fields
+    record = next((branch for branch in reader.branches or (reader,) if branch.kind == "record"), None)
+    kind = reader if record is None else next(f.type for f in record.fields if f.name == field.name)
+    return Record(((resolver.resolve_pair(writer, kind, field.type, field.name), field.name),), {}, row)
 
 
 def is_named(record: Type, names: Sequence[str]) -> bool:

@@ -305,13 +305,18 @@ def row_of(
     return row
 
 
-def column_of_type(kind: Type, *, connect: bool = False) -> t.DataType:
-    """The column type that holds all values of a type, with Avro's own meaning of timestamps; `connect` as in `row_of`.
+def column_of_type(kind: Type, *, connect: bool = False, legacy: bool = False) -> t.DataType:
+    """The column type that holds all values of a type.
+
+    Args:
+        kind: The type.
+        connect: As for `row_of`.
+        legacy: Whether timestamps have the legacy mapping (`row_of`), and not Avro's own meaning.
 
     Raises:
         AvroTypeError: As in `row_of`, for a part of the type.
     """
-    return _ColumnTypes(legacy=False, connect=connect).column_type(kind, "", ())
+    return _ColumnTypes(legacy, connect).column_type(kind, "", ())
 
 
 @attrs.frozen

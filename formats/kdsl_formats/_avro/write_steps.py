@@ -9,7 +9,7 @@ from kdsl.types import model as t
 from kdsl_formats._avro.connect import connect_unit
 from kdsl_formats._avro.model import AvroTypeError, Type
 from kdsl_formats._avro.readings import declaration_of, describe, reading_of
-from kdsl_formats._avro.resolution import FILLS, UNITS, member
+from kdsl_formats._avro.resolution import FILLS, UNITS, has_record, member
 
 
 @attrs.frozen(eq=False)
@@ -87,6 +87,8 @@ class Nothing(WriteStep):
 def plan_write(kind: Type, column: t.DataType, *, exact_units: bool, path: str = "") -> WriteStep:
     """Plan how a column is written with a schema; whether the column is nullable makes no difference.
 
+    A row of one column becomes its value if the schema has no record.
+
     Args:
         kind: The type in the schema.
         column: The column's type.
@@ -96,7 +98,11 @@ def plan_write(kind: Type, column: t.DataType, *, exact_units: bool, path: str =
     Raises:
         AvroTypeError: The schema does not support the column.
     """
-    return _Planner(exact_units).plan(kind, column, path)
+    planner = _Planner(exact_units)
+    if exact_units and isinstance(column, t.Row) and len(column.fields) == 1 and not path and not has_record(kind):
+        (field,) = column.fields
+        return RecordOf(((field.name, planner.plan(kind, field.type, field.name)),))
+    return planner.plan(kind, column, path)
 
 
 @attrs.frozen

@@ -154,7 +154,7 @@ class FramedReader:
             client = registry_client(self._registry)
             try:
                 schema = whole_schema(client, client.schema(schema_id))
-                chosen = self._has_rows(schema) and has_record(schema, self._records)
+                chosen = self._has_rows(schema) and has_chosen_record(schema, self._records)
                 self._undeclared[schema_id] = self._undeclared_of(schema) if chosen else ()
                 reader_schema = _match_nullability(self._reader_schema, schema)
                 self._readers[schema_id] = (
@@ -172,7 +172,7 @@ class FramedReader:
         return reader
 
 
-def has_record(schema: Json, names: Sequence[str]) -> bool:
+def has_chosen_record(schema: Json, names: Sequence[str]) -> bool:
     """Whether a writer's schema has a record with one of some names, or is not a record; always without names.
 
     Raises:
@@ -196,7 +196,7 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json, *, record
         AvroTypeError: A schema is invalid, or as in `resolve`.
     """
     reader, writer = schema_type(_match_nullability(reader_schema, writer_schema)), schema_type(writer_schema)
-    if not has_record(writer_schema, records):
+    if not has_chosen_record(writer_schema, records):
         names = ", ".join(one.name for one in writer.branches or (writer,) if one.kind == "record")
         yield f"it has the record {names}, but 'record-name' is {'; '.join(records)}"
         return

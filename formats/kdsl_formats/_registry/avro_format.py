@@ -40,7 +40,9 @@ class AvroRegistryFormat(RegistryFormat):
 
     schema: str | None = option(
         "schema",
-        "An Avro schema that is used instead of the derived one; it must have exactly the table's columns.",
+        "An Avro schema that is used instead of the derived one; it must have exactly the table's columns. For a table "
+        'of one column it may be the schema of its values, such as `"string"`: then a message is that value, and not '
+        "a record with it.",
         default=None,
         aliases=("schema-registry.schema",),
     )

@@ -9,8 +9,9 @@ import attrs
 
 from kdsl.errors import Problem
 from kdsl.types import model as t
-from kdsl_formats._avro.model import AvroTypeError, Json
-from kdsl_formats._avro.schema import parse_schema, row_of
+from kdsl_formats._avro.model import AvroTypeError, Json, schema_type
+from kdsl_formats._avro.resolution import has_record
+from kdsl_formats._avro.schema import column_of_type, parse_schema, row_of
 
 
 def parse_schema_option(text: str) -> Json:
@@ -30,9 +31,13 @@ def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
     mentioned.
     """
     try:
-        rows = [strip_comments(row_of(parse_schema_option(text), legacy_timestamps=legacy)) for legacy in (False, True)]
+        rows = [strip_comments(_row_of(parse_schema_option(text), row, legacy)) for legacy in (False, True)]
     except AvroTypeError as e:
-        yield Problem("registry-schema", f"{title} has a 'schema' that cannot be used: {e}", "write an Avro record")
+        yield Problem(
+            "registry-schema",
+            f"{title} has a 'schema' that cannot be used: {e}",
+            "write an Avro record, or for a table of one column the schema of its values",
+        )
         return
     differences, legacy_differences = (list(_find_differences(one, strip_comments(row), "")) for one in rows)
     if differences and legacy_differences:
@@ -42,6 +47,18 @@ def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
             f"{title} has a 'schema' that does not match the table: {'; '.join(differences[:10])}",
             f"declare the columns {columns}; or omit 'schema' to derive it from the table",
         )
+
+
+def _row_of(schema: Json, table: t.Row, legacy: bool) -> t.Row:
+    """The row of a schema: of its record, or of a table's only column if it has no record, as a string.
+
+    Raises:
+        AvroTypeError: The schema has no record, and the table has several columns; or as in `row_of`.
+    """
+    kind = schema_type(schema)
+    if has_record(kind) or len(table.fields) != 1:
+        return row_of(schema, legacy_timestamps=legacy)
+    return t.Row((t.Field(table.names[0], column_of_type(kind, legacy=legacy)),), nullable=False)
 
 
 def _find_differences(schema: t.Row, table: t.Row, path: str) -> Iterator[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kdsl_formats._avro.model import MISSING, AvroTypeError, Json, RecordField, Type, json_of, schema_type
 from kdsl_formats._avro.readings import EXACT, WIDENED, Reading, declaration_of, reading_of
-from kdsl_formats._avro.resolution import default_of
-from kdsl_formats._avro.schema import MEMBER, avro_schema, row_of
+from kdsl_formats._avro.resolution import default_of, has_record
+from kdsl_formats._avro.schema import MEMBER, avro_schema, column_of_type, row_of
 from kdsl_formats._registry.references import whole_schema
 
 __all__ = [
@@ -19,8 +19,10 @@ __all__ = [
     "RecordField",
     "Type",
     "avro_schema",
+    "column_of_type",
     "declaration_of",
     "default_of",
+    "has_record",
     "json_of",
     "reading_of",
     "row_of",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,7 +35,9 @@ from kdsl_formats.avro.schemas import (
     RecordField,
     Type,
     avro_schema,
+    column_of_type,
     default_of,
+    has_record,
     row_of,
     schema_type,
 )
@@ -48,7 +51,9 @@ _IMAGES = ("before", "after")
 
 
 @catch_recursion()
-def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None) -> TableDraft:
+def avro_draft(
+    schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None, column: str = ""
+) -> TableDraft:
     """Draft a table of the records of an Avro schema.
 
     Args:
@@ -59,6 +64,8 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
             ``avro-confluent``, whose messages name the schema that they were written with. With
             ``debezium-avro-confluent`` the schema is that of the envelope, and the columns are those of its rows. Its
             mapping of timestamps is that of the columns.
+        column: The name of the only column where the schema has no record but a single value, such as a string, and the
+            format is ``avro-confluent``; without it, such a schema is an error.
 
     Raises:
         CodegenError: The schema is invalid, is not a record (or envelope), or cannot be converted, for example because
@@ -66,6 +73,8 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
     """
     try:
         kind = schema_type(schema)
+        if column and isinstance(chosen, AvroConfluent) and not has_record(kind):
+            return _draft_single_value(schema, kind, column, topic, name or topic, chosen)
         envelope = isinstance(chosen, DebeziumAvroConfluent)
         differences = [] if envelope else _find_schema_differences(kind, row_of(schema, legacy_timestamps=False))
         if chosen is None and differences:
@@ -114,6 +123,27 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         comment=record.doc or None,
     )
     return TableDraft(table, dict(_collect_hints(record, (), row)), tuple(notes))
+
+
+def _draft_single_value(
+    schema: Json, kind: Type, column: str, topic: str, name: str, chosen: AvroConfluent
+) -> TableDraft:
+    """Draft a table of messages that are one value without fields; it writes them with the schema if that is possible.
+
+    Raises:
+        AvroTypeError: No column type holds the values.
+    """
+    of = column_of_type(kind, connect=True, legacy=chosen.legacy_timestamps)
+    default = {"legacy_timestamps": True}  # which makes no difference where the schema is set
+    written: AvroConfluent = attrs.evolve(chosen, schema=json.dumps(schema), **default)  # type: ignore[misc]
+    problems = list(written.check(t.Row((t.Field(column, of),), nullable=False), "write"))
+    table = TableDef(
+        name,
+        (ColumnDef(column, of),),
+        options=KafkaOptions(topic=(topic,), startup=STARTUP),
+        value_format=chosen if problems else written,
+    )
+    return TableDraft(table, dict(_collect_hints(kind, (column,), of)))
 
 
 def is_envelope(schema: Json) -> bool:

@@ -59,7 +59,14 @@ def registry_draft(
     schema = (client.latest(subject) if version is None else client.version(subject, version)).schema
     topic = topic or subject.removesuffix("-value").removesuffix("-key")
     draft = draft_registered_schema(
-        client, schema, registry.url, topic=topic, name=name, message=message, legacy_timestamps=legacy_timestamps
+        client,
+        schema,
+        registry.url,
+        topic=topic,
+        name=name,
+        message=message,
+        legacy_timestamps=legacy_timestamps,
+        column="key" if subject.endswith("-key") else "value",
     )
     if connector == "kafka":
         return draft
@@ -95,7 +102,7 @@ def _draft_upserts(
             "registered, use `kdsl codegen topic`, which reads the records"
         ) from None
     key = draft_registered_schema(
-        client, schema, url, topic=table.options.topic[0], legacy_timestamps=legacy_timestamps
+        client, schema, url, topic=table.options.topic[0], legacy_timestamps=legacy_timestamps, column="key"
     )
     assert key.table.value_format is not None
     combined, hints = combine_sides(
@@ -119,6 +126,7 @@ def draft_registered_schema(
     name: str = "",
     message: str = "",
     legacy_timestamps: bool = False,
+    column: str = "value",
 ) -> TableDraft:
     """Draft a table of a registered schema and those that it references; see `registry_draft`.
 
@@ -131,6 +139,7 @@ def draft_registered_schema(
         message: For Protobuf: the message.
         legacy_timestamps: For Avro: whether ``timestamp-…``, which is an instant, is a TIMESTAMP as in Flink; otherwise
             it is a TIMESTAMP_LTZ, and ``local-timestamp-…`` a TIMESTAMP.
+        column: The name of the column where an Avro schema has no record but a single value, such as a string.
 
     Raises:
         CodegenError: The schema is of another type, or cannot be converted to a table.
@@ -151,6 +160,7 @@ def draft_registered_schema(
                 topic=topic,
                 name=name or (topic if changes else ""),  # the records of changes are all named Value
                 chosen=chosen(url=url, legacy_timestamps=legacy_timestamps),
+                column=column,
             )
         case "PROTOBUF":
             return draft_registered_protobuf(client, schema, url, message=message, topic=topic, name=name)

@@ -300,7 +300,7 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
         )
         if others:
             notes.append(f"there are also the messages {', '.join(others)}; the table is that of {name}")
-    draft = draft_registered_schema(client, schema, cluster.registry.url, topic="x", message=name)
+    draft = draft_registered_schema(client, schema, cluster.registry.url, topic="x", message=name, column=side)
     assert draft.table.value_format is not None
     if kind is not None and draft.table.value_format.identifier != kind:
         actual = draft.table.value_format.identifier
