@@ -26,6 +26,7 @@ from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
 from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.sql_text import parse_column
+from kdsl.sql_tokens import tokenize
 from kdsl.types import model as t
 from kdsl.types.convert import convert_exactly_sql
 from kdsl.types.spark import spark_schema, spark_type_name
@@ -386,7 +387,7 @@ def transform_rows(
             F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL, and for this "
                   "change the format's option unavailable to null"),
         )  # fmt: skip
-        is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(transformed.filter, rows))
+        is_lacking = F.arrays_overlap(UNAVAILABLE, _list_columns(transformed.filter))
         passes = F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(passes)
     if not (has_kinds and (needs_kinds or transformed.soft_delete)):
         return rows.where(passes)
@@ -394,25 +395,33 @@ def transform_rows(
     return map_in_arrow(rows.withColumn(PASSES, passes), combine, rows.schema)
 
 
-def _find_used(sql: str, rows: DataFrame) -> Column:
-    """The names of the upstream columns that an expression contains in back-ticks, as an array."""
+def find_columns(sql: str) -> frozenset[str]:
+    """The names of the columns that an expression uses; names in strings, and those of members of rows, are not."""
+    tokens = tokenize(sql, allow_reserved=True)
+    before = [None, *tokens]
+    return frozenset(
+        token.value
+        for previous, token in zip(before, tokens, strict=False)
+        if token.kind == "quoted" and (previous is None or previous.text != ".")
+    )
+
+
+def _list_columns(sql: str) -> Column:
+    """The names of the columns that an expression uses, as an array."""
     from pyspark.sql import functions as F
 
-    return F.array(*(F.lit(name) for name in rows.columns if quote_name(name) in sql)).cast("array<string>")
+    return F.array(*map(F.lit, sorted(find_columns(sql)))).cast("array<string>")
 
 
-def _find_unavailable(rows: DataFrame, columns: Mapping[str, str]) -> Column:
+def _find_unavailable(columns: Mapping[str, str]) -> Column:
     """The columns of a sink table whose values a change does not contain, or not what they are computed from.
 
     Args:
-        rows: Upstream rows, with the columns whose values a change does not contain.
         columns: The columns of the sink table, each with its expression.
     """
     from pyspark.sql import functions as F
 
-    lacking = [
-        F.when(F.arrays_overlap(UNAVAILABLE, _find_used(sql, rows)), F.lit(name)) for name, sql in columns.items()
-    ]
+    lacking = [F.when(F.arrays_overlap(UNAVAILABLE, _list_columns(sql)), F.lit(name)) for name, sql in columns.items()]
     return F.array_compact(F.array(*lacking).cast("array<string>")).alias(UNAVAILABLE)
 
 
@@ -436,6 +445,6 @@ def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: 
         columns.append(parse_column(sql).alias(name))
         sources[name] = column.sql
     if UNAVAILABLE in rows.columns:
-        columns.append(_find_unavailable(rows, sources))
+        columns.append(_find_unavailable(sources))
     columns += [F.col(name) for name in (*ORDER, *PLACE, PASSES) if name in rows.columns]
     return rows.select(*columns)
