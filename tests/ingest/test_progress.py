@@ -142,6 +142,13 @@ def test_the_error_names_the_table_that_failed_and_those_that_were_not_tried() -
             "Thrown.\nTraceback (most recent call last):\n  File x\n    y()\nValueError: z\n\n\tat org.X",
             "ValueError: z",
         ),
+        (
+            "[PYTHON_DATA_SOURCE_ERROR] Failed:   + Exception Group Traceback (most recent call last):\n  |   File x\n"
+            "  |     y()\n  | kdsl.errors.ResolveError: t has errors:\n  |   $.a: it is wrong\n"
+            "  +-+---------------- 1 ----------------\n    | kdsl.errors.ProblemError: $.a: it is wrong\n"
+            "    +------------------------------------\n\n\tat org.apache.X",
+            "t has errors:\n  $.a: it is wrong",
+        ),
         ("[A] b\nDriver stacktrace:\n  x", "[A] b"),
         ("", "KdslError"),
     ],

@@ -1,13 +1,19 @@
-"""The rows of sink tables: which upstream columns an expression uses."""
+"""The rows of sink tables: which upstream columns an expression uses, and rows that cannot be built."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings, strategies as st
+from pyspark.errors import AnalysisException
 
+from kdsl.errors import KdslError
 from kdsl.ingest.definition import Transform
+from kdsl.ingest.evolution import SinkEvolution
 from kdsl.ingest.projection import TransformRule, transform_table
-from kdsl.ingest.run.rows import find_columns
+from kdsl.ingest.run.rows import find_columns, refuse_rows
+from kdsl.ingest.run.sinks.writer import SinkTable
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.sql import quote_name, string_sql
@@ -46,3 +52,29 @@ def test_expressions_of_transforms(expression: str, used: set[str]) -> None:
     assert problems == ()
     assert transformed is not None
     assert find_columns(transformed.columns[0].sql) == used
+
+
+def fail(error: Exception) -> SinkTable:
+    """A sink table whose rows Spark cannot build, by an error."""
+
+    def build() -> Any:
+        raise error
+
+    return SinkTable(("shop", "t"), SinkEvolution(TableSchema(())), (), build)
+
+
+def test_rows_that_cannot_be_computed_are_refused() -> None:
+    error = AnalysisException("[INVALID_MAP_KEY_TYPE] a map is no key;\n'Project [...]")
+
+    (refusal,) = refuse_rows([fail(error)])
+
+    assert refusal.code == "expression"
+    assert refusal.reason == "its rows cannot be computed: [INVALID_MAP_KEY_TYPE] a map is no key"
+
+
+def test_an_error_of_the_source_is_not_blamed_on_expressions() -> None:
+    text = "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n  File x\n    y()\n"
+    error = AnalysisException(f"{text}kdsl.errors.UnreachableError: no broker answers\n")
+
+    with pytest.raises(KdslError, match=r"^the rows of shop\.t cannot be read: no broker answers$"):
+        refuse_rows([fail(error)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.errors import ResolveError
+from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import TableId
 from kdsl.ingest.changes import filter_changes
 from kdsl.ingest.decision import Decision, TableWork
@@ -18,7 +18,7 @@ from kdsl.ingest.evolution import Refusal, SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import plan_table, time_member
-from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
+from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable, find_reason
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
 from kdsl.own_columns import KIND, ORDER, PASSES, PLACE, UNAVAILABLE
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 RowReader = Callable[[TableWork], "DataFrame"]
 """Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
 _ZONE = "spark.sql.session.timeZone"
+_OF_SOURCE = "PYTHON_DATA_SOURCE_ERROR"
+"""What Spark's analysis says of an error of kdsl's source, which no expression causes."""
 
 
 def build_sink_tables(
@@ -101,6 +103,9 @@ def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
     """Build the rows of sink tables, without computing them, and refuse those for which Spark or kdsl cannot.
 
     Spark analyzes all expressions then. Rows that are written as they are read have none, and are left out.
+
+    Raises:
+        KdslError: The rows cannot be read, whatever the expressions are.
     """
     from pyspark.errors import AnalysisException
 
@@ -110,6 +115,8 @@ def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
             if table.plain is None:
                 _ = table.rows
         except (AnalysisException, ResolveError) as e:
+            if _OF_SOURCE in str(e):
+                raise KdslError(f"the rows of {format_id(table.table)} cannot be read: {find_reason(e)}") from e
             reason = f"its rows cannot be computed: {_first_line(e)}"
             fix = "correct the projection or the filter of its transform"
             sql_fix = "correct the expressions that the statement adds"
