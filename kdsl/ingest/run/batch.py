@@ -15,7 +15,7 @@ import attrs
 from kdsl.changelog.target import Batch, explain_replaced_table
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
-from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
+from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache, forgive_errors
 from kdsl.ingest.definition import Pipeline
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Refusal, TableDelta
@@ -349,9 +349,9 @@ class BatchRunner(ABC):
         return note
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
-        """The schema that a sink table has, None if there is no table; the sink is asked once in a run.
+        """The schema that a sink table has, None if there is no table. Errors are those of the sink.
 
-        Errors are those of the sink.
+        The sink is asked once in a run, and before a table is changed or a batch is refused (`decide_with_cache`).
         """
         if table not in self._live:
             self._live[table] = self._writer.read_schema(spark, table, known)
@@ -476,13 +476,9 @@ class KafkaBatchRunner(BatchRunner):
 
         def decide(seen: Seen) -> Decision:
             """Decide what the batch does, and prepare the session for it; errors are those of the sink."""
-            decision = decide_batch(
-                plan,
-                state,
-                number,
-                seen,
-                read_schema=partial(self._schema, spark),
-                creates_again=self._accepts_tables,
+            read = partial(self._schema, spark)
+            decision = decide_with_cache(
+                self._live, lambda: decide_batch(plan, state, number, seen, read, creates_again=self._accepts_tables)
             )
             return open_decision(spark, plan, decision)
 
