@@ -30,7 +30,7 @@ from kdsl.sql_tokens import tokenize
 from kdsl.types import model as t
 from kdsl.types.convert import convert_exactly_sql
 from kdsl.types.spark import spark_schema, spark_type_name
-from kdsl.types.sql import quote_name
+from kdsl.types.sql import quote_name, string_sql
 from kdsl.types.widening import stores
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 RowReader = Callable[[TableWork], "DataFrame"]
 """Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
 _ZONE = "spark.sql.session.timeZone"
+_IS_ROW_AFTER = f"{quote_name(KIND)} IN ('+I', '+U')"
+"""The condition that a row is written, and not one that is removed or replaced."""
 _OF_SOURCE = "PYTHON_DATA_SOURCE_ERROR"
 """What Spark's analysis says of an error of kdsl's source, which no expression causes."""
 
@@ -177,35 +179,70 @@ def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bo
 def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[tuple[TableId, str], int]:
     """How many values a batch loses, by sink table and column: the sink does not get the column, or its type.
 
+    Of a column that is NOT NULL in the sink, and may be NULL in the rows, it is how many would be NULL.
+
     Only inserts and rows after updates that meet the filter count, in the primary key all rows; columns that lose none
     are left out. It runs a job for each upstream table with such a column, and for no other. `refuse_losses` says which
     of them the batch may not lose.
     """
     losses: dict[tuple[TableId, str], int] = {}
     for target, evolution in decision.sinks.items():
-        key = {_fold(plan, name) for name in evolution.schema.primary_key}
         for work in (work for work in decision.tables if target in work.plan.targets):
-            types = _types(plan, evolution)
-            lost: dict[str, str] = {}
-            for column in work.plan.transformed.columns:
-                folded = _fold(plan, column.name)
-                if column.name in evolution.left_out:
-                    lost[column.name] = f"({column.sql}) IS NOT NULL"
-                elif folded in types and not stores(types[folded][1], column.type):
-                    name, wanted = types[folded]
-                    fitting = convert_exactly_sql(column.sql, column.type, wanted)
-                    lost[name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
-                if folded not in key and (name := types.get(folded, (column.name,))[0]) in lost:
-                    lost[name] += f" AND {quote_name(KIND)} IN ('+I', '+U')"
-            if not lost:
+            lost, nulls = _find_lossy_columns(plan, work, evolution), _find_null_columns(plan, work, evolution)
+            if not (lost or nulls):
                 continue
             rows = transform_rows(read, work)
+            keeps = UNAVAILABLE in rows.columns  # the sink table keeps such values
+            for name, (null, sql) in nulls.items():
+                used = ", ".join(map(string_sql, sorted(find_columns(sql)))) if keeps else ""
+                is_kept = f" AND NOT arrays_overlap({quote_name(UNAVAILABLE)}, array({used}))" if used else ""
+                lost[name] = f"{null}{is_kept} AND {_IS_ROW_AFTER}"
             counts = [parse_column(f"count_if({sql})").alias(f"c{i}") for i, sql in enumerate(lost.values())]
             counted = rows.agg(*counts)
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
                     losses[target, name] = losses.get((target, name), 0) + count
     return losses
+
+
+def _find_lossy_columns(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> dict[str, str]:
+    """The columns of a sink table that may lose values of an upstream table, each with the condition of a loss."""
+    key = {_fold(plan, name) for name in evolution.schema.primary_key}
+    types = _types(plan, evolution)
+    lost: dict[str, str] = {}
+    for column in work.plan.transformed.columns:
+        folded = _fold(plan, column.name)
+        name = types.get(folded, (column.name,))[0]
+        if column.name in evolution.left_out:
+            lost[name] = f"({column.sql}) IS NOT NULL"
+        elif folded in types and not stores(types[folded][1], column.type):
+            fitting = convert_exactly_sql(column.sql, column.type, types[folded][1])
+            lost[name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
+        if name in lost and folded not in key:
+            lost[name] += f" AND {_IS_ROW_AFTER}"
+    return lost
+
+
+def _find_null_columns(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> dict[str, tuple[str, str]]:
+    """The columns of a sink table that are NOT NULL, and may be NULL in rows of an upstream table.
+
+    Returns:
+        Of each column the condition that it would be NULL, and the expression that it is computed from; that is empty
+        for a column that the upstream table lacks.
+    """
+    names = [name for name, refusal in evolution.must_fit.items() if refusal.code == "not-null"]
+    if not names:
+        return {}
+    own = {_fold(plan, column.name): column for column in work.plan.transformed.columns}
+    types, nulls = _types(plan, evolution), {}
+    for name in names:
+        column = own.get(_fold(plan, name))
+        if column is None:
+            nulls[name] = ("TRUE", "")
+        else:
+            converted = convert_exactly_sql(column.sql, column.type, types[_fold(plan, name)][1])
+            nulls[name] = (f"({converted}) IS NULL", column.sql)
+    return nulls
 
 
 def refuse_losses(
@@ -224,14 +261,18 @@ def refuse_losses(
         if name in evolution.left_out or name in evolution.narrowed:
             continue
         refusal = evolution.must_fit.get(name)
-        if refusal is None and plan.policy.behavior in ("TRY_EVOLVE", "IGNORE"):
+        kind = next(f.type for f in evolution.schema.columns if f.name == name)
+        if refusal is None and kind.nullable and plan.policy.behavior in ("TRY_EVOLVE", "IGNORE"):
             continue
-        kind = next(f.type for f in evolution.schema.columns if f.name == name).as_nullable()
+        kind = kind.as_nullable()
         if refusal is None:  # of two tables that go into it, one has integers, and the other DOUBLE
             fix, reason = "CAST it to STRING in a projection of all tables that go into it", f"it is {kind}"
             refusal = Refusal(table, name, reason, fix, code="lost-values")
-        verb = "value does" if count == 1 else "values do"
-        refusals.append(attrs.evolve(refusal, reason=f"{count:,} {verb} not fit {kind}: {refusal.reason}"))
+        if refusal.code == "not-null":
+            what = f"{count:,} {'row has' if count == 1 else 'rows have'} NULL, or no value that fits {kind}"
+        else:
+            what = f"{count:,} {'value does' if count == 1 else 'values do'} not fit {kind}"
+        refusals.append(attrs.evolve(refusal, reason=f"{what}: {refusal.reason}"))
     return tuple(refusals)
 
 

@@ -120,8 +120,9 @@ class SinkTable:
 
         reason = F.concat(
             F.lit(f"{format_id(self.table)}: a change "), F.col(KIND),
-            F.lit(" needs a primary key; set primary-keys in a transform, and start once with --allow transform; in a "
-                  "script write PRIMARY KEY (…) NOT ENFORCED, and start with a new checkpoint"),
+            F.lit(" needs a primary key; set primary-keys in a transform, and start once with --allow transform, or, "
+                  "if the table has rows of earlier batches, remove it and start with a new checkpoint; in a script "
+                  "write PRIMARY KEY (…) NOT ENFORCED, and start with a new checkpoint"),
         )  # fmt: skip
         is_insert = F.col(KIND) == "+I"
         if UNAVAILABLE in self.rows.columns:  # no row has the values
