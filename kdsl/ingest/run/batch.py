@@ -45,7 +45,7 @@ from kdsl.ingest.run.tasks import (
     read_notes,
     split_task,
 )
-from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys, is_of_null_key
+from kdsl.ingest.run.unstorable import choose_search, find_null_characters
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.resolve.columns import find_case_clashes
@@ -198,14 +198,14 @@ class BatchRunner(ABC):
             rejected: Records that count as ones that cannot be read.
 
         Returns:
-            None if the batch is written. Otherwise the rejected records, and those whose rows have NULL in a primary
-            key, which only shows when rows are written: the batch is run again without them.
+            None if the batch is written. Otherwise the rejected records, and those that have NULL in a primary key, or
+            no time that orders changes, which only shows when rows are read: the batch is run again without them.
 
         Raises:
             CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
             IngestError: The batch is refused; nothing is kept or written.
             KdslError: A sink table cannot be read.
-            Exception: That of Spark, if a job fails; that of the write only if no row has NULL in a primary key.
+            Exception: That of Spark, if a job fails; not if such records are its reason.
         """
         plan, spark = self._plan, records.sparkSession
         with self._open(records, number, judged, rejected) as batch:
@@ -213,7 +213,12 @@ class BatchRunner(ABC):
             refusals = [*batch.refusals, *self._replaced, *self._refuse_changes(spark, decision)]
             if refusals:
                 raise refusal_error(f"batch {number}", refusals, plan)
-            losses = count_losses(plan, batch.read, decision)
+            try:
+                losses = count_losses(plan, batch.read, decision)
+            except Exception as e:
+                if more := self._find_unwritable(batch, e):
+                    return _join_places(rejected, more)
+                raise
             if lossy := refuse_losses(plan, decision, losses):
                 raise refusal_error(f"batch {number}", lossy, plan)
             note = self._note(with_losses(decision, losses), state)
@@ -232,7 +237,7 @@ class BatchRunner(ABC):
                 self._writer.write(batch.tables, identity.of_part(self._files.name) if self._files.name else identity)
             except Exception as e:
                 self._driver.require(e)
-                more = self._find_null_keys(batch) if is_of_null_key(e) else {}
+                more = self._find_unwritable(batch, e)
                 if not more:
                     raise
                 for table in decision.sinks:  # some of them may be changed
@@ -267,18 +272,18 @@ class BatchRunner(ABC):
         self._state = self._files.write(note, before)
         return note
 
-    def _find_null_keys(self, batch: OpenBatch) -> Places:
-        """The records of Kafka with NULL in a primary key; none for other sources, or if the search fails.
+    def _find_unwritable(self, batch: OpenBatch, error: Exception) -> Places:
+        """The records of Kafka for which a job failed; none for other sources, other reasons, or if the search fails.
 
-        The log then has the error.
+        The log then has the error of the search.
         """
-        if batch.packets is None:
+        search = choose_search(error)
+        if batch.packets is None or search is None:
             return {}
         try:
-            keyed = not self._writer.needs_rows_before
-            return find_null_keys(self._plan, batch.packets, batch.decision, keyed=keyed)
-        except Exception:  # noqa: BLE001  # the error of the write is the one that counts
-            _log.exception("the records of the batch could not be searched for NULL in primary keys")
+            return search(self._plan, batch.packets, batch.decision, keyed=not self._writer.needs_rows_before)
+        except Exception:  # noqa: BLE001  # the error of the job is the one that counts
+            _log.exception("the records of the batch could not be searched for those that cannot be written")
             return {}
 
     @abstractmethod

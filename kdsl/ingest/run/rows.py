@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 RowReader = Callable[[TableWork], "DataFrame"]
 """Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
 _ZONE = "spark.sql.session.timeZone"
+ORDERS_CHANGES = "distributed-tables orders changes"
+"""What errors say of a record without the time in the source."""
 _IS_ROW_AFTER = f"{quote_name(KIND)} IN ('+I', '+U')"
 """The condition that a row is written, and not one that is removed or replaced."""
 _OF_SOURCE = "PYTHON_DATA_SOURCE_ERROR"
@@ -293,6 +295,7 @@ def read_packets(
     *,
     keyed: bool = False,
     places: bool = False,
+    checks_times: bool = True,
     shared: Collection[TableId] = (),
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
@@ -306,6 +309,7 @@ def read_packets(
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
         places: Whether rows have the columns `kdsl.own_columns.PLACE`.
+        checks_times: Whether the job fails if a record has no time with ``distributed-tables``.
         shared: Upstream tables that share a sink table with others; their rows have these columns, too.
         reporter: Sends the counts of values that change while records are decoded.
 
@@ -321,7 +325,8 @@ def read_packets(
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
     rows = own.mapInArrow(decode_task(read, zone, reporter), spark_schema(read.columns))
-    return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
+    needs_times = checks_times and plan.source.valid().distributed_tables
+    return _require_times(plan.source, rows, work) if needs_times else rows
 
 
 @attrs.frozen
@@ -378,6 +383,11 @@ def read_again(
     return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
 
 
+def explain_missing_time(feed: KafkaFeed) -> str:
+    """Write what a message lacks that has no time in the source, without the message."""
+    return f"has no {time_member(feed)}, by which {feed.value.identifier}.{ORDERS_CHANGES}"
+
+
 def _require_times(feed: KafkaFeed, rows: DataFrame, work: TableWork) -> DataFrame:
     """Rows whose job fails if one has no time in the source, by which the changes of a key are ordered."""
     from pyspark.sql import functions as F
@@ -385,7 +395,7 @@ def _require_times(feed: KafkaFeed, rows: DataFrame, work: TableWork) -> DataFra
     time, partition, offset = map(F.col, ORDER)
     reason = F.concat(
         F.lit(f"{format_id(work.plan.table)}: the message at partition "), partition, F.lit(", offset "), offset,
-        F.lit(f" has no {time_member(feed)}, by which {feed.value.identifier}.distributed-tables orders changes"),
+        F.lit(f" {explain_missing_time(feed)}"),
     )  # fmt: skip
     return rows.withColumn(ORDER[0], F.when(time.isNull(), F.raise_error(reason).cast("timestamp")).otherwise(time))
 
