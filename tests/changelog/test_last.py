@@ -82,7 +82,7 @@ def test_keys_of_several_columns(spark: SparkSession) -> None:
 
 
 def test_a_number_that_is_computed_from_a_value_which_changes_lack_is_that_of_the_batch(spark: SparkSession) -> None:
-    """Its type has a fixed length, but the string that it is computed from has not."""
+    """Its type has a fixed length, but not that of the string from which it is computed."""
     schema = f"`{KIND}` string, id bigint, text string, size int, `{UNAVAILABLE}` array<string>"
     rows = [("+U", 1, "abc", 3, []), ("+U", 1, None, None, ["text", "size"]), ("+U", 2, None, None, ["text", "size"])]
 
