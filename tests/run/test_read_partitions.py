@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import pytest
@@ -19,6 +20,9 @@ from kdsl.spark_internals import plans
 from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.plans import PlanNode, read_partitions
 from tests.run.write_plans import write_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 CORES = 3
 
@@ -197,3 +201,44 @@ def test_a_stream_that_cannot_be_changed_is_a_warning(
 
     assert stream.java is plan
     assert "changes of a key may be written in another order" in caplog.text
+
+
+@pytest.mark.spark
+def test_the_usual_sources_of_rows_are_known(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their rows are not sorted without need."""
+    monkeypatch.undo()
+    for kind in ("parquet", "json"):
+        spark.range(2).write.format(kind).save(str(tmp_path / kind))
+    files, texts = (
+        spark.read.schema("id long").format(kind).load(str(tmp_path / kind)) for kind in ("parquet", "json")
+    )
+    table = spark.createDataFrame([(1,)], "id long")
+    frames = {
+        "range": spark.range(2),
+        "list": table,
+        "rdd": spark.createDataFrame(table.rdd, "id long"),
+        "values": spark.sql("SELECT * FROM VALUES (1)"),
+        "row": spark.sql("SELECT 1"),
+        "parquet": files,
+        "json": texts,
+        "union": files.union(texts).where("id > 0"),
+        "join": files.join(texts, "id"),
+        "aggregate": files.groupBy("id").count(),
+        "limit": files.limit(1),
+        "first": files.orderBy("id").limit(1),
+        "empty": files.where("false"),
+        "subquery": files.where("id < (SELECT max(id) FROM range(3))"),
+        "cached": texts.persist(),
+    }
+    unknown = [name for name, frame in frames.items() if read_partitions(frame) is None]
+
+    def note(batch: DataFrame, number: int) -> None:
+        if read_partitions(batch.where("id > 0")) is None:
+            unknown.append(f"batch {number}")
+
+    stream = spark.readStream.schema("id long").parquet(str(tmp_path / "parquet"))
+    stream.writeStream.foreachBatch(note).trigger(availableNow=True).start().awaitTermination()
+    texts.unpersist()
+    assert unknown == []
