@@ -15,6 +15,7 @@ from typing import get_args
 
 import attrs
 
+from docs.generate.avro_types import avro_types_page
 from docs.generate.client_settings import client_settings_page
 from docs.generate.metrics import metrics_page
 from docs.generate.type_changes import type_changes_page
@@ -359,6 +360,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     partly = {_TRANSPORTS: transports_page(transports.read_text(encoding="utf-8"))} if transports.exists() else {}
     formats = {Path("formats", f"{name}.md"): format_page(format_class(name)) for name in sorted(BUILT_IN)}
     return {
+        Path("avro-types.md"): avro_types_page(),
         Path("catalog-options.md"): catalog_page(),
         Path("client-settings.md"): client_settings_page(),
         Path("connector.md"): connector_page(),

@@ -325,13 +325,28 @@ def test_a_value_is_resolved_to_the_table(wire: Any, data: bytes, kind: t.DataTy
 @pytest.mark.parametrize(
     ("wire", "data", "kind", "message"),
     [
-        ("long", long(1), t.STRING, "field 'f': Found long, expecting union"),
-        ("long", long(1), t.VarChar(nullable=False), "field 'f': Found long, expecting string"),
-        ("long", long(1), t.Int(nullable=False), "field 'f': Found long, expecting int"),
-        (["null", "long"], b"\0", t.BigInt(nullable=False), "field 'f': Found null, expecting long"),
+        (
+            "long",
+            long(1),
+            t.STRING,
+            "field 'f': the writer's schema has long here, which STRING cannot hold; declare the column as BIGINT",
+        ),
+        ("long", long(1), t.VarChar(nullable=False), "field 'f': the writer's schema has long here, which STRING"),
+        ("long", long(1), t.Int(nullable=False), "field 'f': the writer's schema has long here, which INT cannot"),
+        (
+            ["null", "long"],
+            b"\0",
+            t.BigInt(nullable=False),
+            "field 'f': it is null, but the column is NOT NULL; declare it without NOT NULL, as BIGINT",
+        ),
         (["null", "long"], b"\x04", t.BigInt(), "field 'f': a union of 2 types has no type number 2"),
         (["null", "long"], b"\x01", t.BigInt(), "field 'f': a union of 2 types has no type number -1"),
-        ({"type": "enum", "name": "C", "symbols": ["A"]}, b"\0", t.STRING, "field 'f': Found C, expecting union"),
+        (
+            {"type": "enum", "name": "C", "symbols": ["A"]},
+            b"\0",
+            t.Int(),
+            "field 'f': the writer's schema has the enum C here, which INT cannot hold; declare the column as STRING",
+        ),
         ("int", long(2**31), t.Int(nullable=False), "field 'f': the number has more than 32 bits"),
         ("int", b"\x80\x80\x80\x80\x80\0", t.Int(nullable=False), "field 'f': the number has more than 5 bytes"),
         ("long", b"\xff" * 9 + b"\x7f", t.BigInt(nullable=False), "field 'f': the number has more than 64 bits"),
@@ -383,7 +398,8 @@ def test_a_field_that_is_missing_needs_a_default() -> None:
     table = row(id=t.Int(nullable=False), extra=t.Int(nullable=False))
 
     assert reason(record(("id", "int")), table, avro_schema(table), b"\x02") == (
-        "Found R, expecting org.apache.flink.avro.generated.record, missing required field extra"
+        "field 'extra': the record R of the writer's schema does not have it, but the column is NOT NULL; declare it "
+        "without NOT NULL, as INT, or give it a default in the option 'schema'"
     )
 
 

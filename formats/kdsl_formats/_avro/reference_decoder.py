@@ -242,8 +242,8 @@ class _Compiler:
                 return _converting_reader(self.compile(inner), conversion, self.infinite)
             case Null():
                 return _read_null
-            case Fail(message=message):
-                return _failing_reader(message)
+            case Fail(message=message, path=path):
+                return _failing_reader(message, path)
             case Symbol(symbols=symbols, name=name):
                 return _symbol_reader(symbols, name)
             case Union(branches=branches):
@@ -354,12 +354,15 @@ def _read_string(wire: ReadValue, body: bytes, at: int) -> tuple[str, int]:
     return decode_string(data), at
 
 
-def _failing_reader(message: str) -> ReadValue:
-    """A function that raises `BodyError` with a message."""
+def _failing_reader(message: str, path: str) -> ReadValue:
+    """A function that raises `BodyError` with a message, for the column at a path below."""
 
     def read(_body: bytes, _at: int) -> tuple[Any, int]:
         """Raise `BodyError` with the message, always."""
-        raise BodyError(message)
+        error = BodyError(message)
+        if path:
+            error.path.append(f".{path}")
+        raise error
 
     return read
 

@@ -7,7 +7,7 @@ record meets it depends on the record, as in Java.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -16,6 +16,7 @@ from kdsl.types import model as t
 from kdsl.types.limits import MAX_TYPES
 from kdsl_formats._avro.connect import Conversion, conversion_of
 from kdsl_formats._avro.model import MISSING, AvroTypeError, RecordField, Type
+from kdsl_formats._avro.readings import describe, reading_of, refuse
 from kdsl_formats._avro.schema import MEMBER
 
 PROMOTIONS = {
@@ -24,7 +25,12 @@ PROMOTIONS = {
     "float": ("double",),
     "string": ("bytes",),
     "bytes": ("string",),
+    "enum": ("string",),
+    "fixed": ("bytes",),
 }
+"""The types that a writer's type can become: Java's promotions, and those of enum and fixed, which Java refuses."""
+_NAMED = ("enum", "fixed")
+_WITH_PARTS = ("null", "union", "record", "array", "map")
 _Pair = tuple[Type, Type, t.DataType | None]
 """The writer's type, the table's type, and the column type, if it is known."""
 UNITS = {"millis": 1_000_000, "micros": 1000, "nanos": 1}  # in nanoseconds
@@ -37,9 +43,15 @@ class Step:
 
 @attrs.frozen(eq=False)
 class Fail(Step):
-    """The types do not match: a record that reaches this step is bad."""
+    """The types do not match: a record that reaches this step is bad.
+
+    Attributes:
+        message: Why.
+        path: The path of the column below this step, as ``a.b``; empty for the step's own column.
+    """
 
     message: str
+    path: str = ""
 
 
 @attrs.frozen(eq=False)
@@ -134,14 +146,49 @@ class Record(Step):
     column: t.Row
 
 
-def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool) -> Step:
+def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool, records: Sequence[str] = ()) -> Step:
     """The step that reads a column's values from bodies of the writer's schema; a `Fail` where the types do not match.
+
+    With `exact_units`, a writer's schema that is a union of several records needs `records`, or a table's schema with
+    the name of one of them; other bodies fail, because a record of another type could become a row of NULLs.
+
+    Args:
+        writer: The schema of the bodies.
+        reader: The table's schema.
+        column: The row type.
+        exact_units: As for `AvroDecoder`.
+        records: The records that are read (`is_named`); bodies of the others are read as null. Empty for all.
 
     Raises:
         AvroTypeError: The reader's schema cannot fill the column, it has a default that does not fit, or the schemas
             have too many pairs of types to resolve (`kdsl.types.limits`).
     """
-    return _Resolver(exact_units).resolve_pair(writer, reader, column, "")
+    resolver = _Resolver(exact_units)
+    names = [branch.name for branch in writer.branches if branch.kind == "record"]
+    if not exact_units or (len(names) < 2 and not records):
+        return resolver.resolve_pair(writer, reader, column, "")
+    own = [branch.name for branch in reader.branches or (reader,) if branch.kind == "record"]
+
+    def resolve_record(branch: Type) -> Step:
+        """The step for a writer's record, or another type; null for a record that is left out."""
+        if branch.kind != "record" or is_named(branch, records or own):
+            return resolver.resolve_pair(branch, reader, column, "")
+        return Null() if records else Fail(_choose_record(branch, names))
+
+    return Union(tuple(map(resolve_record, writer.branches))) if writer.kind == "union" else resolve_record(writer)
+
+
+def is_named(record: Type, names: Sequence[str]) -> bool:
+    """Whether a record is among some names: full names, or names without a namespace."""
+    return record.name in names or record.short in names
+
+
+def _choose_record(record: Type, names: Sequence[str]) -> str:
+    """The error of a record of a union of several records, if the table does not choose one."""
+    return (
+        f"it is a {record.name}, one of the record types of the writer's schema: {', '.join(names)}; set 'record-name' "
+        f"to those that the table has, as in 'record-name' = '{names[0]}', and the others are left out"
+    )
 
 
 @attrs.define
@@ -193,7 +240,10 @@ class _Resolver:
         """
         self._count_pair(path)
         if w.kind == "union":
-            return Union(tuple(self.resolve_pair(branch, r, column, path) for branch in w.branches))
+            return self._resolve_union(w, r, column, path)
+        if (refusal := self._refusal(w, r, column)) is not None:
+            _check_fills(r, column, path)
+            return Fail(refusal)
         conversion = self.conversion(w, column)
         if conversion is not None:
             return Converted(_wire_step(w, conversion.wire_type), conversion)
@@ -211,19 +261,67 @@ class _Resolver:
                     value = entries.value if isinstance(entries, t.Map) else t.Int()
                     return Entries(self.resolve_pair(w.items, r.items, value, f"{path}[]"), entries, w.items)
                 case "enum" | "fixed" if not _have_same_name(w, r):
-                    return Fail(f"Found {w.name}, expecting {r.name}")
+                    return _mismatch(w, r, column)
                 case "enum":
                     _require_type(column, (t.Char, t.VarChar), r, path)
                     known = {s: s for s in r.symbols}
                     return Symbol(tuple(known.get(s, r.default) for s in w.symbols), w.name)
                 case "fixed" if w.size != r.size:
-                    return Fail(f"Found {w.name} of {w.size} bytes, expecting {r.size}")
+                    return Fail(
+                        f"the writer's schema has {describe(w)} of {w.size} bytes here, and the schema of the table "
+                        f"has one of {r.size}"
+                    )
                 case "null":
                     return Null()
             return self._resolve_scalar(w, r, column, path)
         if r.kind in PROMOTIONS.get(w.kind, ()):
-            return self._resolve_scalar(w, r, column, path)
-        return Fail(f"Found {w.type_name}, expecting {r.type_name}")
+            return Symbol(w.symbols, w.name) if w.kind == "enum" else self._resolve_scalar(w, r, column, path)
+        return _mismatch(w, r, column)
+
+    def _resolve_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
+        """The step for a union of the writer: one for each branch, in a member of its own where the column has members.
+
+        Such a column is a row with a member for each branch except null, as the type of the union is (`row_of`), where
+        the table's schema is derived from it; a schema with unions of its own chooses branches by their types.
+
+        Raises:
+            AvroTypeError: As in `resolve_pair`.
+        """
+        members = [branch for branch in w.branches if branch.kind != "null"]
+        record = next((b for b in r.branches or (r,) if b.kind == "record"), None)
+        names = [f"{MEMBER}{i}" for i in range(len(members))]
+        derived = record is not None and [f.name for f in record.fields] == names
+        if len(members) < 2 or not derived or not isinstance(column, t.Row):
+            return Union(tuple(self._resolve_branch(w, branch, r, column, path) for branch in w.branches))
+        assert record is not None
+        kinds = {f.name: f.type for f in column.fields}
+        inner = {
+            id(branch): Chosen(name, self.resolve_pair(branch, f.type, kinds[name], f"{path}.{name}"), column)
+            for branch, name, f in zip(members, names, record.fields, strict=True)
+        }
+        return Union(tuple(inner.get(id(b)) or self.resolve_pair(b, r, column, path) for b in w.branches))
+
+    def _resolve_branch(self, union: Type, branch: Type, r: Type, column: t.DataType, path: str) -> Step:
+        """The step for a branch of a writer's union, in a column without members of its own; a `Fail` names the union.
+
+        Raises:
+            AvroTypeError: As in `resolve_pair`.
+        """
+        step = self.resolve_pair(branch, r, column, path)
+        several = sum(one.kind != "null" for one in union.branches) > 1
+        refused = several and self._refusal(branch, r, column) is not None
+        return Fail(refuse(branch, column, union)) if refused else step
+
+    def _refusal(self, w: Type, r: Type, column: t.DataType) -> str | None:
+        """Why a column cannot hold the values of a type without parts (`reading_of`); None if it can.
+
+        It is also None for other types, for a column of several members, and without `exact_units`, where the table's
+        schema defines what values mean.
+        """
+        several = sum(branch.kind != "null" for branch in r.branches) > 1
+        if not self.exact_units or several or w.kind in _WITH_PARTS:
+            return None
+        return reading_of(w, column).refusal or None
 
     def _resolve_into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
         """The step for a writer's type and the branch of a union that `_choose_branch` returns; a `Fail` if it is None.
@@ -232,12 +330,13 @@ class _Resolver:
             AvroTypeError: As in `resolve_pair`.
         """
         index = self._choose_branch(w, r, column, path)
+        members = [b for b in r.branches if b.kind != "null"]
         if index is None:
-            return Fail(f"Found {w.type_name}, expecting union")
+            step = self.resolve_pair(w, members[0], column, path) if len(members) == 1 else None
+            return _join_failures(step) or _mismatch(w, r, column)
         branch = r.branches[index]
         if branch.kind == "null":
             return Null()
-        members = [b for b in r.branches if b.kind != "null"]
         if len(members) == 1:
             return self.resolve_pair(w, branch, column, path)
         name = f"{MEMBER}{members.index(branch)}"
@@ -298,7 +397,11 @@ class _Resolver:
                 continue
             inside = f"{path}.{name}" if path else name
             if fields[name].default is MISSING:
-                return Fail(f"Found {w.name}, expecting {r.name}, missing required field {name}")
+                return Fail(
+                    f"the record {w.name} of the writer's schema does not have it, but the column is NOT NULL; declare "
+                    f"it without NOT NULL, as {kind.spelling}, or give it a default in the option 'schema'",
+                    name,
+                )
             constants[name] = self._convert_default(fields[name], kind, inside)
         steps: list[tuple[Step, str | None]] = []
         for field in w.fields:
@@ -368,6 +471,8 @@ class _Resolver:
         Raises:
             AvroTypeError: There are too many pairs of types.
         """
+        if column is not None and self._refusal(w, r, column) is not None:
+            return False
         if column is not None and self.conversion(w, column) is not None:
             return True
         pair = (w, r, column)
@@ -423,6 +528,65 @@ class _Resolver:
                 if source is None
                 else self._fits(source.type, field.type, columns.get(field.name), path)
             )
+
+
+def find_failures(step: Step, path: str = "", *, everywhere: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the path (``a.b``, ``a[].b``) and the error of each step below a step that fails for every value.
+
+    A union fails for every value if all its branches except null do; the errors are those of the last one.
+
+    Args:
+        step: The step.
+        path: Its path.
+        everywhere: Whether to yield the errors of all branches of unions, also where others can be read.
+    """
+
+    def join(name: str) -> str:
+        """The path of a column below this step."""
+        return f"{path}.{name}" if path and name else path or name
+
+    match step:
+        case Fail(message=message, path=below):
+            yield join(below), message
+        case Record(steps=steps):
+            for inner, name in steps:
+                yield from find_failures(inner, join(name or ""), everywhere=everywhere)
+        case Chosen(inner=inner, name=name):
+            yield from find_failures(inner, join(name), everywhere=everywhere)
+        case Items(inner=inner) | Entries(inner=inner):
+            yield from find_failures(inner, f"{path}[]", everywhere=everywhere)
+        case Union(branches=branches):
+            failures = [
+                list(find_failures(branch, path, everywhere=everywhere))
+                for branch in branches
+                if everywhere or not isinstance(branch, Null)
+            ]
+            if everywhere:
+                yield from (failure for one in failures for failure in one)
+            elif failures and all(failures):
+                yield from failures[-1]
+
+
+def _join_failures(step: Step | None) -> Fail | None:
+    """The error of a record that fails as a whole: the errors of its fields; None if there is none, or no step."""
+    failures = [] if step is None else list(dict.fromkeys(find_failures(step, everywhere=True)))
+    if not failures:
+        return None
+    path, message = failures[0]
+    return Fail("; ".join([message, *(f"field {p!r}: {m}" if p else m for p, m in failures[1:])]), path)
+
+
+def _mismatch(w: Type, r: Type, column: t.DataType) -> Fail:
+    """The failing step of a writer's type that the table's type does not match."""
+    if w.kind in _NAMED and w.kind == r.kind:
+        return Fail(
+            f"the writer's schema has {describe(w)} here, and the schema of the table has {r.name}; give it this name, "
+            f"or the alias {w.name!r}"
+        )
+    members = [branch for branch in r.branches if branch.kind != "null"]
+    if len(members) < 2:
+        return Fail(refuse(w, column))
+    return Fail(f"the writer's schema has {describe(w)} here, which is not a type of the union in the table's schema")
 
 
 def _branch_column(union: Type, column: t.DataType | None) -> t.DataType | None:
@@ -594,6 +758,20 @@ FILLS: dict[type[t.DataType], tuple[str, ...]] = {
     t.Timestamp: ("long",),
     t.TimestampLtz: ("long",),
 }
+
+
+def _check_fills(r: Type, column: t.DataType, path: str) -> None:
+    """Check that the table's schema can fill a column without parts.
+
+    Raises:
+        AvroTypeError: It cannot.
+    """
+    for branch in r.branches or (r,):
+        fits = branch.kind in FILLS.get(type(column), ()) or (
+            branch.kind == "enum" and isinstance(column, t.Char | t.VarChar)
+        )
+        if type(column) in FILLS and branch.kind != "null" and not fits:
+            raise _mismatch_error(column, branch, path)
 
 
 def _require_type(column: t.DataType, wanted: Any, r: Type, path: str) -> Any:

@@ -292,6 +292,15 @@ def row_of(schema: Json, *, legacy_timestamps: bool = True, connect: bool = Fals
     return row
 
 
+def column_of_type(kind: Type, *, connect: bool = False) -> t.DataType:
+    """The column type that holds all values of a type, with Avro's own meaning of timestamps; `connect` as in `row_of`.
+
+    Raises:
+        AvroTypeError: As in `row_of`, for a part of the type.
+    """
+    return _ColumnTypes(legacy=False, connect=connect).column_type(kind, "", ())
+
+
 @attrs.frozen
 class _ColumnTypes:
     """Derives column types from a schema's types; see `row_of`."""

@@ -249,9 +249,8 @@ def test_misfits_are_reported_with_the_paths_of_their_columns() -> None:
         by_name=t.Map(t.STRING.as_nullable(False), number).as_nullable(False),
     )
     assert list(find_misfits(schema, row, avro_schema(row.as_nullable(False), for_reading=True))) == [  # type: ignore[arg-type]
-        "o.b: Found string, expecting int",
-        "many[].b: Found string, expecting int",
-        "by_name[]: Found string, expecting int",
+        f"{path}: the writer's schema has string here, which INT cannot hold; declare the column as STRING"
+        for path in ("o.b", "many[].b", "by_name[]")
     ]
 
 
