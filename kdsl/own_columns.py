@@ -16,6 +16,8 @@ MARK: Final = "\ufdd0"
 # Rows of ingestions, from the source to the sink
 KIND: Final = "\ufdd0kdsl_kind"
 """The row kind of a row of an ingestion, whose other columns may have any name, also `kdsl.formats.ROW_KIND`."""
+EVENT: Final = "\ufdd0kdsl_event"
+"""The row kind of an upstream row, which a filter and a soft delete do not change."""
 UNAVAILABLE: Final = "\ufdd0kdsl_unavailable"
 """For rows of ingestions, what `kdsl.formats.UNAVAILABLE` is for those of declared tables."""
 ORDER: Final = ("\ufdd0kdsl_order_time", "\ufdd0kdsl_order_partition", "\ufdd0kdsl_order_offset")

@@ -29,7 +29,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.definition import Transform
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.selectors import TablePattern
-from kdsl.own_columns import KIND, explain_reserved
+from kdsl.own_columns import EVENT, explain_reserved
 from kdsl.resolve.columns import find_reserved_names
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type_name
@@ -258,7 +258,7 @@ def _pseudo_columns(table: TableId) -> dict[str, TypedSql]:
     for name, part in zip(_NAMES, parts, strict=False):
         text = literal(part)[0]
         values[name] = TypedSql(f"CAST({text} AS STRING)", t.VarChar(nullable=part is None), part)
-    values[EVENT_TYPE] = TypedSql(quote_name(KIND), t.VarChar(nullable=False))
+    values[EVENT_TYPE] = TypedSql(quote_name(EVENT), t.VarChar(nullable=False))
     return values
 
 

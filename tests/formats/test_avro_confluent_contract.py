@@ -38,6 +38,7 @@ def options(url: str = "http://registry") -> dict[str, Any]:
         "use_latest_version": True,
         "normalize": True,
         "schema": '{"type":"record","name":"R","fields":[]}',
+        "record": ("R", "shop.R"),
         "ssl_keystore_location": "/k.jks",
         "ssl_keystore_password": "${env:K}",
         "ssl_truststore_location": "/t.jks",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Event = tuple[str, Row | None, Row | None]
 CASES = list(product((True, False), (True, False), (False, True)))
 """Whether the row before passes, whether the row after does, and whether the key changes."""
+KINDS = {"c": ("", "+I"), "u": ("-U", "+U"), "d": ("-D", "")}
 TABLES = {"hard": False, "soft": True, "every": None}
 """Whether deletes of a table become inserts; None for a table without a filter."""
 
@@ -45,11 +46,12 @@ def events() -> tuple[list[Event], list[Event]]:
 
 
 def transform(changes: list[Event], soft_delete: bool | None) -> list[Event]:
-    """What Flink CDC makes of changes: the filter first, then the converter."""
+    """What Flink CDC makes of changes: the filter first, then the converter. Rows show what they were in the source."""
     result: list[Event] = []
-    for _, before, after in changes:
+    for op, *rows in changes:
         old, new = (
-            row if row is not None and (soft_delete is None or row["n"] > 0) else None for row in (before, after)
+            {**row, "kind": kind} if row is not None and (soft_delete is None or row["n"] > 0) else None
+            for row, kind in zip(rows, KINDS[op], strict=True)
         )
         if old is not None and new is not None:
             result.append(("u", old, new))
@@ -76,8 +78,7 @@ def fold(name: str) -> dict[int, Row]:
 
 
 def lines(changes: list[Event]) -> list[tuple[str, Row]]:
-    kinds = {"c": ("", "+I"), "u": ("-U", "+U"), "d": ("-D", "")}
-    return [(kind, row) for op, *rows in changes for kind, row in zip(kinds[op], rows, strict=True) if row is not None]
+    return [(kind, row) for op, *rows in changes for kind, row in zip(KINDS[op], rows, strict=True) if row is not None]
 
 
 class Recorder(TableWriter):
@@ -90,7 +91,7 @@ class Recorder(TableWriter):
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         del batch
         rows = [row.asDict() for row in table.changes().collect()]
-        self.changes[table.table[-1]] = [(row[KIND], {"id": row["id"], "n": row["n"]}) for row in rows]
+        self.changes[table.table[-1]] = [(row[KIND], {name: row[name] for name in ("id", "n", "kind")}) for row in rows]
 
 
 def build(setup: Setup, sink: Sink, *route: Route) -> Ingestion:
@@ -98,6 +99,7 @@ def build(setup: Setup, sink: Sink, *route: Route) -> Ingestion:
         Transform(
             f"shop.{name}",
             filter=None if soft is None else "n > 0",
+            projection="*, __data_event_type__ AS kind",
             primary_keys=("id",),
             converter="SOFT_DELETE" if soft else None,
         )
@@ -153,7 +155,10 @@ def test_into_a_writer_of_all_changes_and_the_console(setup: Setup, capsys: pyte
     printed = capsys.readouterr().out.splitlines()
     for name, soft in TABLES.items():
         assert writer.changes[name] == lines(transform(second, soft))
-        shown = [f"lake.{name} {kind}[{row['id']}, {row['n']}]" for kind, row in lines(transform(first + second, soft))]
+        shown = [
+            f"lake.{name} {kind}[{row['id']}, {row['n']}, {row['kind']}]"
+            for kind, row in lines(transform(first + second, soft))
+        ]
         assert [line for line in printed if line.startswith(f"lake.{name} ") and "[" in line] == shown
 
 
@@ -191,7 +196,9 @@ def test_tables_with_and_without_a_filter_share_a_topic(setup: Setup, kdsl_topic
     setup.produce(*(change("c", None, {"id": i, "n": -i}, name) for i, name in enumerate(("every", "hard"))))
     setup.run(ingestion)
 
-    assert [json.loads(record.value() or b"")["after"] for record in setup.kafka.read(out)] == [{"id": 0, "n": 0}]
+    assert [json.loads(record.value() or b"")["after"] for record in setup.kafka.read(out)] == [
+        {"id": 0, "n": 0, "kind": "+I"}
+    ]
 
 
 def test_a_table_without_a_key_gets_what_enters_the_filter(setup: Setup) -> None:

@@ -12,7 +12,7 @@ from kdsl.errors import Problem, ResolveError
 from kdsl.ingest import Ingestion, Transform
 from kdsl.ingest.initial_schemas import read_initial_schemas
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
-from kdsl.own_columns import KIND
+from kdsl.own_columns import EVENT
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import TableSchema
@@ -130,7 +130,7 @@ class TestColumns:
                                "__data_event_type__ AS kind"))  # fmt: skip
 
         assert list(columns(table).values())[1:] == [
-            "CAST('orders' AS STRING)", "CAST('shop' AS STRING)", "CAST(NULL AS STRING)", f"`{KIND}`",
+            "CAST('orders' AS STRING)", "CAST('shop' AS STRING)", "CAST(NULL AS STRING)", f"`{EVENT}`",
         ]  # fmt: skip
 
     def test_a_wider_column_gives_a_wider_expression(self) -> None:

@@ -557,7 +557,7 @@ def test_a_topic_that_may_not_be_created(kdsl_kafka: LocalKafka, kdsl_topic: Mak
     changes = {(missing,): [SchemaChange("create.table", (missing,), ())]}
 
     (refusal,) = writer.refuse(None, changes)  # type: ignore[arg-type]
-    assert (refusal.code, refusal.fix) == ("missing-topic", "create it")
+    assert (refusal.code, refusal.fix) == ("missing-topic", "create it, as kdsl apply does; or allow it")
 
     kdsl_kafka.create_topic(missing)
     assert writer.refuse(None, changes) == []  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -33,6 +34,8 @@ class AvroDecoder:
         exact_units: Whether the writer's logical type defines the unit of a timestamp or time and the scale of a
             decimal; otherwise a time is in milliseconds and a decimal has the table's scale, as in Flink.
         min_batch: Fewer bodies than this are read one by one.
+        records: The records that are read, if the writer's schema has several (`resolve`); bodies of the others produce
+            no row. Empty for all.
 
     If two schemas cannot be resolved, each record that meets the mismatch is bad, as in Java; that alone raises no
     error.
@@ -50,9 +53,11 @@ class AvroDecoder:
         *,
         exact_units: bool = True,
         min_batch: int = MIN_BATCH,
+        records: Sequence[str] = (),
     ) -> None:
         """Resolve the schemas; `AvroTypeError` if one is invalid, or the table's does not fit the row."""
-        step = resolve(schema_type(writer_schema), schema_type(reader_schema), row, exact_units=exact_units)
+        writer, reader = schema_type(writer_schema), schema_type(reader_schema)
+        step = resolve(writer, reader, row, exact_units=exact_units, records=records)
         self.type = arrow_type(row)
         self.min_batch = min_batch
         self.reference = ReferenceDecoder(step)

@@ -7,7 +7,7 @@ record meets it depends on the record, as in Java.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -146,14 +146,49 @@ class Record(Step):
     column: t.Row
 
 
-def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool) -> Step:
+def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool, records: Sequence[str] = ()) -> Step:
     """The step that reads a column's values from bodies of the writer's schema; a `Fail` where the types do not match.
+
+    With `exact_units`, a writer's schema that is a union of several records needs `records`, or a table's schema with
+    the name of one of them; other bodies fail, because a record of another type could become a row of NULLs.
+
+    Args:
+        writer: The schema of the bodies.
+        reader: The table's schema.
+        column: The row type.
+        exact_units: As for `AvroDecoder`.
+        records: The records that are read (`is_named`); bodies of the others are read as null. Empty for all.
 
     Raises:
         AvroTypeError: The reader's schema cannot fill the column, it has a default that does not fit, or the schemas
             have too many pairs of types to resolve (`kdsl.types.limits`).
     """
-    return _Resolver(exact_units).resolve_pair(writer, reader, column, "")
+    resolver = _Resolver(exact_units)
+    names = [branch.name for branch in writer.branches if branch.kind == "record"]
+    if not exact_units or (len(names) < 2 and not records):
+        return resolver.resolve_pair(writer, reader, column, "")
+    own = [branch.name for branch in reader.branches or (reader,) if branch.kind == "record"]
+
+    def resolve_record(branch: Type) -> Step:
+        """The step for a writer's record, or another type; null for a record that is left out."""
+        if branch.kind != "record" or is_named(branch, records or own):
+            return resolver.resolve_pair(branch, reader, column, "")
+        return Null() if records else Fail(_choose_record(branch, names))
+
+    return Union(tuple(map(resolve_record, writer.branches))) if writer.kind == "union" else resolve_record(writer)
+
+
+def is_named(record: Type, names: Sequence[str]) -> bool:
+    """Whether a record is among some names: full names, or names without a namespace."""
+    return record.name in names or record.short in names
+
+
+def _choose_record(record: Type, names: Sequence[str]) -> str:
+    """The error of a record of a union of several records, if the table does not choose one."""
+    return (
+        f"it is a {record.name}, one of the record types of the writer's schema: {', '.join(names)}; set 'record-name' "
+        f"to those that the table has, as in 'record-name' = '{names[0]}', and the others are left out"
+    )
 
 
 @attrs.define

@@ -18,7 +18,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json, RecordField, Type, schema_type
-from kdsl_formats._avro.resolution import find_failures, resolve
+from kdsl_formats._avro.resolution import find_failures, is_named, resolve
 from kdsl_formats._registry.framing import Ids, add_frames, group_by_id, merge_groups, split_frames
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class FramedReader:
         reader_schema: The schema that the writers' schemas are resolved to.
         has_rows: Whether messages with a writer's schema contain rows; others are skipped.
         find_undeclared_columns: Returns the names of columns in a writer's schema that the table does not declare.
+        records: The records that are read (`resolve`); messages of others are skipped. Empty for all.
     """
 
     def __init__(
@@ -89,8 +90,10 @@ class FramedReader:
         *,
         has_rows: Callable[[Json], bool] = lambda _: True,
         find_undeclared_columns: Callable[[Json], tuple[str, ...]] = lambda _: (),
+        records: Sequence[str] = (),
     ) -> None:
         """Store the arguments; nothing is fetched or checked yet."""
+        self._records = records
         self._registry, self._row, self._reader_schema = registry, row, reader_schema
         self._has_rows, self._undeclared_of = has_rows, find_undeclared_columns
         self._kind = arrow_type(row)
@@ -151,11 +154,11 @@ class FramedReader:
             client = registry_client(self._registry)
             try:
                 schema = whole_schema(client, client.schema(schema_id))
-                self._undeclared[schema_id] = self._undeclared_of(schema)
+                chosen = self._has_rows(schema) and has_record(schema, self._records)
+                self._undeclared[schema_id] = self._undeclared_of(schema) if chosen else ()
+                reader_schema = _match_nullability(self._reader_schema, schema)
                 self._readers[schema_id] = (
-                    AvroDecoder(schema, self._row, _match_nullability(self._reader_schema, schema))
-                    if self._has_rows(schema)
-                    else None
+                    AvroDecoder(schema, self._row, reader_schema, records=self._records) if chosen else None
                 )
             except UnknownSchemaError as e:
                 raise _UnreadableError(str(e)) from None
@@ -169,19 +172,35 @@ class FramedReader:
         return reader
 
 
-def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[str]:
+def has_record(schema: Json, names: Sequence[str]) -> bool:
+    """Whether a writer's schema has a record with one of some names, or is not a record; always without names.
+
+    Raises:
+        AvroTypeError: The schema is invalid.
+    """
+    kind = schema_type(schema)
+    records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
+    return not names or not records or any(is_named(record, names) for record in records)
+
+
+def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json, *, records: Sequence[str] = ()) -> Iterator[str]:
     """Yield why no message of a writer's schema can be read into a table; nothing if some can, as of one union branch.
 
     Args:
         writer_schema: The schema that messages are written with.
         row: The type of the rows.
         reader_schema: The schema that it is resolved to.
+        records: The records that are read (`resolve`).
 
     Raises:
         AvroTypeError: A schema is invalid, or as in `resolve`.
     """
-    reader = schema_type(_match_nullability(reader_schema, writer_schema))
-    for path, message in find_failures(resolve(schema_type(writer_schema), reader, row, exact_units=True)):
+    reader, writer = schema_type(_match_nullability(reader_schema, writer_schema)), schema_type(writer_schema)
+    if not has_record(writer_schema, records):
+        names = ", ".join(one.name for one in writer.branches or (writer,) if one.kind == "record")
+        yield f"it has the record {names}, but 'record-name' is {'; '.join(records)}"
+        return
+    for path, message in find_failures(resolve(writer, reader, row, exact_units=True, records=records)):
         yield f"{path}: {message}" if path else message
 
 

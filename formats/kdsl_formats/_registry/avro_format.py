@@ -44,6 +44,14 @@ class AvroRegistryFormat(RegistryFormat):
         default=None,
         aliases=("schema-registry.schema",),
     )
+    record: tuple[str, ...] = option(
+        "record-name",
+        "Read: the record types that become rows, by full name (`shop.Created`) or without the namespace (`Created`), "
+        "separated by ';' (in Python also a list). Records of other types produce no row, and are counted as `no-row`. "
+        "By default all do, except that records of a schema that is a union of several record types are errors.",
+        default=(),
+        side="read",
+    )
 
     def envelope_row(self, row: t.Row, use: Use = ALONE) -> t.Row:
         """The type of the record in a message that contains rows of a type; here that type itself."""
@@ -122,7 +130,8 @@ class AvroRegistryFormat(RegistryFormat):
         try:
             whole = whole_schema(client, schema)
             if direction == "read":
-                return "; ".join(find_misfits(whole, self.envelope_row(row), self.table_schema(row, "read")))
+                reader = self.table_schema(row, "read")
+                return "; ".join(find_misfits(whole, self.envelope_row(row), reader, records=self.record))
             AvroEncoder(whole, self.envelope_row(row))
         except AvroTypeError as e:
             return str(e)
@@ -157,6 +166,7 @@ class _Decoder:
                 chosen.table_schema(self._row, "read", self._use),
                 has_rows=chosen.has_rows,
                 find_undeclared_columns=self._find_undeclared_columns,
+                records=chosen.record,
             )
         if chosen.empty_is_null:
             empty = pc.equal(pc.binary_length(messages), 0)

@@ -360,25 +360,27 @@ class BatchRunner(ABC):
         """
         if table not in self._live:
             self._live[table] = self._writer.read_schema(spark, table, known)
-            if known is not None:
-                self._check_table(spark, table, exists=self._live[table] is not None)
+            self._check_table(spark, table, exists=self._live[table] is not None, known=known is not None)
         return self._live[table]
 
-    def _check_table(self, spark: SparkSession, table: TableId, *, exists: bool) -> None:
+    def _check_table(self, spark: SparkSession, table: TableId, *, exists: bool, known: bool) -> None:
         """Refuse the batch if a sink table is another one than that of earlier batches; or accept that, with a warning.
 
-        A table that is gone is refused by `decide_batch`. Errors are those of the sink.
+        A table that is gone is refused here if its schema is not known any more, otherwise by `decide_batch`. Errors
+        are those of the sink.
         """
         assert self._identities is not None
         before = self._identities.get(table)
-        now = self._writer.identify(spark, table) if exists and before is not None else None
-        if before is None or before == now or (exists and now is None):  # None: the sink cannot tell
+        if before is None:
+            return
+        now = self._writer.identify(spark, table) if exists or not known else None
+        if before == now or (exists and now is None):  # None: the sink cannot tell
             return
         reason = explain_replaced_table(before, now)
         if self._accepts_tables:
             _log.warning("%s %s; it is accepted", format_id(table), reason)
             del self._identities[table]
-        elif exists:
+        elif exists or not known:
             fix = "restore that table, or start with a new checkpoint, which reads from the start"
             self._replaced.append(
                 Refusal(

@@ -21,7 +21,7 @@ from kdsl.ingest.records import plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable, find_reason
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
-from kdsl.own_columns import KIND, ORDER, PASSES, PLACE, UNAVAILABLE
+from kdsl.own_columns import EVENT, KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
 from kdsl.spark_internals.arrow import map_in_arrow
@@ -434,6 +434,8 @@ def transform_rows(
     has_kinds = KIND in rows.columns
     if not has_kinds:
         rows = rows.select(F.lit("+I").alias(KIND), "*")
+    if any(quote_name(EVENT) in sql for sql in (transformed.filter or "", *(c.sql for c in transformed.columns))):
+        rows = rows.withColumn(EVENT, F.col(KIND))
     if transformed.filter is None:
         return rows
     passes = parse_column(transformed.filter)

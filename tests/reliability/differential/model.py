@@ -95,7 +95,7 @@ def build_table(sources: Iterable[tuple[Sequence[Change], Rules]]) -> Table:
 
 
 def fold(changes: Iterable[Change], rules: Rules) -> list[tuple[Row, str]]:
-    """The rows that remain, and the row kind of each one's last change."""
+    """The rows that remain, and the row kind that each of them had in its message."""
     rows: dict[tuple[str, ...], tuple[Row, str]] = {}
     for number, change in enumerate(changes):
         before, after = (
@@ -105,9 +105,9 @@ def fold(changes: Iterable[Change], rules: Rules) -> list[tuple[Row, str]]:
         if before is not None and (after is None or old != new):
             rows.pop(old, None)
             if rules.soft_delete:
-                rows[old] = before, "-D"
+                rows[old] = before, "-D" if change.after is None else "-U"
         if after is not None:
-            rows[new] = after, "+I" if before is None or old != new else "+U"
+            rows[new] = after, "+I" if change.before is None else "+U"
     return list(rows.values())
 
 

@@ -52,12 +52,18 @@ class Difference:
 
 @attrs.frozen
 class Place:
-    """Where ingestions run."""
+    """Where an ingestion runs."""
 
     spark: SparkSession
     kafka: RunningKafka
     postgres: Postgres | None
     folder: Path
+    job: Job = attrs.field(init=False)
+
+    @job.default
+    def _make_job(self) -> Job:
+        """The program that runs an ingestion in a process of its own."""
+        return Job(self.folder / "job", {}, program=HERE / "jobs" / "ingest.py")
 
 
 class RunError(Exception):
@@ -133,8 +139,9 @@ def run_processes(world: World, place: Place, ingestion: Ingestion, rng: random.
     Raises:
         RunError: The query failed.
     """
-    spark = {**world.settings, "spark.databricks.delta.snapshotPartitions": "2"}
-    job = Job(place.folder / "job", {}, query=ingestion.to_yaml(), program=HERE / "jobs" / "ingest.py", spark=spark)
+    job = place.job
+    job.query = ingestion.to_yaml()
+    job.spark = {**world.settings, "spark.databricks.delta.snapshotPartitions": "2"}
     points = KAFKA_POINTS if world.sink == "kafka" else TABLE_POINTS
     kills = [Kill(rng.choice(points), skip=rng.choice((0, 0, 1, 5))) for _ in range(rng.randint(1, MOST_DEATHS))]
     for kill in (*kills, None):

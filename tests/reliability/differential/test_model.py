@@ -51,7 +51,7 @@ def test_types_are_joined(a: str, b: str, expected: str) -> None:
     [
         (Rules(("id",)), [{"id": 1, "f": 40, "n": 2.5}]),
         (Rules(("id",), above=50), []),
-        (Rules(("id",), above=50, soft_delete=True), [{"id": 1, "f": 60, "n": 1.0, "row_kind": "-D"}]),
+        (Rules(("id",), above=50, soft_delete=True), [{"id": 1, "f": 60, "n": 1.0, "row_kind": "-U"}]),
         (Rules(("id",), doubled=True), [{"id": 1, "f": 40, "n": 2.5, "doubled": 80}]),
     ],
 )
