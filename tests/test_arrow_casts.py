@@ -31,6 +31,7 @@ CASTS = {
     "kdsl.flink_sql.conditions.compiler.Compiler": "dates and times, and scalars of them",
     "kdsl.flink_sql.conditions.functions": "numbers, and scalars of them",
     "kdsl.flink_sql.conditions.operators": "numbers, and scalars of them",
+    "kdsl.ingest.changes._filter_rows": "row kinds",
     "kdsl.run.dataframes.collect.collect_arrow": "a Spark column",
     "kdsl.run.read._add_computed": "a Spark column",
     "kdsl.run.records.encode._parse_instant": "a scalar",

@@ -18,6 +18,8 @@ _DRIVER = re.compile(r"jdbc:[A-Za-z][\w+.-]*")
 _HOST = r"(?P<host>(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(?::[0-9]{1,5})?)(?=[/?;:,]|$)"
 _AFTER_LOGIN = re.compile(rf"(?:(?:[A-Za-z]+:)?//)?{_HOST}")
 _WITHOUT_LOGIN = re.compile(rf":(?:[\w+-]+:)*//{_HOST}")
+_PATH = re.compile(r"(?:,[\w.:\[\]-]+)*/[^?;&,#:=\s]*")
+"""What names the database after a host: more hosts, and a path."""
 _LOGIN = re.compile(r"jdbc:(?:[\w+.-]+:)+(?://)?[^:/@]*[:/](?P<password>.+)@", re.DOTALL)
 _PARAMETER = re.compile(r"(?P<name>[\w.-]+)\s*=\s*")
 _SHORT_NAME = re.compile(r"pass|pwd|secret|token", re.IGNORECASE)
@@ -30,16 +32,34 @@ def hide_login(url: str) -> str:
     Args:
         url: The address; references to secrets may be resolved or not.
     """
+    return _split_address(url)[0]
+
+
+def name_database(url: str) -> str:
+    """Cut a JDBC address to what names the database: ``jdbc:postgresql://host:5432/shop``.
+
+    Where the host cannot be shown, it is the result of `hide_login`.
+
+    Args:
+        url: The address; references to secrets may be resolved or not.
+    """
+    shown, rest = _split_address(url)
+    path = _PATH.match(rest)
+    return f"{shown}{path[0]}" if path else shown
+
+
+def _split_address(url: str) -> tuple[str, str]:
+    """Split a JDBC address into what may be shown, and what follows the host; that is empty without a host."""
     driver = _DRIVER.match(url)
     if driver is None:
-        return "jdbc"
+        return "jdbc", ""
     before, at, after = url[driver.end() :].rpartition("@")
     if not at:
         match = _WITHOUT_LOGIN.match(after)
     else:
         # An '@' after a parameter may be a character of a password; the end of the password would look like a host.
         match = None if re.search(r"[=?;&,]", before) else _AFTER_LOGIN.match(after)
-    return f"{driver[0]}://{match['host']}" if match else driver[0]
+    return (f"{driver[0]}://{match['host']}", after[match.end() :]) if match else (driver[0], "")
 
 
 def secrets_in_address(url: str) -> set[str]:

@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 class TableGuard:
     """Requires that all batches of a query are applied to one table.
 
-    Targets that cannot be identified (`IdentifiedTarget`) are not guarded.
+    Targets that cannot be identified (`IdentifiedTarget`) are not guarded; nor are tables without an identity, such as
+    those of most databases.
 
     Args:
         folder: The folder of the query's checkpoint.
@@ -39,6 +40,7 @@ class TableGuard:
     def __init__(self, folder: Folder, target: Target, *, adopt: bool) -> None:
         self._folder, self._target, self._adopt = folder, target, adopt
         self._known: str | None = None
+        self._is_kept = False
 
     def check(self, spark: SparkSession, number: int) -> None:
         """Check before a batch that the table is the one of earlier batches; the first batch may create it.
@@ -50,30 +52,31 @@ class TableGuard:
         if not isinstance(self._target, IdentifiedTarget):
             return
         actual = self._target.identify(spark)
-        if self._known is None and self._adopt:
+        if not self._is_kept and self._adopt:
             expected = None
             with suppress(CheckpointError):  # a damaged file is replaced
                 expected = self._read(required=False)
             if expected is not None and expected != actual:
                 _log.warning("%r %s; it is accepted", self._target, explain_replaced_table(expected, actual))
             return
-        require_same_table(repr(self._target), self._known or self._read(required=number > 0), actual)
+        expected = self._known if self._is_kept else self._read(required=number > 0)
+        require_same_table(repr(self._target), expected, actual)
 
     def keep(self, spark: SparkSession) -> None:
-        """Keep the identity of the table with the checkpoint, after a batch.
+        """Keep the identity of the table with the checkpoint, after the first batch of a run; also that it has none.
 
         Raises:
             ChangelogError: The table cannot be read.
             CheckpointError: The checkpoint cannot be written.
         """
-        if self._known is not None or not isinstance(self._target, IdentifiedTarget):
+        if self._is_kept or not isinstance(self._target, IdentifiedTarget):
             return
         self._known = self._target.identify(spark)
-        if self._known is not None:
-            self._folder.write(FILE, json.dumps({"version": VERSION, "id": self._known}) + "\n")
+        self._folder.write(FILE, json.dumps({"version": VERSION, "id": self._known}) + "\n")
+        self._is_kept = True
 
     def _read(self, *, required: bool) -> str | None:
-        """Read the stored identity; None if there is none.
+        """Read the stored identity; None if there is none, or the table has none.
 
         Raises:
             CheckpointError: It cannot be read, or is missing although it is required.
@@ -84,7 +87,7 @@ class TableGuard:
         try:
             document = json.loads(text or "")
             if document["version"] == VERSION:
-                return str(document["id"])
+                return None if document["id"] is None else str(document["id"])
             reason = f"has version {document['version']}, and this kdsl reads version {VERSION}"
         except (ValueError, KeyError, TypeError):
             reason = "is missing" if text is None else "cannot be read"

@@ -102,7 +102,8 @@ class _SinkTable:
             yield self.step("!", f"column {name}", None, str(wanted.get(name, "")), consequence)
         for name, refusal in evolution.must_fit.items():
             declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")
-            consequence = f"{refusal.reason}: a batch with values that it does not hold is refused; {refusal.fix}"
+            what = "NULL in it" if refusal.code == "not-null" else "values that it does not hold"
+            consequence = f"{refusal.reason}: a batch with {what} is refused; {refusal.fix}"
             yield self.step("!", f"column {name}", existing[name.lower()], declared, consequence)
         for name in evolution.narrowed:
             live = existing[name.lower()]

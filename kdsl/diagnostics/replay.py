@@ -96,6 +96,13 @@ class Replay:
 
 LEFT = ("exhausted", "truncated", "outdated", "keyless", "unverified", "recreated", "unknown")
 """The attributes of `Replay` that count selected records that were not sent."""
+_LETTERS_FIX = (
+    "the letters themselves were written by librdkafka, and replays note there what they have sent: name the listeners "
+    "and the login of scan.dead-letter.properties.* (--bootstrap, --property), and those of the records, if they are "
+    "others, as the target (target=, --to-bootstrap)"
+)
+_TARGET_FIX = "name listeners with another login (target=, --to-bootstrap)"
+"""What to do if only Java's clients can log in to the cluster of the letters, or to that of the records."""
 Mapper = Callable[[DeadLetter], DeadLetter | None]
 """Returns the record to send, changed or not, or None to drop it."""
 
@@ -146,12 +153,12 @@ def replay(
         ResolveError: The client settings have errors.
     """
     sending = target or cluster
-    for used in (cluster, sending):
+    for used, fix in ((cluster, _LETTERS_FIX), (sending, _TARGET_FIX)):
         if needs_jvm(used):
             raise DeadLetterError(
                 f"a replay writes with librdkafka, which cannot log in to {used.bootstrap_servers}: only Java's "
-                "clients can, as with Kerberos; name listeners with another login (target=, --to-bootstrap), or read "
-                "the letters with Table.dead_letters() and write them with Spark"
+                f"clients can, as with Kerberos; {fix}, or read the letters with Table.dead_letters() and write them "
+                "with Spark"
             )
     with _hold_lease(cluster, topic, dry_run=dry_run) as lease, tempfile.TemporaryFile() as file:
         run = _Run(cluster, topic, to, sending, selection or Selection(), max_attempts, force, resend_unknown, dry_run)

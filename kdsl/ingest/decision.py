@@ -6,7 +6,7 @@ repeated, the same records give the same decision, except for changes that an ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 
 import attrs
 
@@ -163,6 +163,27 @@ def decide_batch(
         records=dict(seen.rows),
     )
     return Decision(note, tuple(tables), sinks, ignored=ignored)
+
+
+def decide_with_cache(schemas: MutableMapping[TableId, TableSchema | None], decide: Callable[[], Decision]) -> Decision:
+    """Decide what a batch does; once more if a table would change, or the batch is refused, by schemas read before.
+
+    Somebody else may have changed a table since then, also another ingestion that reads the same records: the table
+    could get a narrower type than it has by now, or the batch be refused for what is corrected.
+
+    Args:
+        schemas: The schemas of sink tables that were read before. Those that have to be read again are removed.
+        decide: Decides; it reads schemas that are not among these, and adds them.
+    """
+    earlier = {*schemas}
+    decision = decide()
+    changed = {table for table, evolution in decision.sinks.items() if evolution.changes}
+    outdated = earlier if decision.refusals else earlier & changed
+    if not outdated:
+        return decision
+    for table in outdated:
+        del schemas[table]
+    return decide()
 
 
 def refuse_new_tables(plan: IngestPlan, tables: Mapping[TableId, UpstreamTable]) -> tuple[Refusal, ...]:

@@ -404,8 +404,8 @@ class SinkEvolution:
         narrowed: The columns that keep a type that does not hold all values: those that do not fit are NULL, and
             counted.
         left_out: The columns that the sink table does not get; their values are counted.
-        must_fit: The other columns that keep such a type, each with the refusal of a batch that has values that do not
-            fit.
+        must_fit: The other columns that keep such a type, or that are NOT NULL, each with the refusal of a batch that
+            has values that do not fit, or NULL.
     """
 
     schema: TableSchema
@@ -563,7 +563,8 @@ class _SinkTable:
         """Add the changes of a table that exists, and return its schema with them; columns that the rows lack stay.
 
         Another primary key, and a column that is NOT NULL and that the rows lack or may have NULL in, are refused; see
-        `drop_not_null` for the last. See `add_column` and `alter_column` for columns that are new or too narrow.
+        `drop_not_null` for the last. Where the sink does not check NOT NULL, such columns become nullable. See
+        `add_column` and `alter_column` for columns that are new or too narrow.
         """
         if [self.fold(n) for n in live.primary_key] != [self.fold(n) for n in self.wanted.primary_key]:
             has, wants = (f"({', '.join(key)})" for key in (live.primary_key, self.wanted.primary_key))
@@ -584,10 +585,13 @@ class _SinkTable:
             elif not stores_all(columns[i].type, field.type):
                 columns[i] = self.alter_column(columns[i], field)
             elif field.type.nullable and not columns[i].type.nullable:
-                self.drop_not_null(columns[i])
+                columns[i] = self.drop_not_null(columns[i])
         wanted = {self.fold(f.name) for f in self.wanted.columns}
-        for field in live.columns:
+        for i, field in enumerate(live.columns):
             if self.fold(field.name) not in wanted and not field.type.nullable:
+                if not self.policy.rules.checks_not_null:
+                    columns[i] = attrs.evolve(field, type=field.type.as_nullable())
+                    continue
                 self.refuse(
                     "not-null-missing",
                     field.name,
@@ -613,9 +617,9 @@ class _SinkTable:
         (`kdsl.types.widening.widen`), if keys could become equal or different, and if `allows` leaves the change out or
         refuses it.
         """
-        kind = self.widen(live, field.type)
         if field.type.nullable and not live.type.nullable:
-            self.drop_not_null(live)
+            live = self.drop_not_null(live)
+        kind = self.widen(live, field.type)
         if kind is None:
             self.keep_type(live, field.type)
             return live
@@ -639,14 +643,18 @@ class _SinkTable:
         """Note that a column keeps a type that does not hold all values of the rows.
 
         Those that it does not hold are NULL and counted with TRY_EVOLVE, with IGNORE, and if the sink's options exclude
-        changes of types. Otherwise, and always in the primary key, they refuse the batch.
+        changes of types. Otherwise, and always in the primary key and in a column that is NOT NULL, they refuse the
+        batch.
         """
         place = self.places.get(live.name)
         if self.in_key(live):
             self.must_fit[live.name] = refuse_key_type(self.table, live.name, live.type, shown, place)
             return
         if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") or "alter.column.type" not in self.policy.tags:
-            self.narrowed.append(live.name)
+            if live.type.nullable or not self.policy.rules.checks_not_null:
+                self.narrowed.append(live.name)
+            else:
+                self.must_fit[live.name] = self.refuse_null(live)
             return
         reason = f"it is {live.type} in the sink table, and keeps this type because no other one that has values of "
         reason += f"{shown.as_nullable()}, too, keeps all its values as they are"
@@ -661,20 +669,30 @@ class _SinkTable:
         """Whether a column of the sink table is in the primary key; letter case counts only if the sink says so."""
         return self.fold(live.name) in map(self.fold, self.wanted.primary_key)
 
-    def drop_not_null(self, live: t.Field) -> None:
-        """Refuse a column; the caller knows that it is NOT NULL in the sink, and may be NULL in the rows.
+    def drop_not_null(self, live: t.Field) -> t.Field:
+        """Return a column that is NOT NULL in the sink, and may be NULL in the rows, as it is after the batch.
 
-        With TRY_EVOLVE and IGNORE, it is noted as too narrow instead, unless it is in the primary key.
+        It becomes nullable if the sink does not check NOT NULL. Otherwise it is refused; with TRY_EVOLVE and IGNORE
+        only if rows have NULL. A column of the primary key is always refused.
         """
-        if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") and not self.in_key(live):
-            self.narrowed.append(live.name)
-            return
+        if not self.in_key(live):
+            if not self.policy.rules.checks_not_null:
+                return attrs.evolve(live, type=live.type.as_nullable())
+            if self.policy.behavior in ("TRY_EVOLVE", "IGNORE"):
+                self.must_fit[live.name] = self.refuse_null(live)
+                return live
         self.refuse(
             "not-null",
             live.name,
             f"it is {live.type} in the sink table, and may be NULL in the rows",
             "drop NOT NULL there",
         )
+        return live
+
+    def refuse_null(self, live: t.Field) -> Refusal:
+        """The refusal of a batch that would write NULL to a column that is NOT NULL in the sink."""
+        reason, fix = f"it is {live.type} in the sink table", "drop NOT NULL there, or correct them"
+        return Refusal(self.table, live.name, reason, fix, self.places.get(live.name), code="not-null")
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
         """Whether a change is made; a change that is not is refused, or left to the caller without a refusal.

@@ -10,11 +10,9 @@ import json
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
 
 import attrs
 
-from kdsl.changelog.address import hide_login
 from kdsl.errors import CheckpointError, listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import Route, Transform
@@ -23,9 +21,8 @@ from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ends.tables import DeltaChanges
 from kdsl.ingest.evolution import merge_schemas
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.plan import IngestPlan, find_address
 from kdsl.ingest.state import IngestState
-from kdsl.secrets import Secret
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 AllowedChange = Literal["route", "transform", "sink"]
@@ -53,12 +50,13 @@ def write_declaration(plan: IngestPlan) -> dict[str, str]:
             parts[_COLUMNS] = plan.source.initial_ddl or ""
     if isinstance(plan.source, DeltaChanges):
         parts[_PATH] = json.dumps(plan.source.path.rstrip("/"))
-    place = _place_of(plan.sink)
+    place = _place_of(plan)
     return parts if place is None else {**parts, _SINK: json.dumps(place, sort_keys=True)}
 
 
-def _place_of(sink: Sink) -> dict[str, Any] | None:
-    """Where the tables of a sink are, without logins; None if it stores none."""
+def _place_of(plan: IngestPlan) -> dict[str, Any] | None:
+    """Where the tables of the sink are, without logins; None if it stores none."""
+    sink = plan.sink
     match sink:
         case KafkaTopics():
             chosen = sink.valid()
@@ -67,9 +65,7 @@ def _place_of(sink: Sink) -> dict[str, Any] | None:
         case DeltaTables():
             return {"path": None if sink.path is None else sink.path.rstrip("/"), "catalog": sink.catalog}
         case JdbcTables():
-            url = sink.url.reveal() if isinstance(sink.url, Secret) else str(sink.url)
-            shown = hide_login(url)  # without the database, whose name follows the host
-            return {"url": shown + urlsplit(url.removeprefix("jdbc:")).path if "//" in shown else shown}
+            return {"url": plan.address or find_address(sink)}
         case HologresTables():
             return {"endpoint": sink.endpoint, "database": sink.dbname}
         case _:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -283,6 +284,19 @@ class StateFiles:
         for number in earlier if whole else ():
             self._folder.remove(f"{self._place}/{_file(number)}")
         return before.add(note)
+
+    def find_identities(self) -> dict[TableId, str]:
+        """Find the identities of the sink tables in the files that can be read; the others are left out.
+
+        Raises:
+            CheckpointError: The folder cannot be listed.
+        """
+        identities: dict[TableId, str] = {}
+        for number in self._numbers():
+            with suppress(CheckpointError):
+                for note in self._notes(number, self._read(number)):
+                    identities |= note.identities
+        return identities
 
     def set_aside(self) -> None:
         """Move the files into another folder, so that everything is learned again.

@@ -19,18 +19,30 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kdsl.plan.model import WritePlan
-from kdsl.run.exactly_once.row_routing import ROW_BY_ROW
 from kdsl.run.jvm.read import SPLIT
+from kdsl.run.librdkafka.task_packing import PIECE_RECORDS
 from kdsl.run.listeners.reads import READ_OPTION
+from kdsl.run.session import available_cores
+from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.plans import PlanNode, plan_of, read_partitions, replace_stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ORDERED = ROW_BY_ROW | {"Join", "Union"}
+_REGROUPS = frozenset(
+    (
+        *("Aggregate", "CoGroup", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "MapGroups", "Window"),
+        *("FlatMapCoGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapGroupsInPandas"),
+        *("FlatMapGroupsInPandasWithState", "FlatMapGroupsWithState"),
+        *("TransformWithState", "TransformWithStateInPandas", "TransformWithStateInPySpark"),
+    )
+)
+"""Nodes of Spark's plans after which rows are no longer in the order of the topic: they sort or keep them by key."""
 _SHUFFLES = ("Repartition", "RepartitionByExpression", "RebalancePartitions")
 _JAVA_PARTITIONS = ("KafkaBatchInputPartition", "KafkaSourceRDDPartition")
 """What a task of Spark's own Kafka source reads, of streams and of batches."""
+_JAVA_SOURCE = "Kafka"
+"""How the names of all its partitions begin."""
 _log = logging.getLogger(__name__)
 
 
@@ -39,7 +51,7 @@ def read_whole_partitions(rows: DataFrame, plan: WritePlan) -> DataFrame:
 
     Other streams are returned unchanged: those without a message key, those whose rows pass a state or a shuffle, and
     those of Spark Connect. A shuffle in the query, after which the changes of a key are in no order, is a warning in
-    the log.
+    the log, and so is a version of Spark in which the stream cannot be changed.
 
     Args:
         rows: The stream.
@@ -50,7 +62,7 @@ def read_whole_partitions(rows: DataFrame, plan: WritePlan) -> DataFrame:
         return rows
     nodes = [node for node in analyzed.walk() if not node.is_leaf]
     shuffles = [node.name for node in nodes if node.name in _SHUFFLES and _moves_rows(node)]
-    if any(node.name not in (*_ORDERED, *_SHUFFLES) for node in nodes):
+    if any(node.name in _REGROUPS for node in nodes):
         return rows
     if shuffles:
         if any(_choose_options(leaf) is not None for leaf in analyzed.leaves()):
@@ -61,7 +73,18 @@ def read_whole_partitions(rows: DataFrame, plan: WritePlan) -> DataFrame:
                 plan.table, shuffles[0],
             )  # fmt: skip
         return rows
-    return _with_whole_partitions(rows)
+    try:
+        return _with_whole_partitions(rows)
+    except GatewayError as e:
+        if isinstance(e, JavaError):
+            raise
+        _log.warning(
+            "%s: in this version of Spark it cannot be set that each partition of a stream is read by one task (%s); "
+            "the changes of a key may be written in another order than that of the topic that is read, unless its "
+            "batches are smaller than %s records of a partition",
+            plan.table, e, f"{PIECE_RECORDS:,}",
+        )  # fmt: skip
+        return rows
 
 
 def _with_whole_partitions(rows: DataFrame) -> DataFrame:
@@ -108,25 +131,35 @@ def count_tasks_of_pieces(rows: DataFrame, plan: WritePlan) -> int:
     """Count the tasks that read a batch, if several of them read one partition; otherwise return 0.
 
     0 also for rows that are written without a message key, for those that pass a shuffle, and for Spark Connect, where
-    partitions are read as a whole. Spark plans the batch for it.
+    partitions are read as a whole. If it cannot be found out what the tasks read, they count as if they read one
+    partition, and the result is twice the number of cores. Spark plans the batch for it.
 
     Args:
         rows: The batch; also that of ``foreachBatch``.
         plan: The plan of its write.
     """
     tasks = read_partitions(rows) if plan.key_columns else []
-    partitions = [partition for task in tasks for partition in _topic_partitions(task)]
-    return len(tasks) if len(partitions) != len(set(partitions)) else 0
+    partitions = None if tasks is None else list(map(_topic_partitions, tasks))
+    if tasks is None or partitions is None or None in partitions:
+        return 2 * available_cores(rows.sparkSession)
+    every = [partition for of_task in partitions for partition in of_task or ()]
+    return len(tasks) if len(every) != len(set(every)) else 0
 
 
-def _topic_partitions(partition: Any) -> set[tuple[str, int]]:
-    """The topic partitions that a task of a read gets records from; empty for other sources than Kafka."""
+def _topic_partitions(partition: Any) -> set[tuple[str, int]] | None:
+    """The topic partitions that a task of a read gets records from; empty for other sources than Kafka.
+
+    None if it is one of Spark's Kafka source that is not known.
+    """
     from kdsl.run.librdkafka.source import Task
 
     if isinstance(partition, Task):
         return {(r.topic, r.partition) for r in partition.ranges}
     get_class = getattr(partition, "getClass", None)
-    if get_class is None or str(get_class().getSimpleName()) not in _JAVA_PARTITIONS:
+    name = "" if get_class is None else str(get_class().getSimpleName())
+    if not name.startswith(_JAVA_SOURCE):
         return set()
+    if name not in _JAVA_PARTITIONS:
+        return None
     topic_partition = partition.offsetRange().topicPartition()
     return {(str(topic_partition.topic()), int(topic_partition.partition()))}

@@ -23,7 +23,7 @@ from kdsl.errors import KdslError, WriteError
 from kdsl.plan.changes import AllowedChanges
 from kdsl.plan.model import OutputMode, Transactions, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
-from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.checkpoint import MANIFEST, Checkpoint
 from kdsl.run.checkpoint.manifest import Manifest
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dataframes.output_mode import choose_output_mode as mode_of
@@ -322,6 +322,12 @@ def write_stream(
         note_write(query, plan, spool)
         return query
     manifest = opened.manifest
+    if manifest is None and (done := opened.last_batches()[0]) >= 0:
+        _log.warning(
+            "%s: the checkpoint has batch %d, but not %s, which says what the query wrote before: kdsl cannot check "
+            "whether the table has changed since; if the query has always been one of kdsl's, restore the file",
+            plan.table, done, opened.folder.path(MANIFEST),
+        )  # fmt: skip
     if manifest is not None:
         abort_open_transactions(manifest, plan, cluster, opened)
     if manifest is None or manifest.routing is not None or manifest.plan != plan_text(plan):

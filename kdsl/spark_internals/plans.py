@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.session import is_spark_3, java_dataframe, java_session, jvm_of
 
 if TYPE_CHECKING:
@@ -249,18 +250,50 @@ def replace_stream_options(
     return type(df)(getattr(package, "Dataset").ofRows(java_session(spark), plan), spark)  # noqa: B009
 
 
-def read_partitions(df: DataFrame) -> list[Any]:
+_OTHER_SCANS = (
+    *("CommandResultExec", "EmptyRelationExec", "ExternalRDDScanExec", "FileSourceScanExec", "HiveTableScanExec"),
+    *("LocalTableScanExec", "OneRowRelationExec", "RangeExec"),
+)
+"""The nodes of physical plans that read something else than partitions of a source like Kafka."""
+_OTHER_RDDS = (
+    *("EmptyRDD", "FileScanRDD", "HadoopRDD", "JDBCRDD", "NewHadoopRDD", "ParallelCollectionRDD", "RangeRDD"),
+    "EmptyRDDWithPartitions",
+)
+"""The RDDs without dependencies that read something else."""
+_PICKLED = ("pickedPartition", "pickledPartition")
+"""The methods with the bytes of a partition of a source in Python: as Spark spells it, and as it may correct it."""
+
+
+class _UnknownScanError(Exception):
+    """Something reads rows that this module does not know."""
+
+
+def read_partitions(df: DataFrame) -> list[Any] | None:
     """The partitions that the tasks of a DataFrame's first stage read, in their order; empty for Spark Connect.
 
     Those of sources in Python are the objects that the source has planned, those of other sources are Java's. What is
     read before a shuffle is left out. Nothing runs, but sources plan what they read.
+
+    Returns:
+        The partitions; None if they cannot be found, because the plan has nodes or RDDs that are not known, such as
+        those of a checkpoint or of another version of Spark.
     """
     frame = java_dataframe(df)
-    return [] if frame is None else list(_partitions_of_plan(frame.queryExecution().executedPlan()))
+    if frame is None:
+        return []
+    plan = frame.queryExecution().executedPlan()
+    try:
+        return list(_partitions_of_plan(plan))
+    except _UnknownScanError:
+        return None
+    except GatewayError as e:
+        if isinstance(e, JavaError):
+            raise
+        return None  # a method does not exist in this version of Spark
 
 
 def _partitions_of_plan(node: Any) -> Iterator[Any]:
-    """Yield the partitions that a node of a physical plan reads without a shuffle; see `read_partitions`."""
+    """Yield the partitions that a node of a physical plan reads without a shuffle; errors as in `read_partitions`."""
     name = str(node.getClass().getSimpleName())
     if name == "AdaptiveSparkPlanExec":
         yield from _partitions_of_plan(node.initialPlan())
@@ -271,13 +304,21 @@ def _partitions_of_plan(node: Any) -> Iterator[Any]:
     elif name in ("BatchScanExec", "MicroBatchScanExec"):
         yield from map(_read_partition, _elements(node.inputPartitions()))
     elif not name.endswith("ExchangeExec"):
-        for child in _elements(node.children()):
+        children = _elements(node.children())
+        if not children and name.removesuffix("$") not in _OTHER_SCANS:
+            raise _UnknownScanError
+        for child in children:
             yield from _partitions_of_plan(child)
 
 
 def _partitions_of_rdd(rdd: Any) -> Iterator[Any]:
-    """Yield the partitions that an RDD reads without a shuffle: one of ``foreachBatch``, or of Spark's Kafka source."""
+    """Yield the partitions that an RDD reads without a shuffle: one of ``foreachBatch``, or of Spark's Kafka source.
+
+    Raises:
+        _UnknownScanError: An RDD without dependencies is not known.
+    """
     name = str(rdd.getClass().getSimpleName())
+    dependencies = _elements(rdd.dependencies())
     if name == "KafkaSourceRDD":
         yield from rdd.partitions()
     elif name == "DataSourceRDD":
@@ -286,7 +327,9 @@ def _partitions_of_rdd(rdd: Any) -> Iterator[Any]:
             many = _has_method(partition, "inputPartitions")
             inputs = partition.inputPartitions() if many else partition.inputPartition().toList()
             yield from map(_read_partition, _elements(inputs))
-    for dependency in _elements(rdd.dependencies()):
+    elif not dependencies and name not in _OTHER_RDDS:
+        raise _UnknownScanError
+    for dependency in dependencies:
         if str(dependency.getClass().getSimpleName()) != "ShuffleDependency":
             yield from _partitions_of_rdd(dependency.rdd())
 
@@ -297,10 +340,18 @@ def _has_method(java: Any, name: str) -> bool:
 
 
 def _read_partition(partition: Any) -> Any:
-    """The object of a source in Python that a partition contains; the partition itself if it has none."""
-    if _has_method(partition, "pickedPartition"):  # as Spark spells it, for batches and streams
-        with suppress(Exception):  # of a source whose classes are not here
-            return pickle.loads(bytes(partition.pickedPartition()))  # noqa: S301  # planned by our own driver
+    """The object of a source in Python that a partition contains; the partition itself if it has none.
+
+    Raises:
+        _UnknownScanError: It is one of a source in Python, and does not give its object.
+    """
+    if not str(partition.getClass().getSimpleName()).startswith("Python"):
+        return partition
+    method = next((name for name in _PICKLED if _has_method(partition, name)), None)
+    if method is None:
+        raise _UnknownScanError
+    with suppress(Exception):  # of a source whose classes are not here
+        return pickle.loads(bytes(getattr(partition, method)()))  # noqa: S301  # planned by our own driver
     return partition
 
 

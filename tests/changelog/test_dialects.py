@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from kdsl.changelog import jdbc
+from kdsl.changelog.address import name_database
 from kdsl.changelog.dialects import Dialect, Statements, cast_type, dialect_of
 from kdsl.errors import ChangelogError, SecretError
 from kdsl.secrets import Secret
@@ -164,6 +165,22 @@ def test_no_secret_is_shown() -> None:
 )
 def test_of_an_address_the_driver_and_the_host_are_shown(url: str, shown: str) -> None:
     assert repr(jdbc(url, "t")) == f"jdbc({shown!r}, 't')"
+    assert "SH" not in name_database(url).replace("${env:HUSH}", "")
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("jdbc:postgresql://ann:HUSH@db:1/shop?ssl=true", "jdbc:postgresql://db:1/shop"),
+        ("jdbc:postgresql://ann:HU/SH@db/shop", "jdbc:postgresql://db/shop"),
+        ("jdbc:postgresql://db:1,db2:2/shop?password=HUSH", "jdbc:postgresql://db:1,db2:2/shop"),
+        ("jdbc:db2://db:50000/x:password=HUSH;user=u;", "jdbc:db2://db:50000/x"),
+        ("jdbc:oracle:thin:scott/HUSH", "jdbc:oracle"),
+        ("${env:HUSH}", "jdbc"),
+    ],
+)
+def test_an_address_names_its_database_without_a_login(url: str, name: str) -> None:
+    assert name_database(url) == name
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from kdsl.changelog import Changelog, ChangelogError
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
+from kdsl.own_columns import KIND, UNAVAILABLE
 from kdsl.run.dataframes.latest import last_changes
 
 if TYPE_CHECKING:
@@ -78,6 +79,16 @@ def test_keys_of_several_columns(spark: SparkSession) -> None:
     df = changes(spark, ("+I", 1, "a"), ("+I", 1, "b"), ("-D", 1, "a"))
 
     assert sort_rows(Changelog(df, keys=["name", "id"]).dedupe()) == [("+U", 1, "b"), ("-D", 1, "a")]
+
+
+def test_a_number_that_is_computed_from_a_value_which_changes_lack_is_that_of_the_batch(spark: SparkSession) -> None:
+    """Its type has a fixed length, but not that of the string from which it is computed."""
+    schema = f"`{KIND}` string, id bigint, text string, size int, `{UNAVAILABLE}` array<string>"
+    rows = [("+U", 1, "abc", 3, []), ("+U", 1, None, None, ["text", "size"]), ("+U", 2, None, None, ["text", "size"])]
+
+    last = last_changes(spark.createDataFrame(rows, schema).coalesce(1), ["id"])
+
+    assert sort_rows(last.drop(KIND)) == [(1, "abc", 3, []), (2, None, None, ["text", "size"])]
 
 
 def test_a_null_key_and_an_invalid_kind_fail_the_job(spark: SparkSession) -> None:

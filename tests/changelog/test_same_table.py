@@ -65,6 +65,15 @@ def test_the_first_batch_may_create_the_table(tmp_path: Path) -> None:
     start(tmp_path, table).check(SPARK, 0)  # repeated
 
 
+def test_a_table_without_an_identity_gets_all_batches(tmp_path: Path) -> None:
+    """As in databases other than Postgres."""
+    for batches in (range(2), range(1, 4)):
+        guard = start(tmp_path, Table())
+        for number in batches:
+            guard.check(SPARK, number)
+            guard.keep(SPARK)
+
+
 @pytest.mark.parametrize(("now", "reason"), [(None, "is gone"), ("b", "was dropped and created again: its id was a")])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_another_table_is_refused_until_it_is_adopted(

@@ -215,7 +215,7 @@ class TestWhereTheMessageComesFrom:
     def test_without_a_compiler_the_way_out_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sources, "find_spec", lambda name: None)
         monkeypatch.setenv("PATH", "")
-        with pytest.raises(SchemaError, match=r"install kdsl\[protobuf\]"):
+        with pytest.raises(SchemaError, match=r"install kdsl-kafka\[protobuf\]"):
             Protobuf(message_class_name="M", proto_text='syntax = "proto3"; message M {}').schema()
 
 

@@ -42,6 +42,15 @@ def test_no_two_ingestions_or_batches_share_a_folder(one: tuple[str, Batch], oth
             [],
             True,
         ),
+        (
+            {
+                "value": Json(),
+                "initial_schemas": "CREATE TABLE t (id INT, PRIMARY -- the key\n KEY (id) NOT ENFORCED)",
+            },
+            [],
+            True,
+        ),
+        ({"value": Json(), "initial_schemas": "CREATE TABLE t (id INT COMMENT 'no primary key')"}, [], False),
     ],
 )
 def test_letters_say_whether_rows_may_replace_each_other(

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.cluster import Cluster
 from kdsl.formats import TableId
 from kdsl.ingest import Blackhole, DeltaTables, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Route, Sink, Transform
-from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
+from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache, forgive_errors
 from kdsl.ingest.evolution import Place, TableDelta, learn
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
@@ -385,3 +385,68 @@ def test_members_that_a_sink_does_not_tell_apart_are_refused_at_any_depth() -> N
     assert (refusal.column, refusal.code) == ("r", "name-case")
     assert "does not tell its members 'x' and 'X' apart" in refusal.reason
     assert Run(plan()).batch(show(delta(0, id="BIGINT", r=nested, R="INT"))).refusals == ()
+
+
+class Cached:
+    """Batches of one run, which asks the sink for the columns of tables, and remembers them."""
+
+    def __init__(self, **sink: str) -> None:
+        self.run, self.asked = Run(plan(DeltaTables("/lake"))), 0
+        self.cache: dict[TableId, TableSchema | None] = {}
+        self.alter(**sink)
+
+    def alter(self, **columns: str) -> None:
+        """Somebody else changes the sink table."""
+        fields = tuple(t.Field(name, parse_type(kind)) for name, kind in columns.items())
+        self.columns = TableSchema(fields) if fields else None
+
+    def read(self, table: TableId, known: TableSchema | None) -> TableSchema | None:
+        del known
+        if table not in self.cache:
+            self.asked += 1
+            self.cache[table] = self.columns
+        return self.cache[table]
+
+    def batch(self, seen: Seen) -> Decision:
+        run = self.run
+        decision = decide_with_cache(self.cache, lambda: decide_batch(run.plan, run.state, run.number, seen, self.read))
+        run.number += 1
+        if not decision.refusals:
+            run.state = run.state.add(decision.note)
+            self.columns = self.cache[TABLE] = decision.sinks[TABLE].schema
+        return decision
+
+
+class TestTablesThatOthersChange:
+    def test_the_sink_is_asked_once_while_nothing_changes(self) -> None:
+        run = Cached()
+        run.batch(show(delta(0, id="BIGINT", n="BIGINT")))
+        for _ in range(3):
+            run.batch(show(t=1))
+
+        assert run.asked == 1
+
+    def test_a_type_that_became_wider_is_not_narrowed(self) -> None:
+        run = Cached()
+        run.batch(show(delta(0, id="BIGINT", n="INT")))
+        run.alter(id="BIGINT", n="DOUBLE")
+
+        decision = run.batch(show(delta(1, id="BIGINT", n="BIGINT", more="DATE")))
+
+        assert [str(change.columns[0]) for change in decision.note.changes] == ["`more` DATE"]
+        assert run.run.sink() == {"id": "BIGINT", "n": "DOUBLE", "more": "DATE"}
+        assert run.asked == 2
+
+    def test_a_column_that_was_added_keeps_its_type(self) -> None:
+        run = Cached()
+        run.batch(show(delta(0, id="BIGINT")))
+        run.alter(id="BIGINT", n="STRING")
+
+        assert run.batch(show(delta(1, id="BIGINT", n="BIGINT"))).note.changes == ()
+
+    def test_what_was_corrected_is_not_refused(self) -> None:
+        run = Cached(id="BIGINT", n="BIGINT NOT NULL")
+        assert [refusal.code for refusal in run.batch(show(delta(0, id="BIGINT", n="BIGINT"))).refusals] == ["not-null"]
+        run.alter(id="BIGINT", n="BIGINT")
+
+        assert run.batch(show(delta(0, id="BIGINT", n="BIGINT"))).refusals == ()

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from kdsl.cluster import Cluster
 from kdsl.formats import TableId
-from kdsl.ingest import Blackhole, DeltaTables, HologresTables, JdbcTables, KafkaTopics, Pipeline, Sink
+from kdsl.ingest import Blackhole, DeltaTables, HologresTables, JdbcTables, KafkaTopics, Memory, Pipeline, Sink
 from kdsl.ingest.definition import Behavior
 from kdsl.ingest.ends.end import CHANGE_TAGS, SinkRules
 from kdsl.ingest.evolution import (
@@ -445,6 +445,31 @@ def test_a_key_column_that_may_be_null_is_refused_in_any_letter_case(behavior: B
     done = evolve_sink(TABLE, live, of("id", id="INT"), attrs.evolve(FOLDING, behavior=behavior))
 
     assert ([r.column for r in done.refusals], done.narrowed) == ([name], ())
+
+
+@pytest.mark.parametrize("behavior", ["TRY_EVOLVE", "IGNORE"])
+@pytest.mark.parametrize("wanted", ["INT", "STRING", "STRING NOT NULL", "DOUBLE"])
+def test_null_in_a_column_that_is_not_null_refuses_the_batch_instead_of_its_write(
+    behavior: Behavior, wanted: str
+) -> None:
+    """A value that does not fit would be NULL there, too."""
+    rules = SinkRules("the sink", alters_types=False)
+
+    done = evolve_sink(TABLE, of(n="INT NOT NULL"), of(n=wanted), Policy(behavior, rules=rules))
+
+    assert (done.schema, done.changes, done.narrowed, done.refusals) == (of(n="INT NOT NULL"), (), (), ())
+    assert (done.must_fit["n"].code, done.must_fit["n"].fix) == ("not-null", "drop NOT NULL there, or correct them")
+
+
+@pytest.mark.parametrize("behavior", ["LENIENT", "EVOLVE", "TRY_EVOLVE", "IGNORE"])
+@pytest.mark.parametrize("sink", ["kafka", "blackhole", "memory"])
+def test_columns_become_nullable_where_nobody_could_drop_not_null(behavior: Behavior, sink: str) -> None:
+    live = of("id", id="INT NOT NULL", n="INT NOT NULL", gone="DATE NOT NULL")
+    policy = Policy.of(Memory() if sink == "memory" else SINKS[sink], Pipeline(schema_change=behavior))
+
+    done = evolve_sink(TABLE, live, of("id", id="INT NOT NULL", n="INT"), policy)
+
+    assert done == SinkEvolution(of("id", id="INT NOT NULL", n="INT", gone="DATE"))
 
 
 def test_merged_tables_have_the_columns_of_all() -> None:

@@ -193,16 +193,22 @@ class TestChanges:
             ),
         ],
     )
-    def test_a_message_without_a_time_is_an_error_where_it_orders_changes(
+    def test_a_message_without_a_time_that_orders_changes_is_one_that_cannot_be_read(
         self, setup: Setup, value: Any, message: Row, member: str
     ) -> None:
-        ingestion = setup.ingestion(Memory(), setup.feed(value=value, distributed_tables=True), transform=[KEYED])
+        strict, tolerant = (
+            setup.ingestion(
+                Memory(), setup.feed(value=value, distributed_tables=True, ignore_errors=ignores), transform=[KEYED]
+            )
+            for ignores in (False, True)
+        )
         setup.produce(message)
 
-        with pytest.raises(
-            StreamingQueryException, match=rf"shop\.orders: the message at partition 0, offset 0 has no {member}"
-        ):
-            setup.run(ingestion, MemoryWriter())
+        with pytest.raises(StreamingQueryException, match=rf"1 records cannot be read: .*offset 0: it has no {member}"):
+            setup.run(strict, MemoryWriter())
+
+        setup.run(tolerant, MemoryWriter())
+        assert setup.state().counts == {"dirty": 1}
 
 
 PLACEHOLDER = "__debezium_unavailable_value"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,16 @@ from pyspark.errors import StreamingQueryException
 
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError
-from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaTopics, Memory, Route, Transform
+from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Memory, Route, Transform
 from kdsl.ingest.learned import COPY_FILE
-from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import check_restart, write_declaration
 from kdsl.ingest.run.sinks import MemoryWriter
 from kdsl.ingest.run.snapshot import identify_copy
-from kdsl.ingest.state import STARTED, IngestState, Note, StateFiles, add_started, read_started
+from kdsl.ingest.state import SCHEMAS, STARTED, IngestState, Note, StateFiles, add_started, read_started
 from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.run.checkpoint.folder import open_local_folder
+from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
 from tests.ingest.setup import Setup
 from tests.ingest.test_decision import Run, delta, plan, show
@@ -94,6 +96,17 @@ def test_identities_of_tables_are_kept(tmp_path: Path) -> None:
     assert files.load(1).identities == {table: "one"}
 
 
+def test_identities_of_tables_are_found_where_other_files_are_damaged(tmp_path: Path) -> None:
+    folder, tables = open_local_folder(tmp_path), [("shop", "orders"), ("shop", "users")]
+    files, state = StateFiles(folder), IngestState()
+    for number, table in enumerate(tables):
+        state = files.write(Note(number, counts={"x": 1}, identities={table: str(number)}), state)
+    files.write(Note(2, identities={tables[1]: "2"}), state)
+    folder.write(f"{SCHEMAS}/1.json", "{")
+
+    assert files.find_identities() == {tables[0]: "0", tables[1]: "2"}
+
+
 @pytest.mark.spark
 @pytest.mark.kafka
 class TestDelta:
@@ -153,6 +166,13 @@ class TestDelta:
         with pytest.raises(StreamingQueryException, match="the sink table was dropped and created again: its id was"):
             setup.run(ingestion)
         assert setup.state().last == 0  # before anything is noted
+        query = ingestion.run(setup.spark, setup.checkpoint, once=True, rebuild_schemas=True)
+        with pytest.raises(StreamingQueryException, match="the sink table was dropped and created again: its id was"):
+            query.awaitTermination()
+        shutil.move(f"{setup.lake}/lake/t", f"{setup.lake}/lake/other")
+        with pytest.raises(StreamingQueryException, match="the sink table is gone, and the rows of earlier batches"):
+            setup.run(ingestion)
+        shutil.move(f"{setup.lake}/lake/other", f"{setup.lake}/lake/t")
         run_again(setup, ingestion, allow=["sink"])
 
         assert self.ids(setup) == [1, 2]
@@ -187,8 +207,34 @@ def test_another_table_of_a_database_is_refused(setup: Setup, postgres: Postgres
     assert postgres.execute(f"SELECT id FROM {table}").strip() == "2"
 
 
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_another_topic_of_the_name_is_refused(setup: Setup) -> None:
+    topic = setup.kafka.create_topic(f"{setup.topic}-into")
+    ingestion = setup.ingestion(KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic))
+    setup.produce({"id": 1})
+    setup.run(ingestion)
+    setup.kafka.delete_topic(topic)
+    setup.kafka.create_topic(topic)
+    setup.produce({"id": 2})
+
+    with pytest.raises(StreamingQueryException, match="the sink table was dropped and created again: its id was"):
+        setup.run(ingestion)
+    assert setup.kafka.read(topic) == []
+    run_again(setup, ingestion, allow=["sink"])
+    setup.produce({"id": 3})
+    setup.run(ingestion)
+
+    assert [json.loads(message.value() or b"")["after"]["id"] for message in setup.kafka.read(topic)] == [2, 3]
+
+
 def kafka_plan(servers: str = "one:9092,two:9092", **options: Any) -> IngestPlan:
     return attrs.evolve(plan(), sink=KafkaTopics(Cluster(servers), **options))
+
+
+def database_plan(address: str) -> IngestPlan:
+    feed = KafkaFeed(Cluster("x:1"), topic=("t",), value=Json())
+    return plan_ingestion(Ingestion(feed, JdbcTables(f"jdbc:{address}")))
 
 
 def write_batch(planned: IngestPlan) -> IngestState:
@@ -209,6 +255,8 @@ def write_batch(planned: IngestPlan) -> IngestState:
             attrs.evolve(plan(), sink=JdbcTables("jdbc:postgresql://a/c?user=me")),
             "jdbc:postgresql://a/c",
         ),
+        (database_plan("postgresql://a/b?password=HUSH"), database_plan("postgresql://a/c?password=HUSH"), "a/c"),
+        (database_plan("postgresql://me:HUSH@a/b"), database_plan("postgresql://me:HUSH@c/b"), "c/b"),
         (attrs.evolve(plan(), sink=DeltaTables("/lake")), kafka_plan(), "one:9092"),
     ],
 )
@@ -218,11 +266,21 @@ def test_another_sink_is_refused_unless_it_is_allowed(before: IngestPlan, after:
     with pytest.raises(CheckpointError, match="was written with another sink") as e:
         check_restart(after, state, (), "c")
     assert named in str(e.value)
+    assert "HUSH" not in str(e.value)
     assert "--allow sink" in str(e.value)
     with pytest.raises(CheckpointError) as in_script:
         check_restart(after, state, None, "c")
     assert "--allow" not in str(in_script.value)
     check_restart(after, state, ["sink"], "c")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("a/b?password=x", "a/b?password=y"), ("me:x@a/b", "me:y@a/b"), ("me:x@a/b", "a/b")]
+)
+def test_another_login_is_the_same_sink(one: str, other: str) -> None:
+    state = write_batch(database_plan(f"postgresql://{one}"))
+
+    check_restart(database_plan(f"postgresql://{other}"), state, (), "c")
 
 
 def test_more_brokers_of_a_cluster_are_the_same_sink() -> None:

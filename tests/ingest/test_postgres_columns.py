@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kdsl.ingest.run.sources.postgres import read_column
 from kdsl.types.parse import parse_type
+from kdsl.types.spark import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -29,6 +35,16 @@ def test_types(declared: str, kind: str, sql: str) -> None:
     column = read_column("a", declared, 0, "shop")
 
     assert (column.type, column.sql) == (parse_type(kind), sql)
+
+
+@pytest.mark.parametrize("declared", ["boolean[]", "bytea[]", "text[]", "integer[]", "date[]", "bit(1)[]", "uuid[]"])
+@pytest.mark.spark
+def test_the_elements_of_an_array_have_its_type(spark: SparkSession, declared: str) -> None:
+    column = read_column("a", declared, 1, "shop")
+    selected = spark.sql("SELECT CAST(NULL AS STRING) AS c0")
+
+    (read,) = selected.selectExpr(column.spark_sql("c0", "shop")).schema.fields
+    assert read.dataType == spark_type(column.type)
 
 
 def test_an_array_of_several_dimensions() -> None:

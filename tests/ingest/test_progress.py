@@ -14,18 +14,19 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, show_bytes
 from kdsl.formats import TableId
 from kdsl.ingest import Ingestion, KafkaFeed, KafkaTopics, Memory, Transform
-from kdsl.ingest.run import batch as batches
 from kdsl.ingest.run.progress import IngestLog, IngestLogs
-from kdsl.ingest.run.sinks import MemoryWriter, SinkTable
+from kdsl.ingest.run.rows import explain_missing_time
+from kdsl.ingest.run.sinks import SinkTable
 from kdsl.ingest.run.sinks.writer import TableWriteError, TableWriter, find_reason
-from kdsl.ingest.run.unstorable import is_of_null_key
+from kdsl.ingest.run.unstorable import choose_search, find_null_keys, find_without_times
 from kdsl.ingest.state import Note
 from kdsl.run.dataframes.latest import NULL_KEY
 from kdsl.run.listeners.events import Progress, Query, ReadProgress
 from kdsl.run.offsets.stored import Offsets
 from kdsl.spark_internals.session import wait_for_listeners
 from kdsl.testing import LocalKafka
-from tests.ingest.setup import Failing, Setup
+from kdsl_formats.cdc_json import DebeziumJson
+from tests.ingest.setup import Setup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,6 +143,13 @@ def test_the_error_names_the_table_that_failed_and_those_that_were_not_tried() -
             "Thrown.\nTraceback (most recent call last):\n  File x\n    y()\nValueError: z\n\n\tat org.X",
             "ValueError: z",
         ),
+        (
+            "[PYTHON_DATA_SOURCE_ERROR] Failed:   + Exception Group Traceback (most recent call last):\n  |   File x\n"
+            "  |     y()\n  | kdsl.errors.ResolveError: t has errors:\n  |   $.a: it is wrong\n"
+            "  +-+---------------- 1 ----------------\n    | kdsl.errors.ProblemError: $.a: it is wrong\n"
+            "    +------------------------------------\n\n\tat org.apache.X",
+            "t has errors:\n  $.a: it is wrong",
+        ),
         ("[A] b\nDriver stacktrace:\n  x", "[A] b"),
         ("", "KdslError"),
     ],
@@ -150,14 +158,18 @@ def test_the_reason_of_an_error_has_no_trace(text: str, reason: str) -> None:
     assert find_reason(KdslError(text)) == reason
 
 
-def test_only_the_error_of_a_null_key_is_one() -> None:
+def test_only_for_errors_of_records_these_are_searched() -> None:
     cause = KdslError(f"the key column 'id' {NULL_KEY}")
     wrapped = TableWriteError("the table a cannot be written")
     wrapped.__cause__ = cause
 
-    assert is_of_null_key(wrapped)
-    assert is_of_null_key(RuntimeError('null value in column "id" violates not-null constraint'))
-    assert not is_of_null_key(RuntimeError("no space left on the device"))
+    feed = KafkaFeed(Cluster("localhost:9092"), topic=("t",), value=DebeziumJson())
+    without_time = RuntimeError(f"t: the message at partition 0, offset 1 {explain_missing_time(feed)}")
+
+    assert choose_search(wrapped) is find_null_keys
+    assert choose_search(RuntimeError('null value in column "id" violates not-null constraint')) is find_null_keys
+    assert choose_search(without_time) is find_without_times
+    assert choose_search(RuntimeError("no space left on the device")) is None
 
 
 @pytest.mark.parametrize(
@@ -180,7 +192,7 @@ def test_a_message_that_is_text_is_shown_as_text(data: bytes, text: str) -> None
 
 def test_the_topics_of_new_tables_are_created_as_the_sink_says(
     kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession, tmp_path: Path,
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     caplog.set_level(logging.INFO)
     topic = kdsl_topic()
@@ -206,16 +218,6 @@ def test_the_topics_of_new_tables_are_created_as_the_sink_says(
     with pytest.raises(Exception, match="as kdsl apply does") as error:
         refused.run(spark, str(tmp_path / "refused"), once=True).awaitTermination()
     assert f"its topic {other!r} does not exist, and allow.auto.create.topics is false" in str(error.value)
-
-    searches: list[object] = []
-    monkeypatch.setattr(batches, "find_null_keys", lambda plan, *_, **__: searches.append(plan))
-    setup.produce({"id": 4})
-    failing = Failing(MemoryWriter(), 0, "before the first table")
-    with pytest.raises(Exception, match="gone"):
-        setup.ingestion(Memory(), transform=transform).run(
-            spark, str(tmp_path / "failing"), once=True, writer=failing
-        ).awaitTermination()
-    assert searches == []
 
 
 def find_partitions(kafka: LocalKafka, topic: str) -> list[tuple[int, Any]]:

@@ -557,7 +557,7 @@ def test_a_topic_that_may_not_be_created(kdsl_kafka: LocalKafka, kdsl_topic: Mak
     changes = {(missing,): [SchemaChange("create.table", (missing,), ())]}
 
     (refusal,) = writer.refuse(None, changes)  # type: ignore[arg-type]
-    assert (refusal.code, refusal.fix) == ("missing-topic", "create it")
+    assert (refusal.code, refusal.fix) == ("missing-topic", "create it, as kdsl apply does; or allow it")
 
     kdsl_kafka.create_topic(missing)
     assert writer.refuse(None, changes) == []  # type: ignore[arg-type]
@@ -664,17 +664,24 @@ class TestOnSpark:
 
     def test_a_type_whose_change_rewrites_too_much(self, setup: Setup) -> None:
         needs_delta()
-        small, large = (
-            setup.ingestion(DeltaTables(setup.lake, rewrite_max_bytes=size), route=[INTO_T]) for size in (0, 1 << 30)
+        small, large, excluding = (
+            setup.ingestion(DeltaTables(setup.lake, rewrite_max_bytes=size, exclude_changes=tags), route=[INTO_T])
+            for size, tags in ((0, ()), (1 << 30, ()), (0, ("alter.column.type",)))
         )
         setup.produce({"id": 1, "n": True})
         setup.run(small)
         setup.produce({"id": 2, "n": "x"})
 
-        refuse(setup, small, "would rewrite [0-9,]+ bytes.*; raise sink.rewrite.max-bytes")
+        advice = "raise sink.rewrite.max-bytes.*; or set exclude.schema.changes: alter.column.type"
+        refuse(setup, small, f"would rewrite [0-9,]+ bytes.*; {advice}")
 
+        setup.run(excluding)
+        assert setup.table("lake", "t") == [{"id": 1, "n": True}, {"id": 2, "n": None}]
+        assert setup.state().counts == {"lost-values": 1}
+
+        setup.produce({"id": 3, "n": "x"})
         setup.run(large)
-        assert setup.table("lake", "t") == [{"id": 1, "n": "true"}, {"id": 2, "n": "x"}]
+        assert setup.table("lake", "t") == [{"id": 1, "n": "true"}, {"id": 2, "n": None}, {"id": 3, "n": "x"}]
 
     def test_columns_of_the_change_data_feed(self, setup: Setup) -> None:
         needs_delta()

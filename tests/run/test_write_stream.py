@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -82,6 +83,24 @@ def test_a_restart_continues_after_what_was_written(
             stream(spark, files), plan_for(topic), cluster, checkpoint=str(tmp_path / "cp"), trigger=NOW
         )
         query.awaitTermination(120)
+
+    assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)
+
+
+def test_a_restart_without_the_plan_of_the_query_is_a_warning(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, files: Path, tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+    for start in (0, 10):
+        put(files, range(start, start + 10))
+        with caplog.at_level(logging.WARNING, "kdsl"):
+            query = write_stream(
+                stream(spark, files), plan_for(topic), cluster, checkpoint=str(checkpoint), trigger=NOW
+            )
+        assert ("kdsl/write.json, which says what the query wrote before" in caplog.text) == bool(start)
+        query.awaitTermination(120)
+        (checkpoint / "kdsl" / "write.json").unlink()
 
     assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)
 

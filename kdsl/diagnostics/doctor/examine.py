@@ -19,6 +19,7 @@ from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
 from kdsl.diagnostics.doctor.java_admin import inspect_with
 from kdsl.diagnostics.doctor.schemas import check_schemas
 from kdsl.diagnostics.doctor.tables import check_read, check_write
+from kdsl.distribution import NAME
 from kdsl.errors import KdslError, ResolveError
 from kdsl.extras import MissingPackageError
 from kdsl.plan.model import ReadPlan, WritePlan
@@ -117,7 +118,7 @@ def _report_versions() -> Finding:
     spark = _find_pyspark()
     parts = {
         "Python": platform.python_version(),
-        "kdsl": version("kdsl"),
+        "kdsl": version(NAME),
         **({} if spark is None else {"pyspark": spark}),
         "librdkafka": str(libversion()[0]),
     }

@@ -159,6 +159,8 @@ class SinkRules:
         stores_keys: Whether its tables have primary keys, which can be read.
         stores_rows: Whether its columns have earlier rows; otherwise a column can get any type, unless it is in the
             primary key.
+        checks_not_null: Whether its columns may be NOT NULL, which kdsl cannot change; otherwise they become nullable,
+            unless they are in the primary key.
         stores_null_character: Whether its strings can have the character U+0000; a record with one cannot be written
             otherwise, and is treated as one that cannot be read.
         keeps_values: Whether a change of a table with a primary key can leave the values of some columns as they are,
@@ -176,6 +178,7 @@ class SinkRules:
     stores_times: bool = True
     stores_keys: bool = True
     stores_rows: bool = True
+    checks_not_null: bool = True
     stores_null_character: bool = True
     keeps_values: bool = False
 

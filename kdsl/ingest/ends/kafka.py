@@ -445,7 +445,7 @@ class KafkaTopics(KafkaEnd, Sink):
         "value": ("debezium-json", "canal-json", "json"),
     }
     of_format: ClassVar[tuple[str, ...]] = ("include-schema.enabled", "emit.full-table-id.enabled")
-    rules: ClassVar[SinkRules] = SinkRules("Kafka", stores_rows=False)
+    rules: ClassVar[SinkRules] = SinkRules("Kafka", stores_rows=False, checks_not_null=False)
 
     topic: str | None = option(
         "topic", "The topic of all tables. Without it a table has the topic of its id, such as db.orders.", default=None

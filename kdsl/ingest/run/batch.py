@@ -15,7 +15,7 @@ import attrs
 from kdsl.changelog.target import Batch, explain_replaced_table
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
-from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
+from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache, forgive_errors
 from kdsl.ingest.definition import Pipeline
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Refusal, TableDelta
@@ -45,7 +45,7 @@ from kdsl.ingest.run.tasks import (
     read_notes,
     split_task,
 )
-from kdsl.ingest.run.unstorable import find_null_characters, find_null_keys, is_of_null_key
+from kdsl.ingest.run.unstorable import choose_search, find_null_characters
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.resolve.columns import find_case_clashes
@@ -198,14 +198,14 @@ class BatchRunner(ABC):
             rejected: Records that count as ones that cannot be read.
 
         Returns:
-            None if the batch is written. Otherwise the rejected records, and those whose rows have NULL in a primary
-            key, which only shows when rows are written: the batch is run again without them.
+            None if the batch is written. Otherwise the rejected records, and those that have NULL in a primary key, or
+            no time that orders changes, which only shows when rows are read: the batch is run again without them.
 
         Raises:
             CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
             IngestError: The batch is refused; nothing is kept or written.
             KdslError: A sink table cannot be read.
-            Exception: That of Spark, if a job fails; that of the write only if no row has NULL in a primary key.
+            Exception: That of Spark, if a job fails; not if such records are its reason.
         """
         plan, spark = self._plan, records.sparkSession
         with self._open(records, number, judged, rejected) as batch:
@@ -213,7 +213,12 @@ class BatchRunner(ABC):
             refusals = [*batch.refusals, *self._replaced, *self._refuse_changes(spark, decision)]
             if refusals:
                 raise refusal_error(f"batch {number}", refusals, plan)
-            losses = count_losses(plan, batch.read, decision)
+            try:
+                losses = count_losses(plan, batch.read, decision)
+            except Exception as e:
+                if more := self._find_unwritable(batch, e):
+                    return _join_places(rejected, more)
+                raise
             if lossy := refuse_losses(plan, decision, losses):
                 raise refusal_error(f"batch {number}", lossy, plan)
             note = self._note(with_losses(decision, losses), state)
@@ -232,7 +237,7 @@ class BatchRunner(ABC):
                 self._writer.write(batch.tables, identity.of_part(self._files.name) if self._files.name else identity)
             except Exception as e:
                 self._driver.require(e)
-                more = self._find_null_keys(batch) if is_of_null_key(e) else {}
+                more = self._find_unwritable(batch, e)
                 if not more:
                     raise
                 for table in decision.sinks:  # some of them may be changed
@@ -267,18 +272,18 @@ class BatchRunner(ABC):
         self._state = self._files.write(note, before)
         return note
 
-    def _find_null_keys(self, batch: OpenBatch) -> Places:
-        """The records of Kafka with NULL in a primary key; none for other sources, or if the search fails.
+    def _find_unwritable(self, batch: OpenBatch, error: Exception) -> Places:
+        """The records of Kafka for which a job failed; none for other sources, other reasons, or if the search fails.
 
-        The log then has the error.
+        The log then has the error of the search.
         """
-        if batch.packets is None:
+        search = choose_search(error)
+        if batch.packets is None or search is None:
             return {}
         try:
-            keyed = not self._writer.needs_rows_before
-            return find_null_keys(self._plan, batch.packets, batch.decision, keyed=keyed)
-        except Exception:  # noqa: BLE001  # the error of the write is the one that counts
-            _log.exception("the records of the batch could not be searched for NULL in primary keys")
+            return search(self._plan, batch.packets, batch.decision, keyed=not self._writer.needs_rows_before)
+        except Exception:  # noqa: BLE001  # the error of the job is the one that counts
+            _log.exception("the records of the batch could not be searched for those that cannot be written")
             return {}
 
     @abstractmethod
@@ -349,31 +354,33 @@ class BatchRunner(ABC):
         return note
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
-        """The schema that a sink table has, None if there is no table; the sink is asked once in a run.
+        """The schema that a sink table has, None if there is no table. Errors are those of the sink.
 
-        Errors are those of the sink.
+        The sink is asked once in a run, and before a table is changed or a batch is refused (`decide_with_cache`).
         """
         if table not in self._live:
             self._live[table] = self._writer.read_schema(spark, table, known)
-            if known is not None:
-                self._check_table(spark, table, exists=self._live[table] is not None)
+            self._check_table(spark, table, exists=self._live[table] is not None, known=known is not None)
         return self._live[table]
 
-    def _check_table(self, spark: SparkSession, table: TableId, *, exists: bool) -> None:
+    def _check_table(self, spark: SparkSession, table: TableId, *, exists: bool, known: bool) -> None:
         """Refuse the batch if a sink table is another one than that of earlier batches; or accept that, with a warning.
 
-        A table that is gone is refused by `decide_batch`. Errors are those of the sink.
+        A table that is gone is refused here if its schema is not known any more, otherwise by `decide_batch`. Errors
+        are those of the sink.
         """
         assert self._identities is not None
         before = self._identities.get(table)
-        now = self._writer.identify(spark, table) if exists and before is not None else None
-        if before is None or before == now or (exists and now is None):  # None: the sink cannot tell
+        if before is None:
+            return
+        now = self._writer.identify(spark, table) if exists or not known else None
+        if before == now or (exists and now is None):  # None: the sink cannot tell
             return
         reason = explain_replaced_table(before, now)
         if self._accepts_tables:
             _log.warning("%s %s; it is accepted", format_id(table), reason)
             del self._identities[table]
-        elif exists:
+        elif exists or not known:
             fix = "restore that table, or start with a new checkpoint, which reads from the start"
             self._replaced.append(
                 Refusal(
@@ -476,13 +483,9 @@ class KafkaBatchRunner(BatchRunner):
 
         def decide(seen: Seen) -> Decision:
             """Decide what the batch does, and prepare the session for it; errors are those of the sink."""
-            decision = decide_batch(
-                plan,
-                state,
-                number,
-                seen,
-                read_schema=partial(self._schema, spark),
-                creates_again=self._accepts_tables,
+            read = partial(self._schema, spark)
+            decision = decide_with_cache(
+                self._live, lambda: decide_batch(plan, state, number, seen, read, creates_again=self._accepts_tables)
             )
             return open_decision(spark, plan, decision)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.formats import TableId
-from kdsl.ingest.decision import Decision, Seen, TableWork, decide_batch
+from kdsl.ingest.decision import Decision, Seen, TableWork, decide_batch, decide_with_cache
 from kdsl.ingest.evolution import Refusal, UpstreamTable
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.run.batch import BatchRunner, OpenBatch, open_decision
@@ -64,13 +65,10 @@ class TableBatchRunner(BatchRunner):
         del rejected
         spark = records.sparkSession
         batch = self._reader.read_batch(records, state.progress)
-        decision = decide_tables(
-            self._plan,
-            state,
-            number,
-            batch,
-            lambda table, known: self._schema(spark, table, known),
-            creates_again=self._accepts_tables,
+        read = partial(self._schema, spark)
+        decision = decide_with_cache(
+            self._live,
+            lambda: decide_tables(self._plan, state, number, batch, read, creates_again=self._accepts_tables),
         )
         yield self._judge(open_decision(spark, self._plan, decision), row_reader(batch))
 

@@ -88,8 +88,8 @@ def _replaces_rows(ingestion: IngestionDef) -> bool:
     feed = ingestion.source
     assert isinstance(feed, KafkaFeed)
     changes = not feed.valid().value.insert_only
-    declared = any(rule.valid().primary_keys for rule in ingestion.transform)
-    return changes or declared or "PRIMARY KEY" in str(feed.initial_schemas or "").upper()
+    by_rule = any(rule.valid().primary_keys for rule in ingestion.transform)
+    return changes or by_rule or any(table.schema.primary_key for table in feed.initial_tables.values())
 
 
 def _select_rejected(packets: DataFrame) -> DataFrame:

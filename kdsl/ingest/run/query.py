@@ -177,9 +177,6 @@ def start_ingestions(
     runners: list[BatchRunner] = []
     is_once = once or plans[0].pipeline.runtime_mode == "BATCH"
     logs = [IngestLog(plan, part.name, once=is_once) for part, plan in zip(parts, plans, strict=True)]
-    if rebuild_schemas:
-        for part in parts:
-            StateFiles(opened.folder, part.name).set_aside()
     accepts = "sink" in (allow or ())
     for part, plan, sink_writer, log in zip(parts, plans, writers, logs, strict=True):
         files = _open_state(spark, part, plan, opened, sink_writer, allow, learns_again=rebuild_schemas)
@@ -229,11 +226,13 @@ def _open_state(
 ) -> StateFiles:
     """Open the state of an ingestion; before its first batch, keep the declaration and what newest records show.
 
+    A state that is learned again only keeps the identities of the sink tables: other tables are noticed all the same.
+
     Raises:
         KdslError: As for `start_ingestions`.
     """
     files = StateFiles(opened.folder, part.name)
-    state = files.load()
+    state = IngestState() if learns_again else files.load()
     if state.last is not None:
         _check_offset_log(opened, state.last)
         check_restart(plan, state, allow, opened.location)
@@ -253,7 +252,12 @@ def _open_state(
         )
     source = part.ingestion.source
     learned = sample_tables(plan, source) if isinstance(source, KafkaFeed) else Learned({})
-    note = Note(START, learned.tables, declared=write_declaration(plan), places=learned.places)
+    identities: dict[TableId, str] = {}
+    if learns_again:
+        identities = files.find_identities()
+        files.set_aside()
+    declared = write_declaration(plan)
+    note = Note(START, learned.tables, declared=declared, places=learned.places, identities=identities)
     files.write(note, IngestState())
     add_started(opened.folder, part.name)
     return files

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.errors import ResolveError
+from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import TableId
 from kdsl.ingest.changes import filter_changes
 from kdsl.ingest.decision import Decision, TableWork
@@ -18,7 +18,7 @@ from kdsl.ingest.evolution import Refusal, SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import plan_table, time_member
-from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
+from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable, find_reason
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
 from kdsl.own_columns import EVENT, KIND, ORDER, PASSES, PLACE, UNAVAILABLE
@@ -26,10 +26,11 @@ from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
 from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.sql_text import parse_column
+from kdsl.sql_tokens import tokenize
 from kdsl.types import model as t
 from kdsl.types.convert import convert_exactly_sql
 from kdsl.types.spark import spark_schema, spark_type_name
-from kdsl.types.sql import quote_name
+from kdsl.types.sql import quote_name, string_sql
 from kdsl.types.widening import stores
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
 RowReader = Callable[[TableWork], "DataFrame"]
 """Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
 _ZONE = "spark.sql.session.timeZone"
+ORDERS_CHANGES = "distributed-tables orders changes"
+"""What errors say of a record without the time in the source."""
+_IS_ROW_AFTER = f"{quote_name(KIND)} IN ('+I', '+U')"
+"""The condition that a row is written, and not one that is removed or replaced."""
+_OF_SOURCE = "PYTHON_DATA_SOURCE_ERROR"
+"""What Spark's analysis says of an error of kdsl's source, which no expression causes."""
 
 
 def build_sink_tables(
@@ -100,6 +107,9 @@ def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
     """Build the rows of sink tables, without computing them, and refuse those for which Spark or kdsl cannot.
 
     Spark analyzes all expressions then. Rows that are written as they are read have none, and are left out.
+
+    Raises:
+        KdslError: The rows cannot be read, whatever the expressions are.
     """
     from pyspark.errors import AnalysisException
 
@@ -109,6 +119,8 @@ def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
             if table.plain is None:
                 _ = table.rows
         except (AnalysisException, ResolveError) as e:
+            if _OF_SOURCE in str(e):
+                raise KdslError(f"the rows of {format_id(table.table)} cannot be read: {find_reason(e)}") from e
             reason = f"its rows cannot be computed: {_first_line(e)}"
             fix = "correct the projection or the filter of its transform"
             sql_fix = "correct the expressions that the statement adds"
@@ -169,35 +181,70 @@ def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bo
 def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[tuple[TableId, str], int]:
     """How many values a batch loses, by sink table and column: the sink does not get the column, or its type.
 
+    Of a column that is NOT NULL in the sink, and may be NULL in the rows, it is how many would be NULL.
+
     Only inserts and rows after updates that meet the filter count, in the primary key all rows; columns that lose none
     are left out. It runs a job for each upstream table with such a column, and for no other. `refuse_losses` says which
     of them the batch may not lose.
     """
     losses: dict[tuple[TableId, str], int] = {}
     for target, evolution in decision.sinks.items():
-        key = {_fold(plan, name) for name in evolution.schema.primary_key}
         for work in (work for work in decision.tables if target in work.plan.targets):
-            types = _types(plan, evolution)
-            lost: dict[str, str] = {}
-            for column in work.plan.transformed.columns:
-                folded = _fold(plan, column.name)
-                if column.name in evolution.left_out:
-                    lost[column.name] = f"({column.sql}) IS NOT NULL"
-                elif folded in types and not stores(types[folded][1], column.type):
-                    name, wanted = types[folded]
-                    fitting = convert_exactly_sql(column.sql, column.type, wanted)
-                    lost[name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
-                if folded not in key and (name := types.get(folded, (column.name,))[0]) in lost:
-                    lost[name] += f" AND {quote_name(KIND)} IN ('+I', '+U')"
-            if not lost:
+            lost, nulls = _find_lossy_columns(plan, work, evolution), _find_null_columns(plan, work, evolution)
+            if not (lost or nulls):
                 continue
             rows = transform_rows(read, work)
+            keeps = UNAVAILABLE in rows.columns  # the sink table keeps such values
+            for name, (null, sql) in nulls.items():
+                used = ", ".join(map(string_sql, sorted(find_columns(sql)))) if keeps else ""
+                is_kept = f" AND NOT arrays_overlap({quote_name(UNAVAILABLE)}, array({used}))" if used else ""
+                lost[name] = f"{null}{is_kept} AND {_IS_ROW_AFTER}"
             counts = [parse_column(f"count_if({sql})").alias(f"c{i}") for i, sql in enumerate(lost.values())]
             counted = rows.agg(*counts)
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
                     losses[target, name] = losses.get((target, name), 0) + count
     return losses
+
+
+def _find_lossy_columns(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> dict[str, str]:
+    """The columns of a sink table that may lose values of an upstream table, each with the condition of a loss."""
+    key = {_fold(plan, name) for name in evolution.schema.primary_key}
+    types = _types(plan, evolution)
+    lost: dict[str, str] = {}
+    for column in work.plan.transformed.columns:
+        folded = _fold(plan, column.name)
+        name = types.get(folded, (column.name,))[0]
+        if column.name in evolution.left_out:
+            lost[name] = f"({column.sql}) IS NOT NULL"
+        elif folded in types and not stores(types[folded][1], column.type):
+            fitting = convert_exactly_sql(column.sql, column.type, types[folded][1])
+            lost[name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
+        if name in lost and folded not in key:
+            lost[name] += f" AND {_IS_ROW_AFTER}"
+    return lost
+
+
+def _find_null_columns(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> dict[str, tuple[str, str]]:
+    """The columns of a sink table that are NOT NULL, and may be NULL in rows of an upstream table.
+
+    Returns:
+        Of each column the condition that it would be NULL, and the expression that it is computed from; that is empty
+        for a column that the upstream table lacks.
+    """
+    names = [name for name, refusal in evolution.must_fit.items() if refusal.code == "not-null"]
+    if not names:
+        return {}
+    own = {_fold(plan, column.name): column for column in work.plan.transformed.columns}
+    types, nulls = _types(plan, evolution), {}
+    for name in names:
+        column = own.get(_fold(plan, name))
+        if column is None:
+            nulls[name] = ("TRUE", "")
+        else:
+            converted = convert_exactly_sql(column.sql, column.type, types[_fold(plan, name)][1])
+            nulls[name] = (f"({converted}) IS NULL", column.sql)
+    return nulls
 
 
 def refuse_losses(
@@ -216,14 +263,18 @@ def refuse_losses(
         if name in evolution.left_out or name in evolution.narrowed:
             continue
         refusal = evolution.must_fit.get(name)
-        if refusal is None and plan.policy.behavior in ("TRY_EVOLVE", "IGNORE"):
+        kind = next(f.type for f in evolution.schema.columns if f.name == name)
+        if refusal is None and kind.nullable and plan.policy.behavior in ("TRY_EVOLVE", "IGNORE"):
             continue
-        kind = next(f.type for f in evolution.schema.columns if f.name == name).as_nullable()
+        kind = kind.as_nullable()
         if refusal is None:  # of two tables that go into it, one has integers, and the other DOUBLE
             fix, reason = "CAST it to STRING in a projection of all tables that go into it", f"it is {kind}"
             refusal = Refusal(table, name, reason, fix, code="lost-values")
-        verb = "value does" if count == 1 else "values do"
-        refusals.append(attrs.evolve(refusal, reason=f"{count:,} {verb} not fit {kind}: {refusal.reason}"))
+        if refusal.code == "not-null":
+            what = f"{count:,} {'row has' if count == 1 else 'rows have'} NULL, or no value that fits {kind}"
+        else:
+            what = f"{count:,} {'value does' if count == 1 else 'values do'} not fit {kind}"
+        refusals.append(attrs.evolve(refusal, reason=f"{what}: {refusal.reason}"))
     return tuple(refusals)
 
 
@@ -244,6 +295,7 @@ def read_packets(
     *,
     keyed: bool = False,
     places: bool = False,
+    checks_times: bool = True,
     shared: Collection[TableId] = (),
     reporter: ValueReporter | None = None,
 ) -> DataFrame:
@@ -257,6 +309,7 @@ def read_packets(
         work: The table.
         keyed: Whether the sink only needs the key of rows before a change, if the table has one.
         places: Whether rows have the columns `kdsl.own_columns.PLACE`.
+        checks_times: Whether the job fails if a record has no time with ``distributed-tables``.
         shared: Upstream tables that share a sink table with others; their rows have these columns, too.
         reporter: Sends the counts of values that change while records are decoded.
 
@@ -272,7 +325,8 @@ def read_packets(
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
     rows = own.mapInArrow(decode_task(read, zone, reporter), spark_schema(read.columns))
-    return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
+    needs_times = checks_times and plan.source.valid().distributed_tables
+    return _require_times(plan.source, rows, work) if needs_times else rows
 
 
 @attrs.frozen
@@ -329,6 +383,11 @@ def read_again(
     return _require_times(plan.source, rows, work) if plan.source.valid().distributed_tables else rows
 
 
+def explain_missing_time(feed: KafkaFeed) -> str:
+    """Write what a message lacks that has no time in the source, without the message."""
+    return f"has no {time_member(feed)}, by which {feed.value.identifier}.{ORDERS_CHANGES}"
+
+
 def _require_times(feed: KafkaFeed, rows: DataFrame, work: TableWork) -> DataFrame:
     """Rows whose job fails if one has no time in the source, by which the changes of a key are ordered."""
     from pyspark.sql import functions as F
@@ -336,7 +395,7 @@ def _require_times(feed: KafkaFeed, rows: DataFrame, work: TableWork) -> DataFra
     time, partition, offset = map(F.col, ORDER)
     reason = F.concat(
         F.lit(f"{format_id(work.plan.table)}: the message at partition "), partition, F.lit(", offset "), offset,
-        F.lit(f" has no {time_member(feed)}, by which {feed.value.identifier}.distributed-tables orders changes"),
+        F.lit(f" {explain_missing_time(feed)}"),
     )  # fmt: skip
     return rows.withColumn(ORDER[0], F.when(time.isNull(), F.raise_error(reason).cast("timestamp")).otherwise(time))
 
@@ -388,7 +447,7 @@ def transform_rows(
             F.lit(", which a change does not contain (TOAST); set the table's REPLICA IDENTITY to FULL, and for this "
                   "change the format's option unavailable to null"),
         )  # fmt: skip
-        is_lacking = F.arrays_overlap(UNAVAILABLE, _find_used(transformed.filter, rows))
+        is_lacking = F.arrays_overlap(UNAVAILABLE, _list_columns(transformed.filter))
         passes = F.when(is_lacking, F.raise_error(reason).cast("boolean")).otherwise(passes)
     if not (has_kinds and (needs_kinds or transformed.soft_delete)):
         return rows.where(passes)
@@ -396,25 +455,33 @@ def transform_rows(
     return map_in_arrow(rows.withColumn(PASSES, passes), combine, rows.schema)
 
 
-def _find_used(sql: str, rows: DataFrame) -> Column:
-    """The names of the upstream columns that an expression contains in back-ticks, as an array."""
+def find_columns(sql: str) -> frozenset[str]:
+    """The names of the columns that an expression uses; names in strings, and those of members of rows, are not."""
+    tokens = tokenize(sql, allow_reserved=True)
+    before = [None, *tokens]
+    return frozenset(
+        token.value
+        for previous, token in zip(before, tokens, strict=False)
+        if token.kind == "quoted" and (previous is None or previous.text != ".")
+    )
+
+
+def _list_columns(sql: str) -> Column:
+    """The names of the columns that an expression uses, as an array."""
     from pyspark.sql import functions as F
 
-    return F.array(*(F.lit(name) for name in rows.columns if quote_name(name) in sql)).cast("array<string>")
+    return F.array(*map(F.lit, sorted(find_columns(sql)))).cast("array<string>")
 
 
-def _find_unavailable(rows: DataFrame, columns: Mapping[str, str]) -> Column:
+def _find_unavailable(columns: Mapping[str, str]) -> Column:
     """The columns of a sink table whose values a change does not contain, or not what they are computed from.
 
     Args:
-        rows: Upstream rows, with the columns whose values a change does not contain.
         columns: The columns of the sink table, each with its expression.
     """
     from pyspark.sql import functions as F
 
-    lacking = [
-        F.when(F.arrays_overlap(UNAVAILABLE, _find_used(sql, rows)), F.lit(name)) for name, sql in columns.items()
-    ]
+    lacking = [F.when(F.arrays_overlap(UNAVAILABLE, _list_columns(sql)), F.lit(name)) for name, sql in columns.items()]
     return F.array_compact(F.array(*lacking).cast("array<string>")).alias(UNAVAILABLE)
 
 
@@ -438,6 +505,6 @@ def convert_rows(plan: IngestPlan, rows: DataFrame, work: TableWork, evolution: 
         columns.append(parse_column(sql).alias(name))
         sources[name] = column.sql
     if UNAVAILABLE in rows.columns:
-        columns.append(_find_unavailable(rows, sources))
+        columns.append(_find_unavailable(sources))
     columns += [F.col(name) for name in (*ORDER, *PLACE, PASSES) if name in rows.columns]
     return rows.select(*columns)

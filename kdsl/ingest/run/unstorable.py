@@ -1,17 +1,24 @@
-"""Finds records that a sink cannot store: strings with U+0000, and NULL in the primary key."""
+"""Finds records that cannot be written: strings with U+0000, NULL in the primary key, no time that orders changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kdsl.ingest.decision import Decision, TableWork
+from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.run.rows import convert_rows, read_packets, transform_rows
+from kdsl.ingest.run.rows import (
+    ORDERS_CHANGES,
+    convert_rows,
+    explain_missing_time,
+    read_packets,
+    transform_rows,
+)
 from kdsl.ingest.run.tasks import Places
-from kdsl.own_columns import KIND, PLACE
+from kdsl.own_columns import KIND, ORDER, PLACE
 from kdsl.run.dataframes.latest import NULL_KEY
 from kdsl.types.sql import quote_name
 
@@ -52,14 +59,40 @@ def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decisio
     return _find(plan, suspect, decision, works, wrong, reason, keyed=keyed)
 
 
-def is_of_null_key(error: BaseException) -> bool:
-    """Whether a write failed because a column of a primary key is NULL in a row, or a column that must have a value."""
+class Search(Protocol):
+    """Finds the records for which a job failed, of a plan, in the packets of a batch, which a decision is about."""
+
+    def __call__(self, plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
+        """Find them; ``keyed`` as for `read_packets`."""
+        ...
+
+
+def choose_search(error: BaseException) -> Search | None:
+    """What finds the records for which a job failed; None if no record is the reason."""
     causes: list[str] = []
     cause: BaseException | None = error
     while cause is not None:
         causes.append(str(cause))
         cause = cause.__cause__ or cause.__context__
-    return any(words in text for words in _OF_NULL_KEYS for text in causes)
+    if any(ORDERS_CHANGES in text for text in causes):
+        return find_without_times
+    return find_null_keys if any(words in text for words in _OF_NULL_KEYS for text in causes) else None
+
+
+def find_without_times(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
+    """Find the records without a time in the source; each table is a job.
+
+    The arguments are those of `find_null_characters`.
+    """
+    from pyspark.sql import functions as F
+
+    assert isinstance(plan.source, KafkaFeed)
+    reason, places = f"it {explain_missing_time(plan.source)}", dict[tuple[str, int], dict[int, str]]()
+    for work in decision.tables:
+        rows = read_packets(plan, packets, work, keyed=keyed, places=True, checks_times=False)
+        for topic, partition, offset in rows.where(F.col(ORDER[0]).isNull()).select(*PLACE).distinct().collect():
+            places.setdefault((topic, partition), {})[offset] = reason
+    return places
 
 
 def find_null_keys(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
@@ -105,7 +138,7 @@ def _find(
     from pyspark.sql import functions as F
 
     places: dict[tuple[str, int], dict[int, str]] = {}
-    read = partial(read_packets, plan, packets, keyed=keyed, places=True)
+    read = partial(read_packets, plan, packets, keyed=keyed, places=True, checks_times=False)
     for work in works:
         for target in work.plan.targets:
             evolution = decision.sinks[target]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kdsl.declare.definition import TableDef
 from kdsl.errors import KdslError
 from kdsl.formats import kind_column, unavailable_column
-from kdsl.own_columns import LAST_KEY, LAST_KNOWN, LAST_POSITION, LAST_ROW
+from kdsl.own_columns import KIND, LAST_KEY, LAST_KNOWN, LAST_POSITION, LAST_ROW, is_reserved
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def last_changes(
     own, unavailable = kind_column(df.columns), unavailable_column(df.columns)
     names = [name for name in df.columns if name != own]
     has_unavailable = unavailable in names
-    lacking = [name for name in names if has_unavailable and name not in (*keys, unavailable) and _may_lack(df, name)]
+    others = [name for name in names if name not in (*keys, unavailable)]
+    lacking = [name for name in others if has_unavailable and _may_lack(df, name, own)]
     kind = _kind(own) if own in df.columns else F.lit("+U")
     parts = [_present(df, name).alias(f"{LAST_KEY}{i}") for i, name in enumerate(keys)]
     row = F.struct(kind.alias(own), *(F.col(quote_name(name)) for name in names))
@@ -87,8 +88,18 @@ def last_changes(
     return last.select(*(column.alias(name) for name, column in columns.items()))
 
 
-def _may_lack(df: DataFrame, name: str) -> bool:
-    """Whether changes may lack a column's value: those of fixed length are always sent."""
+def _may_lack(df: DataFrame, name: str, kind: str) -> bool:
+    """Whether changes may lack a column's value: those of fixed length are always sent.
+
+    In rows of ingestions such a column may be computed from another one that is not.
+
+    Args:
+        df: The changelog.
+        name: The column.
+        kind: The name of the column of the row kind.
+    """
+    if kind == KIND:
+        return not is_reserved(name)
     fixed = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz")
     return df.schema[name].dataType.simpleString() not in fixed
 

@@ -433,6 +433,7 @@ class Timed(KafkaTable):
 
 def test_times_of_day_need_sparks_switch(spark: SparkSession) -> None:
     rows = [Timed(at=time(1, 2, 3, 456789)), Timed(at=None)]
+    spark.conf.unset("spark.sql.timeType.enabled")  # ingestions set it
     with pytest.raises(RowError) as error:
         Timed.rows(rows)
 

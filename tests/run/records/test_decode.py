@@ -296,12 +296,12 @@ class TestBadRecords:
         error = raised.value
         assert (error.topic, error.partition, error.offset, error.data, error.more) == ("orders", 3, 101, b"{oops", 1)
         assert "topic orders, partition 3, offset 101: the value cannot be decoded: " in str(error)
-        assert "it has 5 bytes: 7b 6f 6f 70 73" in str(error)
+        assert "it has 5 bytes: '{oops'" in str(error)
 
     def test_a_bad_key_is_reported_as_the_key(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER))
 
-        with pytest.raises(RecordError, match=r"offset 100: the key cannot be decoded: .* 6e 6f"):
+        with pytest.raises(RecordError, match=r"offset 100: the key cannot be decoded: .* 'no'"):
             decode(plan, {"key": b"no", "value": b'{"n": 1}'})
 
     def test_null_in_a_column_declared_not_null_is_an_error_with_the_way_out(self) -> None:

@@ -103,7 +103,8 @@ class DeltaWriter(TableWriter):
         reason = f"the change of {change.before} to {change.columns[0].type} would rewrite {size:,} bytes"
         raised = f"sink.rewrite.max-bytes, which is {self._sink.rewrite_max_bytes:,}; or ALTER TABLE … SET "
         raised += "TBLPROPERTIES ('delta.enableTypeWidening' = 'true') if the type is only a wider number"
-        fix = f"raise {raised}; or set schema.change.behavior: TRY_EVOLVE, by which values that do not fit are NULL"
+        fix = f"raise {raised}; or set exclude.schema.changes: alter.column.type in the sink, with which values that "
+        fix += "do not fit are NULL and counted"
         return [
             Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}", code="rewrite")
         ]

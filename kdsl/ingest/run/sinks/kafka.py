@@ -89,11 +89,26 @@ class KafkaWriter(SinkWriter):
         self._sink, self._cluster = sink.split()[0].valid(), cluster
         self._write_id = f"{_WRITE_ID}/{name}" if name else _WRITE_ID
         self._plan = plan_write(self._sink)
+        self._have_no_id: set[str] = set()
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """What is known of a table: topics have no columns."""
         del spark, table
         return known
+
+    def identify(self, spark: SparkSession, table: TableId) -> str | None:
+        """The id of a table's topic; see `SinkWriter.identify`. Topics of brokers before 2.8 have none.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
+            ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
+        """
+        del spark
+        name = self._sink.topic_of(table)
+        topic = None if name in self._have_no_id else self._open_admin().topics([name]).get(name)
+        if topic is not None and not topic.id:
+            self._have_no_id.add(name)
+        return None if topic is None else topic.id or None
 
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
         """Refuse new tables whose topic does not exist, if ``allow.auto.create.topics`` is false.

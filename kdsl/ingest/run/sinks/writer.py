@@ -33,6 +33,10 @@ _OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re
 """An error of kdsl in the message of Spark's error, up to Java's stack trace."""
 _PYTHON_ERROR = re.compile(r"^Traceback .*?\n(?=\S)(.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
 """What follows the trace of Python in the message of Spark's error."""
+_GROUP_MARGIN = re.compile(r"^ *\| ?", re.MULTILINE)
+"""What Python writes before each line of an error that has several."""
+_GROUP_PARTS = re.compile(r"^ *\+-\+-+ 1 -.*", re.MULTILINE | re.DOTALL)
+"""The traces of these errors; the message of kdsl's `ResolveError` lists them already."""
 _TRACE = re.compile(r"\n\s*at |\n\n|\nJVM stacktrace:|\nDriver stacktrace:|\nTraceback ")
 """What begins the trace in the message of an error."""
 
@@ -116,8 +120,9 @@ class SinkTable:
 
         reason = F.concat(
             F.lit(f"{format_id(self.table)}: a change "), F.col(KIND),
-            F.lit(" needs a primary key; set primary-keys in a transform, and start once with --allow transform; in a "
-                  "script write PRIMARY KEY (…) NOT ENFORCED, and start with a new checkpoint"),
+            F.lit(" needs a primary key; set primary-keys in a transform, and start once with --allow transform, or, "
+                  "if the table has rows of earlier batches, remove it and start with a new checkpoint; in a script "
+                  "write PRIMARY KEY (…) NOT ENFORCED, and start with a new checkpoint"),
         )  # fmt: skip
         is_insert = F.col(KIND) == "+I"
         if UNAVAILABLE in self.rows.columns:  # no row has the values
@@ -162,6 +167,8 @@ class TableWriteError(KdslError):
 def find_reason(error: BaseException) -> str:
     """The message of an error, without a trace; of Spark's, that of kdsl's error in it, if there is one."""
     text = str(error)
+    if "Exception Group Traceback" in text:
+        text = _GROUP_MARGIN.sub("", _GROUP_PARTS.sub("", text))
     own = _OWN_ERROR.search(text) or _PYTHON_ERROR.search(text)
     return (_TRACE.split(text, maxsplit=1)[0] if own is None else own[1]).strip() or type(error).__name__
 

@@ -69,7 +69,7 @@ def read_column(name: str, declared: str, depth: int, table: str) -> ReadColumn:
 def _read_array(name: str, declared: str, depth: int, table: str) -> ReadColumn:
     """How an array is read: as JSON with strings that become the elements; see `read_column`."""
     element = source_type(declared)
-    value = "x1" if not isinstance(element, t.VarBinary) else "unhex(substr(x1, 3))"
+    value = {t.VarBinary: "unhex(substr(x1, 3))", t.Boolean: "CAST(x1 AS BOOLEAN)"}.get(type(element), "x1")
     problem = f"{table}, column {name!r}: {element} does not hold an element that it has"
     sql = cast_sql(value, element, problem).replace("{", "{{").replace("}", "}}")
     kind, texts = t.Array(element), "STRING"
