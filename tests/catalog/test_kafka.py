@@ -334,7 +334,7 @@ def test_keys_have_their_own_subject_or_are_looked_at(
     catalog = KafkaCatalog("shop", cluster)
 
     assert columns(catalog.table(registered))[3] == ("key_id", t.Int(nullable=False))
-    assert columns(catalog.table(text))[3] == ("key_k", t.BigInt())
+    assert columns(catalog.table(text))[3] == ("key_key", t.VarChar(nullable=False))
     assert columns(catalog.table(plain))[3] == ("key_k", t.BigInt())
     inferred = catalog.table(registered).definition.inferred
     assert inferred is not None

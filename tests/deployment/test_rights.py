@@ -145,7 +145,10 @@ def test_a_hundred_topics_take_as_many_requests_as_one(
         ]
         diff = kdsl.diff(tables, cluster)
         assert len(diff.differences) == len(topics)
-        return Counter(re.findall(r"Sent (\w+)Request", capfd.readouterr().err))
+        sent = Counter(re.findall(r"Sent (\w+)Request", capfd.readouterr().err))
+        for of_connections in ("ApiVersion", "SaslHandshake", "SaslAuthenticate"):  # one may be opened again meanwhile
+            del sent[of_connections]
+        return sent
 
     one, many = count(names[:1]), count(names)
 

@@ -96,8 +96,9 @@ class TestJsonSchemaConfluent(FormatContract):
         check_round_trip(self, data)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
+        shared = {name: value for name, value in options().items() if name not in ("record", "legacy_timestamps")}
         variants = [
-            JsonSchemaConfluent(**{**options(), "schema": SCHEMA}, timestamp_format="SQL", ignore_parse_errors=True),
+            JsonSchemaConfluent(**{**shared, "schema": SCHEMA}, timestamp_format="SQL", ignore_parse_errors=True),
             JsonSchemaConfluent(map_null_key_mode="LITERAL", map_null_key_literal="n", decimal_as_plain_number=True),
             JsonSchemaConfluent(ignore_null_fields=True, decimal_handling_mode="precise"),
             JsonSchemaConfluent(time_precision_mode="connect", binary_handling_mode="hex"),

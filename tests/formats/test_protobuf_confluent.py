@@ -285,11 +285,11 @@ class TestWithARegistry:
         plain = registry_client(Registry(kdsl_registry.url)).register(f"{next(TOPICS)}-v", RegisteredSchema('"string"'))
         messages = [b"\0" + number.to_bytes(4, "big") + b"\0x" for number in (plain, 987_654)]
         with Front(forward(kdsl_registry.url)) as front:
-            for item in (ProtobufConfluent(), AvroConfluent()):
+            for item, bad in ((ProtobufConfluent(), [0, 1]), (AvroConfluent(), [1])):  # Avro reads a single string
                 decoder = item.decoder(t.row(b=t.STRING), Use(registry=Registry(front.url, {"max.retries": 1})))
                 for _ in range(3):
                     decoded = decoder.decode(pa.array(messages, pa.binary()))
-                    assert [bad.index for bad in decoded.bad] == [0, 1]
+                    assert [one.index for one in decoded.bad] == bad
             assert front.count(f"/schemas/ids/{plain}") == 1
             assert front.count("/schemas/ids/987654") == 1
 

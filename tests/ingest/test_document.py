@@ -303,6 +303,7 @@ _TEXTS = st.lists(_PIECES | st.text(st.characters(exclude_categories=["Cs"]), ma
 @given(texts=st.lists(_TEXTS.map(lambda text: f"{text}."), min_size=5, max_size=5))
 def test_any_text_survives_yaml(texts: list[str]) -> None:
     projection, condition, remark, options, name = texts
+    projection = projection.replace(r"\*", "*")  # which is how a document writes a star that begins a value
     ingestion = Ingestion(
         KafkaFeed(Cluster("a:9092"), topic=("t",), value=Json(), name=name),
         Memory(name=remark),
