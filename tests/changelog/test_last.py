@@ -107,3 +107,16 @@ def test_mismatches_are_reported(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load()
     with pytest.raises(ChangelogError, match="the last change of a key is known only within a batch"):
         Changelog(stream, keys=["value"]).dedupe()
+
+
+def test_many_columns_that_a_change_lacks_keep_their_last_values(spark: SparkSession) -> None:
+    names = [f"c{i}" for i in range(40)]
+    columns = ", ".join(f"{name} string" for name in names)
+    schema = f"`{KIND}` string, id int, {columns}, `{UNAVAILABLE}` array<string>"
+    rows = [("+U", 1, *names, []), ("+U", 1, *([None] * 39), "new", names[:39])]
+    changes = spark.createDataFrame(rows, schema).coalesce(1)
+
+    (last,) = last_changes(changes, ["id"]).collect()
+
+    assert [last[name] for name in names] == [*names[:39], "new"]
+    assert last[UNAVAILABLE] == []

@@ -78,13 +78,14 @@ def last_changes(
         F.max_by(LAST_ROW, LAST_POSITION).alias(LAST_ROW), *known
     )
     columns = {name: F.col(LAST_ROW).getField(name) for name in (own, *names)}
+    known_names: list[Column] = []
     for i, name in enumerate(lacking):
         value = F.col(f"{LAST_KNOWN}{i}")
         filled = F.array_contains(F.col(LAST_ROW).getField(unavailable), name) & value.isNotNull()
         columns[name] = F.when(filled, value.getField("value")).otherwise(columns[name])
-        columns[unavailable] = F.when(value.isNull(), columns[unavailable]).otherwise(
-            F.array_remove(columns[unavailable], name)
-        )
+        known_names.append(F.when(value.isNotNull(), F.lit(name)))
+    if known_names:  # one expression: nested ones would double with each column
+        columns[unavailable] = F.array_except(columns[unavailable], F.array_compact(F.array(*known_names)))
     return last.select(*(column.alias(name) for name, column in columns.items()))
 
 
