@@ -368,7 +368,7 @@ class _Run:
             KdslError: The topic cannot be read.
         """
         admin = open_admin(self._sending, target.topic)
-        partitions = [(target.topic, number) for number in range(target.partitions)]
+        partitions = target.topic_partitions
         earliest = {p[1]: offset for p, offset in admin.earliest(partitions).items()}
         ends = {p[1]: offset for p, offset in admin.latest(partitions, committed=False).items()}
         uncommitted = self._sending.with_properties({"isolation.level": "read_uncommitted"})
@@ -603,8 +603,7 @@ class _Topics:
 
     def _read_newest(self, topic: str) -> int:
         """Read the newest timestamp of the last records of a topic's partitions; -1 without records."""
-        target = self.get(topic)
-        partitions = [(topic, number) for number in range(target.partitions)]
+        partitions = self.get(topic).topic_partitions
         admin = open_admin(self._cluster, topic)
         earliest, ends = admin.earliest(partitions), admin.latest(partitions, committed=False)
         ranges = [Range(*p, max(earliest[p], ends[p] - _RECENT), ends[p]) for p in partitions]

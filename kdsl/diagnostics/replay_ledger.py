@@ -17,6 +17,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import DeadLetter
 from kdsl.diagnostics.topic_records import read_ranges
@@ -49,6 +50,11 @@ class Target:
     def name(self) -> str:
         """What notes call it: a topic that is created again has another name."""
         return f"{self.topic}@{self.id}"
+
+    @property
+    def topic_partitions(self) -> list[TopicPartition]:
+        """All its partitions."""
+        return [(self.topic, number) for number in range(self.partitions)]
 
 
 class Ledger:

@@ -286,10 +286,8 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
         fix = "correct them, or set ingestion.ignore-errors: true"
         sql_fix = "correct them, or set 'ingestion.ignore-errors' = 'true' in OPTIONS of the table that is copied"
     elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
-        code, reason = (
-            "many-errors",
-            f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}",
-        )
+        code = "many-errors"
+        reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
         fix = "correct the producer, raise ingestion.error-tolerance.max-count, or start once with --forgive-errors"
         sql_fix = "correct the producer, or raise 'ingestion.error-tolerance.max-count' in OPTIONS"
     else:

@@ -1,7 +1,8 @@
-"""What py4j raises when a call into the JVM fails."""
+"""What py4j raises when a call into the JVM fails, and the reason in the messages of Spark's errors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,16 @@ except ModuleNotFoundError:  # without PySpark nothing calls into a JVM, and not
         """Stands for the error that no call can raise."""
 
 
+_OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
+"""An error of kdsl in the message of Spark's error, up to Java's stack trace."""
+_PYTHON_ERROR = re.compile(r"^Traceback .*?\n(?=\S)(.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
+"""What follows the trace of Python in the message of Spark's error."""
+_GROUP_MARGIN = re.compile(r"^ *\| ?", re.MULTILINE)
+"""What Python writes before each line of an error that has several."""
+_GROUP_PARTS = re.compile(r"^ *\+-\+-+ 1 -.*", re.MULTILINE | re.DOTALL)
+"""The traces of these errors; the message of kdsl's `ResolveError` lists them already."""
+_TRACE = re.compile(r"\n\s*at |\n\n|\nJVM stacktrace:|\nDriver stacktrace:|\nTraceback ")
+"""What begins the trace in the message of an error."""
 GatewayError: type[Exception] = Py4JError
 """A call into the JVM failed: Java raised an exception, or the JVM has ended."""
 JavaError: type[Exception] = Py4JJavaError
@@ -47,3 +58,12 @@ def java_message(error: BaseException) -> str:
     """The message of Java's exception, or of Python's where there is none."""
     exception = java_exception(error)
     return str(error) if exception is None else str(exception.getMessage() or exception)
+
+
+def find_reason(error: BaseException) -> str:
+    """The message of an error, without a trace; of Spark's, that of kdsl's error in it, if there is one."""
+    text = str(error)
+    if "Exception Group Traceback" in text:
+        text = _GROUP_MARGIN.sub("", _GROUP_PARTS.sub("", text))
+    own = _OWN_ERROR.search(text) or _PYTHON_ERROR.search(text)
+    return (_TRACE.split(text, maxsplit=1)[0] if own is None else own[1]).strip() or type(error).__name__

@@ -17,12 +17,13 @@ from kdsl.ingest import Ingestion, KafkaFeed, KafkaTopics, Memory, Transform
 from kdsl.ingest.run.progress import IngestLog, IngestLogs
 from kdsl.ingest.run.rows import explain_missing_time
 from kdsl.ingest.run.sinks import SinkTable
-from kdsl.ingest.run.sinks.writer import TableWriteError, TableWriter, find_reason
+from kdsl.ingest.run.sinks.writer import TableWriteError, TableWriter
 from kdsl.ingest.run.unstorable import choose_search, find_null_keys, find_without_times
 from kdsl.ingest.state import Note
 from kdsl.run.dataframes.latest import NULL_KEY
 from kdsl.run.listeners.events import Progress, Query, ReadProgress
 from kdsl.run.offsets.stored import Offsets
+from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.session import wait_for_listeners
 from kdsl.testing import LocalKafka
 from kdsl_formats.cdc_json import DebeziumJson

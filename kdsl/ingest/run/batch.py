@@ -228,12 +228,12 @@ class BatchRunner(ABC):
             self._warn_of_partitions(batch.partitions, decision)
             _warn_of_dropped_columns(state, decision)
             self._warn_of_ignored_columns(decision)
+            identity = self._batch(number)
             if self._collect is not None and batch.packets is not None and batch.dirty:
-                self._collect(batch.packets, self._batch(number))
+                self._collect(batch.packets, identity)
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
             try:
-                identity = self._batch(number)
                 self._writer.write(batch.tables, identity.of_part(self._files.name) if self._files.name else identity)
             except Exception as e:
                 self._driver.require(e)

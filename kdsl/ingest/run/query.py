@@ -26,7 +26,6 @@ from kdsl.ingest.run.progress import INGEST_LOGS, IngestLog, explain_missing_top
 from kdsl.ingest.run.raw import raw_table, topic_regex
 from kdsl.ingest.run.rows import RawRead
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
-from kdsl.ingest.run.sinks.writer import find_reason
 from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import SCHEMAS, START, STARTED, IngestState, Note, StateFiles, add_started, read_started
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -35,6 +34,7 @@ from kdsl.run.listeners.listener import listen, observe
 from kdsl.run.listeners.start import start_query
 from kdsl.run.listeners.watch import error_of
 from kdsl.run.records.packets import PACKET_COLUMNS
+from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
@@ -311,11 +311,10 @@ def _check_offset_log(checkpoint: Checkpoint, last: int) -> None:
     """
     planned, _ = checkpoint.last_batches()
     if planned < last:
-        end = f"ends with batch {planned}" if planned >= 0 else "is missing"
+        missing = checkpoint.explain_short_log(planned, f"{checkpoint.folder.path(SCHEMAS)} has batch {last}")
         raise CheckpointError(
-            f"the checkpoint {checkpoint.location} is incomplete: {checkpoint.folder.path(SCHEMAS)} has batch {last}, "
-            f"but the offset log {end} ({checkpoint.folder.path('offsets')}), and records would be read again from the "
-            "start; restore it from a copy, or start with a new checkpoint"
+            f"{missing}, and records would be read again from the start; restore it from a copy, or start with a new "
+            "checkpoint"
         )
 
 

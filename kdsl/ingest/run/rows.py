@@ -18,13 +18,14 @@ from kdsl.ingest.evolution import Refusal, SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import plan_table, time_member
-from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable, find_reason
+from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
 from kdsl.own_columns import EVENT, KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
 from kdsl.spark_internals.arrow import map_in_arrow
+from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.sql_text import parse_column
 from kdsl.sql_tokens import tokenize
 from kdsl.types import model as t

@@ -97,6 +97,19 @@ class Checkpoint:
         planned, done = (_last_number(self.folder.names(name)) for name in ("offsets", "commits"))
         return planned, done
 
+    def explain_short_log(self, planned: int, evidence: str) -> str:
+        """Write that the offset log lacks batches that there were.
+
+        Args:
+            planned: The number of its last batch; -1 if it has none.
+            evidence: What shows a later batch.
+        """
+        end = f"ends with batch {planned}" if planned >= 0 else "is missing"
+        return (
+            f"the checkpoint {self.location} is incomplete: {evidence}, but the offset log {end} "
+            f"({self.folder.path('offsets')})"
+        )
+
     def batch_digest(self, batch: int) -> str:
         """Read a batch's entry in the offset log, and return 32 digits of its SHA-256; empty if there is no entry.
 
@@ -129,11 +142,9 @@ class Checkpoint:
         """
         planned, done = self.last_batches()
         if planned < done:
-            end = f"ends with batch {planned}" if planned >= 0 else "is missing"
+            evidence = f"batch {done} is done ({self.folder.path('commits')})"
             raise CheckpointError(
-                f"{table}: the checkpoint {self.location} is incomplete: batch {done} is done "
-                f"({self.folder.path('commits')}), but the offset log {end} ({self.folder.path('offsets')}); restore "
-                "it from a copy, or use a new checkpoint"
+                f"{table}: {self.explain_short_log(planned, evidence)}; restore it from a copy, or use a new checkpoint"
             )
         name = f"offsets/{planned}"
         for document in self._offset_entry(name) if planned >= 0 else ():

@@ -354,13 +354,13 @@ def _broker_of(error: KafkaError) -> str:
     return match[1] if match else ""
 
 
-def _close(consumer: PooledConsumer) -> None:
-    """Close a consumer; errors are ignored."""
-    with suppress(Exception):  # it is discarded anyway, so its error does not matter
+def discard(consumer: PooledConsumer) -> None:
+    """Close a consumer that is not pooled, such as a borrowed one that has failed, ignoring errors."""
+    with suppress(Exception):  # nothing reads with it any more
         consumer.close()
 
 
-_pool = ClientPool(POOL_SIZE, _close)
+_pool = ClientPool(POOL_SIZE, discard)
 _nth = count(1)
 
 
@@ -402,16 +402,11 @@ def return_consumer(consumer: PooledConsumer) -> None:
     _pool.put(consumer.pool_key, consumer)
 
 
-def discard(consumer: PooledConsumer) -> None:
-    """Close a borrowed consumer that has failed, ignoring errors."""
-    _close(consumer)
-
-
 @atexit.register
 def _close_all() -> None:
     """Close the pooled consumers when the process ends."""
     for consumer in _pool.take_all():
-        _close(consumer)
+        discard(consumer)
 
 
 __all__ = ["FetchSize", "PooledConsumer", "borrow_consumer", "choose_size", "discard", "return_consumer"]

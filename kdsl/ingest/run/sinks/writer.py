@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,23 +21,13 @@ from kdsl.ingest.projection import TransformedTable
 from kdsl.own_columns import INDEX, KIND, ORDER, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
+from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.threads import run_in_session
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema, needs_small_integers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_OWN_ERROR = re.compile(r"^kdsl\.[\w.]+Error: (.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
-"""An error of kdsl in the message of Spark's error, up to Java's stack trace."""
-_PYTHON_ERROR = re.compile(r"^Traceback .*?\n(?=\S)(.*?)(?:\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL)
-"""What follows the trace of Python in the message of Spark's error."""
-_GROUP_MARGIN = re.compile(r"^ *\| ?", re.MULTILINE)
-"""What Python writes before each line of an error that has several."""
-_GROUP_PARTS = re.compile(r"^ *\+-\+-+ 1 -.*", re.MULTILINE | re.DOTALL)
-"""The traces of these errors; the message of kdsl's `ResolveError` lists them already."""
-_TRACE = re.compile(r"\n\s*at |\n\n|\nJVM stacktrace:|\nDriver stacktrace:|\nTraceback ")
-"""What begins the trace in the message of an error."""
 
 
 @attrs.frozen(eq=False)
@@ -162,15 +151,6 @@ class SinkTable:
 
 class TableWriteError(KdslError):
     """A sink table could not be written."""
-
-
-def find_reason(error: BaseException) -> str:
-    """The message of an error, without a trace; of Spark's, that of kdsl's error in it, if there is one."""
-    text = str(error)
-    if "Exception Group Traceback" in text:
-        text = _GROUP_MARGIN.sub("", _GROUP_PARTS.sub("", text))
-    own = _OWN_ERROR.search(text) or _PYTHON_ERROR.search(text)
-    return (_TRACE.split(text, maxsplit=1)[0] if own is None else own[1]).strip() or type(error).__name__
 
 
 def _write_failure(failures: Mapping[TableId, BaseException], missed: Sequence[TableId]) -> str:
