@@ -205,7 +205,7 @@ def _resolve_single_value(resolver: _Resolver, writer: Type, reader: Type, row: 
             f"the writer's schema is {describe(writer)}, a value without fields, but the table has the columns "
             f"{', '.join(row.names)}{fix}"
         )
-    field = row.fields[0]
+    field = next(iter(row.fields))
     record = next((branch for branch in reader.branches or (reader,) if branch.kind == "record"), None)
     kind = reader if record is None else next(f.type for f in record.fields if f.name == field.name)
     return Record(((resolver.resolve_pair(writer, kind, field.type, field.name), field.name),), {}, row)
