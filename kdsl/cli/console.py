@@ -41,7 +41,7 @@ def print_status(line: str) -> None:
 
 
 class Grid(Table):
-    """A table of texts that are shown as they are: brackets in names and values are no markup of Rich.
+    """A table that shows names and values as they are: Rich does not read brackets in them as markup.
 
     Args:
         title: The line above it; empty for none.
@@ -56,7 +56,7 @@ class Grid(Table):
         super().add_column(Text(header), Text(footer), **{"overflow": "fold", **options})
 
     def add_row(self, *cells: Any, **options: Any) -> None:
-        """Add a row of values, which are shown as text; None is ``NULL``."""
+        """Add a row of values, each as its string; None is ``NULL``."""
         super().add_row(*(Text("NULL" if cell is None else str(cell)) for cell in cells), **options)
 
 

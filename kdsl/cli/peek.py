@@ -31,7 +31,7 @@ def peek(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Print the last records of a table, decoded, and which of them cannot be read; or of a topic without a table.
+    """Print the last records of a table, decoded, and those that cannot be read; or of a topic without a table.
 
     Of a topic, key, value and headers are printed; the formats are recognized as by `kdsl codegen topic`, and messages
     with a schema in the registry are decoded by it.
@@ -163,7 +163,7 @@ def _print_records(title: str, formats: Mapping[str, str], documents: Sequence[M
 
 
 def _cell(content: Any) -> Any:
-    """A value for a cell: rows on lines of their own, long texts shortened."""
+    """A value for a cell: rows on lines of their own, long strings shortened."""
     if isinstance(content, list):
         return "\n".join(map(str, content))
     return display_bytes(content.encode()) if isinstance(content, str) else content

@@ -77,7 +77,7 @@ def last_rows(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC", ch
 
 
 def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
-    """Read the rows of the last records of a table's topics, all of which must be readable; see `last_rows`.
+    """Read the rows of the last records of a table's topics, and require that all can be read; see `last_rows`.
 
     Raises:
         RecordError: A record cannot be read, also if the table declares dead letters.

@@ -23,9 +23,9 @@ class ArrowText(str):
 
     def __new__(cls, text: str, scalar: pa.Scalar) -> ArrowText:
         """Create the text of a value."""
-        made = super().__new__(cls, text)
-        made.scalar = scalar
-        return made
+        self = super().__new__(cls, text)
+        self.scalar = scalar
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """How pickle creates it again: Arrow's arrays can be pickled, and its values outside Python's ranges cannot."""
@@ -38,7 +38,7 @@ def _from_array(text: str, array: pa.Array) -> ArrowText:
 
 
 def python_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The values of a column as ``to_pylist`` returns them, but for every value of every type of Arrow.
+    """The values of a column as ``to_pylist`` returns them, except that there is a value for every value of every type of Arrow.
 
     Values that Python's types cannot hold exactly are `ArrowText`: dates and timestamps outside the years 1 to 9999,
     times outside a day or finer than microseconds, durations of more than 999,999,999 days, and strings that are not
@@ -108,7 +108,7 @@ def find_text(value: Any) -> ArrowText | None:
 
 
 def _restore(value: Any) -> Any:
-    """Return a value with Arrow's values in place of their texts, which Arrow accepts among Python's."""
+    """Return a value with Arrow's own values in place of `ArrowText`, which Arrow accepts among Python's."""
     match value:
         case ArrowText():
             return value.scalar
