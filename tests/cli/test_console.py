@@ -40,7 +40,7 @@ def test_a_wait_is_logged_only_if_it_is_long(caplog: pytest.LogCaptureFixture) -
     assert [record.getMessage() for record in caplog.records] == ["it waits for another lock"]
 
 
-def test_brackets_in_names_and_values_are_no_markup() -> None:
+def test_brackets_in_names_and_values_are_shown() -> None:
     screen = io.StringIO()
     grid = console.Grid(title="[bold]t[/x]: rows")
     for name in ("[red]", "b"):

@@ -20,7 +20,7 @@ FAR = "+58882-12-22 00:53:20+00:00"
 
 
 class Inserts:
-    """A DataFrame of inserts, of which the row kind can be dropped."""
+    """A DataFrame of inserts; the row kind can be dropped."""
 
     def drop(self, name: str) -> pa.Table:
         """The rows without it."""

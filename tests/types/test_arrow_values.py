@@ -157,7 +157,7 @@ def test_strings_that_are_not_utf_8_have_escapes(parts: list[bytes], kind: pa.Da
         (pa.duration("s"), 1 << 60, "1152921504606846976 s"),
     ],
 )
-def test_texts_are_readable(kind: pa.DataType, number: int, text: str) -> None:
+def test_what_python_does_not_have_is_readable(kind: pa.DataType, number: int, text: str) -> None:
     value = python_value(raw_values(kind, [number])[0])
     assert (type(value), value) == (ArrowText, text)
     again = pickle.loads(pickle.dumps(value))
