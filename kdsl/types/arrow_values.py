@@ -38,7 +38,7 @@ def _from_array(text: str, array: pa.Array) -> ArrowText:
 
 
 def python_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The values of a column as ``to_pylist`` returns them, except that there is a value for every value of every type of Arrow.
+    """The values of a column as those of ``to_pylist``, which has none for some values that Arrow's types can hold.
 
     Values that Python's types cannot hold exactly are `ArrowText`: dates and timestamps outside the years 1 to 9999,
     times outside a day or finer than microseconds, durations of more than 999,999,999 days, and strings that are not
