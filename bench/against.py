@@ -1,7 +1,7 @@
 """Compare this checkout with another one in pairs of runs: ``python -m bench.against ../earlier raw-read json-write``.
 
 Each checkout has a process with a Spark session of its own, and both read and write the same topics. The cases are
-those of ``python -m bench``, of which only kdsl's side runs, and with the prefix ``ingest-`` ingestions as in
+those of ``python -m bench``, where only kdsl's side runs, and with the prefix ``ingest-`` ingestions as in
 `bench.ingest`. A ratio above 1 means that this checkout is faster.
 """
 
