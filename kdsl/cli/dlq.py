@@ -48,6 +48,8 @@ _MEANING = {
     "repeated": "further letters of the same records",
     "overtaken": "of the sent ones are now after a newer record with their key, written at the same time (see the log)",
 }
+_LATE_ROWS = "logs and counts them (numLateRecordsDropped of kdsl.metrics and kdsl run --report)"
+"""Where the rows are seen that a query drops because they are late."""
 _LEFT = 3
 """The exit code if selected records were left."""
 
@@ -210,7 +212,15 @@ def replay(
         err.print(
             f"warning: {done.late:,} of the sent records are older than the watermark of their table allows; a query "
             "that has read the newest records drops their rows where they are late, as in windows, joins and "
-            "deduplication by event time: read them with a query of its own, or start it anew from the beginning",
+            f"deduplication by event time, and {_LATE_ROWS}: read them with a query of its own, or start it anew from "
+            "the beginning",
+            highlight=False,
+            soft_wrap=True,
+        )
+    elif done.sent and not as_json:
+        err.print(
+            "note: a query with a watermark of its own drops the rows of the sent records where they are late, and "
+            f"{_LATE_ROWS}",
             highlight=False,
             soft_wrap=True,
         )
