@@ -527,8 +527,8 @@ class Table:
         Its writes may leave records of aborted transactions in the topic, which are not rows.
         """
         own = self.definition.properties
-        given = ISOLATION_LEVEL in own or (cluster is not None and ISOLATION_LEVEL in cluster.properties)
-        if given or self.definition.options.valid().delivery != "exactly-once":
+        is_chosen = ISOLATION_LEVEL in own or (cluster is not None and ISOLATION_LEVEL in cluster.properties)
+        if is_chosen or self.definition.options.valid().delivery != "exactly-once":
             return own
         return own.merge({ISOLATION_LEVEL: "read_committed"})
 

@@ -73,7 +73,7 @@ COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 def test_a_table_that_writes_exactly_once_reads_committed_records_unless_somebody_chose(
     delivery: Any, of_table: str | None, of_cluster: str | None, expected: str | None
 ) -> None:
-    given = Cluster("a:1", properties={} if of_cluster is None else {"isolation.level": of_cluster})
+    argument = Cluster("a:1", properties={} if of_cluster is None else {"isolation.level": of_cluster})
     level = {} if of_table is None else {"isolation.level": of_table}
     prefix: dict[str, Any] = {"transactional_id_prefix": "p"} if delivery == "exactly-once" else {}
 
@@ -84,6 +84,6 @@ def test_a_table_that_writes_exactly_once_reads_committed_records_unless_somebod
 
     table = Table(Orders.definition())
 
-    for cluster in (given, None) if of_cluster is None else (given,):
+    for cluster in (argument, None) if of_cluster is None else (argument,):
         assert table.cluster(cluster).properties.reveal().get("isolation.level") == expected
         assert table.read_plan(cluster=cluster).properties.reveal().get("isolation.level") == expected

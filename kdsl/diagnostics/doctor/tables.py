@@ -110,14 +110,14 @@ def _check_isolation(
         admin = open_admin(cluster, plan.table)
         first, ends = admin.earliest(partitions), admin.latest(partitions, committed=False)
         stable = admin.latest(partitions, committed=True)
-        found = any(stable[partition] < ends[partition] for partition in partitions)
-        if not found and not compacted:
+        has_transactions = any(stable[partition] < ends[partition] for partition in partitions)
+        if not has_transactions and not compacted:
             ranges = [Range(*p, max(first[p], ends[p] - _SAMPLED_OFFSETS), ends[p]) for p in partitions]
             records = sum(batch.num_rows for batch in read_ranges(cluster, name, ranges, ()))
-            found = records < sum(map(len, ranges))
+            has_transactions = records < sum(map(len, ranges))
     except KdslError:
         return
-    if found:
+    if has_transactions:
         message = (
             "it has records of transactions, and the read takes uncommitted ones, also those of transactions that were "
             "aborted"
