@@ -6,7 +6,6 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.read import check_dead_letters
 from kdsl.run.records.metadata import NO_TIMESTAMP
 from kdsl.spark_internals.workers import current_task
+from kdsl.types.strings.temporal import format_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,7 +112,7 @@ def _document(record: dict[str, Any], rejection: Rejection) -> dict[str, Any]:
     """A rejected record as a document for JSON: key, value and headers in Base64, ``timestamp`` None without a time."""
     key, value = record["key"], record["value"]
     millis = record["timestamp"]
-    at = None if millis == NO_TIMESTAMP else datetime.fromtimestamp(millis / 1000, UTC).isoformat()
+    at = None if millis == NO_TIMESTAMP else format_instant(millis)
     headers = [[h["key"], _base64(h["value"])] for h in record["headers"] or ()]
     place = {name: record[name] for name in ("topic", "partition", "offset")}
     return {**place, "timestamp": at, "side": rejection.side, "reason": write_reason(rejection), "headers": headers,
