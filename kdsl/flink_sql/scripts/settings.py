@@ -81,7 +81,7 @@ COMMAND_LINE = Where(path="-D")
 
 _CHANGING_RESULTS: Mapping[str, tuple[str, str]] = {
     "table.exec.state.ttl": (
-        "the state of groups and joins is kept until a watermark passes it, without a watermark for ever, so rows that "
+        "the state of groups and joins is kept until a watermark passes it, without a watermark forever, so rows that "
         "come after that time give other results than in Flink",
         "declare a WATERMARK, and group by windows or bound joins by times, which removes their state; for the rows of "
         "a table of change data set 'scan.changelog.state.ttl' in the table",
