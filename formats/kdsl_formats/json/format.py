@@ -144,7 +144,7 @@ class ValueModesJson(JsonFormat):
         """Whether decimals are base64 rather than words, and numbers have the unit of the mode; see `plausibility`."""
         if self.modes.decimals == "precise":
             plain = attrs.evolve(self, decimal_handling_mode=None)  # type: ignore[misc]
-            if not plausibility.are_decimals(row, plain.decoder(plausibility.as_texts(row)).decode(messages).rows):
+            if not plausibility.are_decimals(row, plain.decoder(plausibility.as_strings(row)).decode(messages).rows):
                 return False
         numbered = self.modes.times not in (None, "isostring")
         return not numbered or plausibility.are_times(row, decoded.rows)

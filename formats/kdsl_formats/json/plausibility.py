@@ -18,23 +18,23 @@ _FIRST, _LAST = -43_829 * _DAY, 84_006 * _DAY  # the years 1850 and 2200, in mic
 _EPOCH = 365 * _DAY  # a unit that is too small reads today's times as ones of 1970
 
 
-def as_texts(row: t.Row) -> t.Row:
+def as_strings(row: t.Row) -> t.Row:
     """Return a row type whose values without parts are all strings, as messages spell them."""
     kind = _to_strings(row)
     assert isinstance(kind, t.Row)
     return kind
 
 
-def are_decimals(row: t.Row, texts: pa.StructArray) -> bool:
+def are_decimals(row: t.Row, rows: pa.StructArray) -> bool:
     """Return whether the strings of decimals are likely base64 of unscaled numbers.
 
     That is not so if one is spelled as a number, or if all look like words, as base64 rarely does.
 
     Args:
         row: The columns.
-        texts: The rows with the type `as_texts` returns.
+        rows: The rows with the type `as_strings` returns.
     """
-    strings = {text for one in texts.to_pylist() for text in _decimals(row, one)}
+    strings = {decimal for one in rows.to_pylist() for decimal in _decimals(row, one)}
     return not strings or not (any(map(_NUMBER.fullmatch, strings)) or all(map(_WORD.fullmatch, strings)))
 
 

@@ -35,7 +35,7 @@ _TIME = re.compile(r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
 
 _TYPING_ERROR = 0.8
-"""How alike a wrong name and a function must be to be a typing error: functions with similar names do different things."""
+"""How alike a wrong name and a function must be to be a typing error: similar names mean different things."""
 
 
 class Scope(Protocol):

@@ -51,18 +51,18 @@ def suggest(chosen: Format, row: t.Row, *messages: bytes) -> Format | None:
         (OggJson(), lambda row: {"after": row, "op_type": "I"}),
     ],
 )
-def test_a_word_is_no_decimal_in_base64(chosen: Format, wrap: Any, word: str) -> None:
+def test_words_are_not_decimals_in_base64(chosen: Format, wrap: Any, word: str) -> None:
     assert suggest(chosen, PRICE, document(wrap({"id": 2, "price": word}))) is None
 
 
-def test_a_text_among_numbers_is_no_decimal_in_base64() -> None:
+def test_strings_among_numbers_are_not_decimals_in_base64() -> None:
     assert suggest(Json(), PRICE, document({"id": 1, "price": 9.5}), document({"id": 2, "price": "AegB"})) is None
 
 
 def test_decimals_in_base64_are_found() -> None:
-    found = suggest(Json(), PRICE, document({"id": 1, "price": "AegB"}), document({"id": 2, "price": "SHQ="}))
+    alternative = suggest(Json(), PRICE, document({"id": 1, "price": "AegB"}), document({"id": 2, "price": "SHQ="}))
 
-    assert found == Json(decimal_handling_mode="precise")
+    assert alternative == Json(decimal_handling_mode="precise")
 
 
 def test_options_with_which_all_columns_are_null_are_not_found() -> None:
@@ -89,7 +89,7 @@ def test_of_two_forms_of_time_in_one_batch_none_is_found() -> None:
     assert suggest(Json(), AT, iso, document({"at": None}), iso) == Json(timestamp_format="ISO-8601")
 
 
-def test_numbers_of_another_unit_are_no_times() -> None:
+def test_numbers_of_another_unit_are_not_times() -> None:
     def change(number: int) -> bytes:
         return document({"before": None, "after": {"id": 1, "at": number}, "op": "c"})
 
