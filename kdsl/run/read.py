@@ -235,9 +235,9 @@ def decode(
             column has neither SQL nor a function.
     """
     check_session(df.sparkSession, plan.table, plan.output)
-    needs = RecordDecoder(plan).needs
-    present = set(df.columns)
-    missing = [spark_name(field) for field in RAW if field in needs and spark_name(field) not in present]
+    decoder = RecordDecoder(plan)
+    needs, present = decoder.needs, set(df.columns)
+    missing = [spark_name(field) for field in RAW if field in decoder.requires and spark_name(field) not in present]
     if missing:
         raise KdslError(
             f"{plan.table}: the DataFrame of raw records has no {listing(missing)}, which the table needs; it has "

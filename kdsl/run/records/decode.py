@@ -31,6 +31,7 @@ from kdsl.formats import (
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
 from kdsl.run.dead_letters.model import DeadLetterOutput, RejectedSide, Rejection
 from kdsl.run.records.drops import Reason, key_of_column
+from kdsl.run.records.frame_headers import join_frame_headers
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
 from kdsl.run.records.nulls import find_null_violations, forbids_null
@@ -130,6 +131,8 @@ class RecordDecoder:
             then left out (`rejecting`); None (the default) means that such records are errors.
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
+        requires: Those of them that a batch must have. Without headers, messages whose headers name their schemas are
+            taken for messages with a frame.
         filtered: How many records the header filter has left out so far.
         dropped: How many of the other records, of their rows, or of single values have been left out so far, by
             `Reason`, and some of them also by column (`kdsl.run.records.drops.key_of_column`).
@@ -177,15 +180,21 @@ class RecordDecoder:
             whole_deletes=not plan.keyed,
             changelog=plan.changelog,
         )
-        parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
-        self.needs: frozenset[str] = frozenset(
+        self._parts: dict[Side, Part] = {}
+        if plan.key is not None:
+            self._parts["key"] = plan.key
+        if plan.value is not None:
+            self._parts["value"] = plan.value
+        self.requires: frozenset[str] = frozenset(
             [
-                *parts,
+                *self._parts,
                 *(field_of(m.key) for m in plan.metadata if m.column not in self._format_columns),
                 *(["headers"] if plan.headers else []),
                 *([] if plan.upserts is None else ["value", "timestamp"]),
             ]
         )
+        with_frames = any(side in part.format.frame_headers for side, part in self._parts.items())
+        self.needs: frozenset[str] = self.requires | frozenset(["headers"] if with_frames else [])
 
     @contextmanager
     def rejecting(self, dead_letters: DeadLetterOutput) -> Iterator[None]:
@@ -467,8 +476,11 @@ class RecordDecoder:
         """
         if decoder is None:
             return None
-        messages = raw.column(name)
+        part = self._parts[name]
+        messages, without_schema = join_frame_headers(raw, name, part)
         decoded = decoder.decode(messages)
+        if without_schema and not _ignores_parse_errors(part):
+            decoded = attrs.evolve(decoded, bad=(*decoded.bad, *without_schema))
         if decoded.bad:
             if self.dead_letters is not None:
                 raise _RejectedError([Rejection(bad.index, bad.reason, name) for bad in decoded.bad])
@@ -661,17 +673,21 @@ class RecordDecoder:
         }
         data = raw.column(source)[bad.index].as_py() if source else None
         reason = f"the {source} cannot be decoded: {bad.reason}" if source and not fix else bad.reason
-        fix = fix or self._suggest_options(source, data)
+        fix = fix or self._suggest_options(raw, source, bad.index)
         return RecordError("read", self._plan.table, reason, data=data, more=more, fix=fix, **coordinates)
 
-    def _suggest_options(self, source: str | None, data: bytes | None) -> str:
-        """Return advice that names options of the format with which the message can be decoded.
+    def _suggest_options(self, raw: pa.RecordBatch, source: str | None, index: int) -> str:
+        """Return advice that names options of the format with which the key or value of a record can be decoded.
 
         It is empty if none of the format's alternatives can decode it, if it exceeds `MAX_RETRY_BYTES`, or if the error
         is not about a message. For the JSON value ``null`` the advice is the option that makes it a tombstone.
         """
-        part = self._plan.key if source == "key" else self._plan.value
-        if source is None or part is None or data is None or len(data) > MAX_RETRY_BYTES:
+        side: Side = "key" if source == "key" else "value"
+        part = self._parts.get(side)
+        if source is None or part is None:
+            return ""
+        data = join_frame_headers(raw.slice(index, 1), side, part)[0][0].as_py()
+        if data is None or len(data) > MAX_RETRY_BYTES:
             return ""
         if source == "value" and data == _JSON_NULL and getattr(part.format, "null_is_tombstone", None) is False:
             name, key = type(part.format).__name__, f"{part.format.identifier}.decode.null-is-tombstone"
