@@ -153,7 +153,7 @@ def add_guids(answers: Answers) -> Answers:
         path = request.path.partition("?")[0].strip("/").split("/")
         if path[:2] == ["schemas", "guids"]:
             number = UUID(path[2]).int & 0xFFFFFFFF
-            by_id = attrs.evolve(request, path=f"/schemas/ids/{number}")
+            by_id = attrs.evolve(request, path=f"/schemas/ids/{number}?{request.path.partition('?')[2]}")
             status, document = answers(by_id)
             if path[3:] == ["ids"] and status == 200:
                 return status, [{"context": ":.other:", "id": 3}, {"context": ".", "id": number}]

@@ -13,7 +13,6 @@ from confluent_kafka import Message
 from kdsl.run.records.metadata import HEADERS
 from kdsl.types.arrays import Integers
 
-_NO_PAIRS = pa.array([], HEADERS.value_type)
 Messages = list["Message[bytes, bytes]"]
 Headers = list[tuple[str, bytes | None]]
 RecordId = tuple[str, int, int]
@@ -83,7 +82,8 @@ def build_headers(messages: Messages, read: ReadHeaders) -> pa.Array:
         for index, one in zip(unreadable, read(records), strict=True):
             lists[index] = one
     if not any(lists):
-        return pa.ListArray.from_arrays(pa.array(np.zeros(len(lists) + 1, np.int32)), _NO_PAIRS, type=HEADERS)
+        no_offsets = pa.array(np.zeros(len(lists) + 1, np.int32))
+        return pa.ListArray.from_arrays(no_offsets, pa.nulls(0, HEADERS.value_type), type=HEADERS)
     present = [one or () for one in lists]
     offsets = np.concatenate([[0], np.cumsum(np.fromiter(map(len, present), np.int64, len(present)))])
     entries = list(chain.from_iterable(present))
