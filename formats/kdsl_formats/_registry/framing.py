@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Decoded
 from kdsl.registry.model import SchemaId
+from kdsl.shown_values import show_value
+from kdsl_formats._text.looks import JSON_INSTEAD, looks_like_json
 
 Ids = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
@@ -143,21 +145,23 @@ def _bodies(
 
 def _explain_frame(message: bytes) -> str:
     """Why a message has no valid frame."""
+    length, instead = len(message), JSON_INSTEAD if looks_like_json(message) else ""
     frame = "the frame of a schema registry (a zero byte and a schema id of four bytes)"
-    size = f"{len(message)} byte{'' if len(message) == 1 else 's'}"
-    if len(message) < ID_FRAME:
-        return f"the message has {size}, which is less than {frame}"
+    size = f"{length} byte{'' if length == 1 else 's'}"
+    if length < ID_FRAME:
+        return f"the message has {size}, which is less than {frame}{instead}"
     if message[0] == _BY_GUID:
         return (
             f"the message begins with the byte 1, but its {size} are less than the frame of a schema registry with "
             "a GUID (the byte 1 and 16 bytes)"
         )
-    reason = f"the message begins with the byte {message[0]}, not with {frame}"
-    if message[0] == _GLUE and message[1] in _GLUE_COMPRESSIONS and len(message) >= _GLUE_FRAME:
+    reason = f"the message begins with the byte {show_value(message[0])}, not with {frame}{instead}"
+    if message[0] == _GLUE and message[1] in _GLUE_COMPRESSIONS and length >= _GLUE_FRAME:
+        version = show_value(UUID(bytes=message[2:18]))
         return (
             f"{reason}; it looks like a message of AWS Glue Schema Registry (the byte 3, the compression "
-            f"{message[1]}, and the schema version {UUID(bytes=message[2:18])}), whose registry kdsl does not read: "
-            "write it with a serializer for Confluent's API, or read the topic as 'raw'"
+            f"{message[1]}, and the schema version {version}), which kdsl does not read: write it with a serializer for "
+            "Confluent's API, or read the topic as 'raw'"
         )
     return reason
 
@@ -251,7 +255,7 @@ def merge_groups(
     owners: list[npt.NDArray[Any]] = []
     for indexes, decoded in parts:
         message_indexes = np.arange(count) if indexes is None else indexes
-        failed += [BadRecord(int(message_indexes[record.index]), record.reason) for record in decoded.bad]
+        failed += [attrs.evolve(record, index=int(message_indexes[record.index])) for record in decoded.bad]
         rows.append(decoded.rows)
         owners.append(message_indexes if decoded.messages is None else message_indexes[np.asarray(decoded.messages)])
     failed.sort(key=lambda record: record.index)
