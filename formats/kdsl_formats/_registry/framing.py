@@ -160,8 +160,8 @@ def _explain_frame(message: bytes) -> str:
         version = show_value(UUID(bytes=message[2:18]))
         return (
             f"{reason}; it looks like a message of AWS Glue Schema Registry (the byte 3, the compression "
-            f"{message[1]}, and the schema version {version}), which kdsl does not read: write it with a serializer for "
-            "Confluent's API, or read the topic as 'raw'"
+            f"{message[1]}, and the schema version {version}), which kdsl does not read: write it with a serializer "
+            "for Confluent's API, or read the topic as 'raw'"
         )
     return reason
 

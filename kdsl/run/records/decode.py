@@ -683,6 +683,8 @@ class RecordDecoder:
         if part is None:
             return ""
         messages = join_frame_headers(raw, source, part)[0]
+        if not messages[index].is_valid:  # its header cannot be read, which no option changes
+            return ""
         null_is_tombstone = getattr(part.format, "null_is_tombstone", None)
         if source == "value" and messages[index].as_py() == _JSON_NULL and null_is_tombstone is False:
             name, key = type(part.format).__name__, f"{part.format.identifier}.decode.null-is-tombstone"
