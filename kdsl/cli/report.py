@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Table as Grid
+from kdsl.cli.console import Grid
 
 if TYPE_CHECKING:
     from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
@@ -19,13 +18,13 @@ def report(name: str, query: QueryMetrics) -> Grid:
         name: The name of the query.
         query: Its metrics (docs/metrics.md).
     """
-    grid = Grid(title=f"{name}: metrics", title_justify="left")
-    grid.add_column("table", overflow="fold")
-    grid.add_column("metric", overflow="fold")
+    grid = Grid(title=f"{name}: metrics")
+    grid.add_column("table")
+    grid.add_column("metric")
     grid.add_column("value", justify="right")
     grid.add_column("unit")
     for row in _rows(query):
-        grid.add_row(*map(escape, row))
+        grid.add_row(*row)
     return grid
 
 

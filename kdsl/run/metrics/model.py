@@ -108,7 +108,7 @@ class SourceMetrics:
     num_rule_violations: Mapping[str, int] = _counter(
         "numRuleViolations",
         "rows",
-        "Rows that violate a row rule, by rule: they were kept, left out or sent to the dead letters, as it says.",
+        "Rows that violate a row rule, by rule: they were kept, left out, or left out as dead letters, as it says.",
         labels=("rule",),
     )
     pending_records: int | None = _gauge(
@@ -162,7 +162,8 @@ class SourceMetrics:
     records_lost: int = _counter(
         "recordsLost",
         "records",
-        "Offsets that were deleted before they were read and were skipped, since the checkpoint began (S6). With the "
+        "Offsets that were deleted before they were read and were skipped, and read records that a log has lost, since "
+        "the checkpoint began (S6, S27). With the "
         "transport `jvm`, it is an upper bound, since the start of the process.",
     )
     leases_lost: int = _gauge(
