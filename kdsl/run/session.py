@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdsl.errors import KdslError
-from kdsl.spark_internals.errors import GatewayError
+from kdsl.spark_internals.errors import GatewayError, full_text
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect, names_of_settings
+from kdsl.spark_internals.short_errors import shorten_errors
 from kdsl.spark_versions import (
     CONNECT_STREAMS,
     INSTALL,
@@ -68,7 +69,7 @@ def explain_missing_module() -> Iterator[None]:
     try:
         yield
     except PySparkException as e:
-        missing = _MISSING.search(str(e))
+        missing = _MISSING.search(full_text(e))
         if missing is None:
             raise
         raise NotInstalledError(
@@ -189,6 +190,8 @@ print(".".join(map(str, sys.version_info[:2])), *missing)
 def check_spark(spark: SparkSession) -> None:
     """Check that kdsl supports a session's Spark: PySpark's version, and that of the JVM or the server.
 
+    From then on, PySpark raises the errors of kdsl in jobs and queries with their own message (`shorten_errors`).
+
     Raises:
         SparkVersionError: One of the versions is not supported; says which ones are.
     """
@@ -198,6 +201,7 @@ def check_spark(spark: SparkSession) -> None:
     if reason := refusal(subject, session_version(spark)):
         way = "use a server of a supported version" if is_connect(spark) else "see the variable SPARK_HOME"
         raise SparkVersionError(f"{reason}; {way}")
+    shorten_errors()
 
 
 def check_runtime(spark: SparkSession, table: str) -> None:

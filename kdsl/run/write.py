@@ -7,7 +7,6 @@ is checked before the first record is sent: columns, settings, topics, brokers.
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import change_settings, check_features, check_runtime, has_settings
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.arrow import map_in_arrow
+from kdsl.spark_internals.errors import find_own_reason, full_text
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_versions import STREAM_WRITER
 
@@ -66,9 +66,6 @@ _LIMITS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
 }
 _log = logging.getLogger(__name__)
-_TASK_ERROR = re.compile(  # the end of a task's traceback, with or without what Spark appends
-    r"^kdsl\.[\w.]+Error: (.*?)(?:\s+SQLSTATE: \w+.*|\n\s+at .*)?\Z", re.MULTILINE | re.DOTALL
-)
 
 
 Prepare = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -211,10 +208,10 @@ def _errors_of_tasks() -> Iterator[None]:
     try:
         yield
     except PythonException as e:
-        error = _TASK_ERROR.search(str(e))
-        if error is None:
+        reason = find_own_reason(full_text(e))
+        if reason is None:
             raise
-        raise WriteError(error[1].strip()) from e
+        raise WriteError(reason) from (e.__cause__ or e)
 
 
 def write_stream(
@@ -266,7 +263,8 @@ def write_stream(
             mode cannot run the query; or as for `write`: the partitioner, brokers, topics, the connector.
         TopicRecreatedError: A topic that the query reads over the transport ``jvm`` was created again since its last
             run.
-        CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
+        CheckpointError: The checkpoint was written by another plan, cannot be read or written, or its state has rows
+            with other columns than the query has now.
         ExactlyOnceError: Exactly-once cannot be kept.
         ValueError: ``allow`` names an unknown change, and the checkpoint has a plan.
         Exception: That of Spark, if it does not start the query.

@@ -25,7 +25,7 @@ from kdsl.own_columns import EVENT, KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
 from kdsl.spark_internals.arrow import map_in_arrow
-from kdsl.spark_internals.errors import find_reason
+from kdsl.spark_internals.errors import find_reason, full_text
 from kdsl.spark_internals.sql_text import parse_column
 from kdsl.sql_tokens import tokenize
 from kdsl.types import model as t
@@ -120,7 +120,7 @@ def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
             if table.plain is None:
                 _ = table.rows
         except (AnalysisException, ResolveError) as e:
-            if _OF_SOURCE in str(e):
+            if _OF_SOURCE in full_text(e):
                 raise KdslError(f"the rows of {format_id(table.table)} cannot be read: {find_reason(e)}") from e
             reason = f"its rows cannot be computed: {_first_line(e)}"
             fix = "correct the projection or the filter of its transform"
