@@ -143,6 +143,11 @@ SOURCE_NAMES = Feature(
     "4.2",
     "sources have no names, and no table can join or leave a checkpoint",
 )
+STATE_READER = Feature(
+    "The comparison of a query with the rows that its checkpoint has stored (joins of streams)",
+    "4.0",
+    "Spark reports in the first batch after a restart that the stored rows have other columns than the query",
+)
 PIPELINES = Feature("A pipeline (`kdsl.pipelines`)", "4.1")
 AUTO_CDC = Feature("An AUTO CDC flow (`kdsl.pipelines.auto_cdc`)", "4.2")
 CONNECT_STATE = Feature("State over Spark Connect (streams of upsert tables with rows before updates)", "4.1")
@@ -162,6 +167,7 @@ FEATURES: tuple[Feature, ...] = (
     ICEBERG,
     STREAM_WRITER,
     REPARTITION_BY_ID,
+    STATE_READER,
     PIPELINES,
     CONNECT_STATE,
     TIME_TYPE,

@@ -45,8 +45,9 @@ def run(
         list[str] | None,
         typer.Option(
             "--start-at",
-            help="Where tables start without a checkpoint, overriding the script: earliest, latest, group-offsets, or "
-            "a time as 2025-01-31T08:00:00Z; for one table TABLE=…. May be repeated.",
+            help="Where tables start without a checkpoint, overriding the script: earliest, latest, group-offsets, "
+            "a time as 2025-01-31T08:00:00Z, or checkpoint:FOLDER, where the query of that checkpoint has stopped; "
+            "for one table TABLE=…. May be repeated.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows of a SELECT as JSON, one per line.")] = False,

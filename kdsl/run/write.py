@@ -24,6 +24,7 @@ from kdsl.plan.model import OutputMode, Transactions, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import MANIFEST, Checkpoint
 from kdsl.run.checkpoint.manifest import Manifest
+from kdsl.run.checkpoint.state_rows import check_state
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dataframes.output_mode import choose_output_mode as mode_of
 from kdsl.run.dataframes.parallelism import repartition_for_tasks
@@ -299,6 +300,7 @@ def write_stream(
     if lines := opened.check(plan, allow):
         _log.warning("%s continues with another plan than before:\n%s", plan.table, "\n".join(lines))
     check_topic_ids(df, opened)
+    check_state(rows, opened, plan.table)
     spool = Spool()
     reporting = {OPTION: str(spool.path), REFUSALS: str(refusals())}
     observe(METRICS)
