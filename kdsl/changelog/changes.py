@@ -15,7 +15,7 @@ from kdsl.kafka_table import KafkaTable
 from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.plan.model import OutputMode
 from kdsl.run.checkpoint.checkpoint import Checkpoint
-from kdsl.run.checkpoint.state_rows import check_state
+from kdsl.run.checkpoint.state_rows import warn_of_changed_rows
 from kdsl.run.dataframes.latest import choose_key, last_changes
 from kdsl.run.dataframes.output_mode import aggregates
 from kdsl.run.dead_letters.counts import check_letters
@@ -169,7 +169,7 @@ class Changelog:
         target.check(self.df)
         warn_of_repeated_events(self.df, repr(target))
         opened = Checkpoint.open(spark, checkpoint)
-        check_state(self.df, opened, self._name)
+        warn_of_changed_rows(self.df, opened, self._name)
         if not adopt:
             self._check_progress(opened, target)
         guard = TableGuard(opened.folder, target, adopt=adopt)

@@ -246,8 +246,6 @@ def _compare_state_columns(
         open_spark: Opens a session, in which the state is looked at if the columns of a table have changed.
         make: Creates a difference.
     """
-    from pyspark.errors import PySparkException
-
     others = {one.table.name for one in live.needs.checkpoints if one is not need and one.location == need.location}
     changes: dict[str, ColumnChange] = {}
     try:
@@ -256,7 +254,16 @@ def _compare_state_columns(
             change = None if read is None or name in others else compare_columns(columns, columns_of(read))
             if change is not None:
                 changes[name] = change
-        stored = read_stored_rows(open_spark(), need.location) if changes and folder.names("state") else []
+        has_state = bool(changes and folder.names("state"))
+    except KdslError as e:
+        yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
+        return
+    if not has_state:
+        return
+    from pyspark.errors import PySparkException
+
+    try:
+        stored = read_stored_rows(open_spark(), need.location)
     except (KdslError, PySparkException, ValueError) as e:
         yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
         return

@@ -24,7 +24,7 @@ from kdsl.plan.model import OutputMode, Transactions, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import MANIFEST, Checkpoint
 from kdsl.run.checkpoint.manifest import Manifest
-from kdsl.run.checkpoint.state_rows import check_state
+from kdsl.run.checkpoint.state_rows import warn_of_changed_rows
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dataframes.output_mode import choose_output_mode as mode_of
 from kdsl.run.dataframes.parallelism import repartition_for_tasks
@@ -264,8 +264,7 @@ def write_stream(
             mode cannot run the query; or as for `write`: the partitioner, brokers, topics, the connector.
         TopicRecreatedError: A topic that the query reads over the transport ``jvm`` was created again since its last
             run.
-        CheckpointError: The checkpoint was written by another plan, cannot be read or written, or its state has rows
-            with other columns than the query has now.
+        CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
         ExactlyOnceError: Exactly-once cannot be kept.
         ValueError: ``allow`` names an unknown change, and the checkpoint has a plan.
         Exception: That of Spark, if it does not start the query.
@@ -300,7 +299,7 @@ def write_stream(
     if lines := opened.check(plan, allow):
         _log.warning("%s continues with another plan than before:\n%s", plan.table, "\n".join(lines))
     check_topic_ids(df, opened)
-    check_state(rows, opened, plan.table)
+    warn_of_changed_rows(rows, opened, plan.table)
     spool = Spool()
     reporting = {OPTION: str(spool.path), REFUSALS: str(refusals())}
     observe(METRICS)

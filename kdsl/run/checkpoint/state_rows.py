@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.errors import CheckpointError
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.stored_columns import TableColumns
 from kdsl.run.session import session_version
@@ -105,8 +104,10 @@ def read_stored_rows(spark: SparkSession, location: str) -> list[StoredRows]:
     return stored
 
 
-def check_state(df: DataFrame, checkpoint: Checkpoint, table: str) -> None:
-    """Check that the joins of a stream have the columns whose rows their checkpoint has stored.
+def warn_of_changed_rows(df: DataFrame, checkpoint: Checkpoint, table: str) -> None:
+    """Log a warning if the joins of a stream have other columns than the rows that their checkpoint has stored.
+
+    Spark compares them in the first batch, which then fails.
 
     Nothing is checked without a completed batch, without a join of streams, on Spark Connect, with a Spark that cannot
     read states, and if the operators do not correspond to the stored ones: Spark then reports what is wrong.
@@ -117,7 +118,7 @@ def check_state(df: DataFrame, checkpoint: Checkpoint, table: str) -> None:
         table: What is written, for messages.
 
     Raises:
-        CheckpointError: Rows of a join have other columns now; all of them are named. Or the logs cannot be listed.
+        CheckpointError: The logs of the checkpoint cannot be listed.
     """
     spark = df.sparkSession
     if is_connect(spark) or not STATE_READER.is_in(session_version(spark)) or checkpoint.last_batches()[1] < 0:
@@ -138,12 +139,13 @@ def check_state(df: DataFrame, checkpoint: Checkpoint, table: str) -> None:
         if (change := _describe_change(rows.columns, columns))
     ]
     if lines:
-        raise CheckpointError(
-            f"{table}: the state in the checkpoint {checkpoint.location} has rows with other columns than the query "
-            f"has now, and Spark cannot change stored rows:{''.join(lines)}\nundo the change, or start with a new "
-            f"checkpoint where this one has stopped: read_stream(…, start_at=kdsl.Checkpoint({checkpoint.location!r})) "
-            "for each table that the query reads (docs/upgrading.md)"
-        )
+        _log.warning(
+            "%s: the state in the checkpoint %s has rows with other columns than the query has now, and Spark cannot "
+            "change stored rows, so the first batch fails:%s\nundo the change, or start with a new checkpoint where "
+            "this one has stopped: read_stream(…, start_at=kdsl.Checkpoint(%r)) for each table that the query reads "
+            "(docs/upgrading.md)",
+            table, checkpoint.location, "".join(lines), checkpoint.location,
+        )  # fmt: skip
 
 
 def _joins_of_streams(node: PlanNode) -> Iterator[tuple[StructType, StructType]]:
