@@ -16,12 +16,14 @@ from kdsl.documents import SQL_ENDINGS, read_text
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.formats import Direction
 from kdsl.kafka_table import KafkaTable
+from kdsl.resolve import directions_of
 from kdsl.table import Table, load_tables
 
 if TYPE_CHECKING:
     from kdsl.cluster import Cluster
     from kdsl.deployment.desired import Declaration
     from kdsl.flink_sql.ddl.script_reader import Script
+    from kdsl.flink_sql.scripts.script_plan import ScriptPlan
     from kdsl.ingest import Ingestion
 
 YAML = (".yaml", ".yml")
@@ -122,9 +124,14 @@ def declarations(
     has_tables = module is None or not pipelines or bool(_list_module_tables(module))
     loaded_tables = _choose_tables(source, name, module) if has_tables else []
     return [
-        *(Declaration(table, directions, title=table.name) for table in loaded_tables),
+        *(Declaration(table, _checked(table, directions), title=table.name) for table in loaded_tables),
         *(Declaration(one, title=title_of(one)) for one in pipelines),
     ]
+
+
+def _checked(table: Table, directions: tuple[Direction, ...]) -> tuple[Direction, ...]:
+    """Return the directions in which a table is compared: the only one, or of both those that it is declared for."""
+    return directions_of(table.definition) if len(directions) > 1 else directions
 
 
 def _script_declarations(
@@ -150,18 +157,16 @@ def _script_declarations(
         fail_on(problems, script_.subject)
     folders = predict_folders(plan.jobs)
     written = {job.sink.name: job for job in plan.insert_jobs if job.sink is not None}
-    read = {name for job in plan.insert_jobs for name in job.tables}
+    used = script_directions(plan)
     result = []
     for table in plan.tables:
         if table.topic is None:
             continue
-        used: tuple[Direction, ...] = (
-            *(["read"] if table.name in read else ()), *(["write"] if table.name in written else ())
-        )  # fmt: skip
         job = written.get(table.name)
         folder = None if job is None else folders.get(job.name)
         folder = folder if folder is not None and Path(folder.removeprefix("file:")).is_dir() else None
-        result.append(Declaration(table.topic, used or directions, folder, title=table.topic.name))
+        of_table = used.get(table.name) or _checked(table.topic, directions)
+        result.append(Declaration(table.topic, of_table, folder, title=table.topic.name))
     for copies in plan.copy_jobs:
         folder = folders.get(copies.name)
         for copy in copies.copies:
@@ -177,6 +182,16 @@ def _script_declarations(
                 )
             )
     return result
+
+
+def script_directions(plan: ScriptPlan) -> Mapping[str, tuple[Direction, ...]]:
+    """What statements of a script do with its tables, by the names in the plan; tables that none uses are missing."""
+    read = {name for job in plan.insert_jobs for name in job.tables}
+    written = {job.sink.name for job in plan.insert_jobs if job.sink is not None}
+    by_direction: Mapping[Direction, set[str]] = {"read": read, "write": written}
+    return {
+        name: tuple(direction for direction, names in by_direction.items() if name in names) for name in read | written
+    }
 
 
 def script(path: str | Path) -> Script:
