@@ -162,7 +162,8 @@ class SourceMetrics:
     records_lost: int = _counter(
         "recordsLost",
         "records",
-        "Offsets that were deleted before they were read and were skipped, since the checkpoint began (S6). With the "
+        "Offsets that were deleted before they were read and were skipped, and read records that a log has lost, since "
+        "the checkpoint began (S6, S27). With the "
         "transport `jvm`, it is an upper bound, since the start of the process.",
     )
     leases_lost: int = _gauge(
