@@ -16,6 +16,7 @@ from kdsl.documents import SQL_ENDINGS, read_text
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.formats import Direction
 from kdsl.kafka_table import KafkaTable
+from kdsl.loading import loading
 from kdsl.resolve import directions_of
 from kdsl.table import Table, load_tables
 
@@ -306,7 +307,8 @@ def cluster(target: str) -> Cluster:
 def _import_module(source: str) -> ModuleType:
     """Import a module by its file or its name; its folder, or the current one, is put at the front of ``sys.path``.
 
-    The module of a file stays in ``sys.modules``, under a name that no other module has (`_free_name`).
+    The module of a file stays in ``sys.modules``, under a name that no other module has (`_free_name`). A job that it
+    starts is logged (`kdsl.loading`).
 
     Raises:
         TargetError: There is no such file or module.
@@ -323,13 +325,15 @@ def _import_module(source: str) -> ModuleType:
     sys.path.insert(0, str(path.parent.resolve()) if source.endswith(".py") else str(Path.cwd()))
     try:
         if not source.endswith(".py"):
-            return importlib.import_module(source)
+            with loading(source):
+                return importlib.import_module(source)
         spec = importlib.util.spec_from_file_location(_free_name(path.stem), path.resolve())
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        with loading(source):
+            spec.loader.exec_module(module)
     except ModuleNotFoundError as e:
         if e.name and source.split(".")[0] == e.name.split(".")[0]:
             raise TargetError(f"there is no module or file {source!r}") from e

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kdsl.errors import KdslError
 from kdsl.java import find_java
+from kdsl.loading import warn_of_job
 from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect, names_of_settings
@@ -220,10 +221,13 @@ def check_spark(spark: SparkSession) -> None:
 def check_runtime(spark: SparkSession, table: str) -> None:
     """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks; no task is run.
 
+    If a command is importing the program that reads or writes, a warning is logged (`kdsl.loading`).
+
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         SessionError: As for `check_python`; or the session takes quoted names for regular expressions.
     """
+    warn_of_job(table)
     check_spark(spark)
     if get_setting(spark, _NAME_PATTERNS, "false") == "true":
         raise SessionError(
