@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,10 @@ def java_11(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_session_of_kdsl_says_that_java_is_too_old_before_spark_starts(java_11: Path) -> None:
     expected = re.escape(f"PySpark 4.2.0 needs Java 17 or newer, but {java_11} is Java 11; install a JDK 17")
-    for start in (lambda: start_local_session("test"), lambda: session("test")):
+    starts: list[Callable[[str], object]] = [start_local_session, session]
+    for start in starts:
         with pytest.raises(JavaError, match=expected.replace(re.escape("4.2.0"), r"[\d.]+")):
-            start()
+            start("test")
 
 
 def test_an_older_spark_runs_on_an_older_java(java_11: Path) -> None:
