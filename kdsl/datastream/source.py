@@ -324,7 +324,7 @@ class KafkaSource(Endpoint):
         timed = start.mode == "timestamp"
         partitions = [partition for partition in self.partitions if _is_topic_partition(partition)]
         topics = self.topics or tuple(dict.fromkeys(topic for topic, _ in partitions))
-        if any(not isinstance(topic, str) for topic in topics):
+        if any(not isinstance(topic, str) for topic in topics) or (self.partitions and not topics):
             topics = ("topic",)  # `_topic_problems` reports them
         options = KafkaOptions(
             topic=topics,
