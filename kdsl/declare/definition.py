@@ -248,8 +248,8 @@ class TableDef:
 
     def to_html(self) -> str:
         """The columns as a table in HTML, with the name, the connector and the topics in the caption."""
-        options = self.options
-        topics = ", ".join(options.topic) if isinstance(options.topic, tuple) else str(options.topic)
+        options = self.options.valid()
+        topics = ", ".join(options.topic)
         source = f"topics like {options.topic_pattern}" if options.topic_pattern else f"topic {topics or 'unknown'}"
         names = ("column", "type", "role", "comment")
         keys = set(self.message_key)
