@@ -125,12 +125,12 @@ def declarations(
     has_tables = module is None or not pipelines or bool(_list_module_tables(module))
     loaded_tables = _choose_tables(source, name, module) if has_tables else []
     return [
-        *(Declaration(table, _checked(table, directions), title=table.name) for table in loaded_tables),
+        *(Declaration(table, _narrow_directions(table, directions), title=table.name) for table in loaded_tables),
         *(Declaration(one, title=title_of(one)) for one in pipelines),
     ]
 
 
-def _checked(table: Table, directions: tuple[Direction, ...]) -> tuple[Direction, ...]:
+def _narrow_directions(table: Table, directions: tuple[Direction, ...]) -> tuple[Direction, ...]:
     """Return the directions in which a table is compared: the only one, or of both those that it is declared for."""
     return directions_of(table.definition) if len(directions) > 1 else directions
 
@@ -166,7 +166,7 @@ def _script_declarations(
         job = written.get(table.name)
         folder = None if job is None else folders.get(job.name)
         folder = folder if folder is not None and Path(folder.removeprefix("file:")).is_dir() else None
-        of_table = used.get(table.name) or _checked(table.topic, directions)
+        of_table = used.get(table.name) or _narrow_directions(table.topic, directions)
         result.append(Declaration(table.topic, of_table, folder, title=table.topic.name))
     for copies in plan.copy_jobs:
         folder = folders.get(copies.name)

@@ -24,7 +24,7 @@ from kdsl.resolve import (
     transport,
     upserts,
 )
-from kdsl.resolve.direction import declared_direction, directions_of
+from kdsl.resolve.direction import check_direction, directions_of
 from kdsl.resolve.model import (
     DeadLetterTopic,
     HeaderCondition,
@@ -62,7 +62,7 @@ NO_TOPIC = ("connector-later", "connector-unknown", "connector-script", "sql-not
 """Problems of declarations whose tables are not topics, so no rule can check them."""
 
 RULES: tuple[Rule, ...] = (
-    declared_direction,
+    check_direction,
     columns.some_columns,
     columns.distinct_names,
     columns.precision,

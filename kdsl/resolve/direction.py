@@ -21,7 +21,7 @@ def directions_of(table: TableDef) -> tuple[Direction, ...]:
             return ("read", "write")
 
 
-def declared_direction(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_direction(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report a direction that the table is not declared for."""
     (declared, *other) = directions_of(table)
     if not other and declared != direction:
