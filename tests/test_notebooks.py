@@ -53,10 +53,10 @@ def test_the_signature_of_options_lists_them_and_the_constructor_takes_it(group:
     for name, parameter in signature.parameters.items():
         assert parameter.default in (declared[name].default, inspect.Parameter.empty)
         assert parameter.annotation == declared[name].type
-    given = {
+    defaults = {
         name: parameter.default
         for name, parameter in signature.parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
-    bound = signature.bind_partial(**given)
+    bound = signature.bind_partial(**defaults)
     assert group(*bound.args, **bound.kwargs) == group()
