@@ -16,11 +16,6 @@ class PlanText(str):
         return str(self)
 
 
-def html_lines(text: str) -> str:
-    """Lines as HTML, with their spaces."""
-    return f"<pre>{escape(text)}</pre>"
-
-
 def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table as HTML, with all of its strings as they are.
 

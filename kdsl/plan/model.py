@@ -15,7 +15,6 @@ import attrs
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import ChangelogState, Delivery, Latency, Transport
 from kdsl.declare.definition import Inferred
-from kdsl.notebooks import html_lines
 from kdsl.resolve.model import DeadLetterTopic, HeaderCondition, Part, RowRule, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
 
@@ -218,12 +217,6 @@ class ReadPlan:
     inferred: Inferred | None = None
     properties: Properties = attrs.field(factory=Properties)
 
-    def _repr_html_(self) -> str:
-        """The plan as notebooks show it."""
-        from kdsl.plan.show import show  # which imports this module
-
-        return html_lines(show(self))
-
 
 @attrs.frozen
 class WritePlan:
@@ -275,9 +268,3 @@ class WritePlan:
         if self.key is not None:
             return self.key.columns
         return tuple(m.column for m in self.metadata if m.key == "__raw_key__")
-
-    def _repr_html_(self) -> str:
-        """The plan as notebooks show it."""
-        from kdsl.plan.show import show  # which imports this module
-
-        return html_lines(show(self))
