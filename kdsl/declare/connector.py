@@ -196,6 +196,13 @@ class KafkaOptions(Options):
         check=_check_count,
         side="read",
     )
+    dead_letter_batch_reads: bool = option(
+        "scan.dead-letter.batch-reads",
+        "Whether batch reads write dead letters, too: each action on their DataFrame reads the records again, and "
+        "writes the letters again. Without it a batch read leaves such records out, and counts and logs them.",
+        default=False,
+        side="read",
+    )
     dead_letter_properties: Mapping[str, Value] = option(
         "scan.dead-letter.properties.*",
         "Settings of the Kafka client that writes the dead letters, by Java's names. With `bootstrap.servers` the "
