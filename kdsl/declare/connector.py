@@ -258,6 +258,13 @@ class KafkaOptions(Options):
         default=None,
         check=_check_duration,
     )
+    watermark_max_ahead: timedelta | None = option(
+        "scan.watermark.max-ahead",
+        "How far the event time of a row may be ahead of the clock to advance the watermark. Rows beyond it are read "
+        "like others, and do not advance it. By default every row does.",
+        default=None,
+        check=_check_duration,
+    )
     watermark_update: timedelta = option(
         "scan.watermark.alignment.update-interval",
         "A Flink option without effect: partitions are aligned with each micro-batch.",
