@@ -204,6 +204,23 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json, *, record
         yield f"{path}: {message}" if path else message
 
 
+def list_refusals(writer_schema: Json, row: t.Row, reader_schema: Json) -> list[tuple[str, str]]:
+    """List the paths and reasons of all values of a writer's schema that cannot be read into a table.
+
+    Unlike `find_misfits`, it lists types of a union that are refused although others can be read.
+
+    Args:
+        writer_schema: The schema that messages are written with.
+        row: The type of the rows.
+        reader_schema: The schema that it is resolved to.
+
+    Raises:
+        AvroTypeError: A schema is invalid, or as in `resolve`.
+    """
+    reader, writer = schema_type(_match_nullability(reader_schema, writer_schema)), schema_type(writer_schema)
+    return list(find_failures(resolve(writer, reader, row, exact_units=True), everywhere=True))
+
+
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:
     """The reader's schema, in a union with null if the writer's is a union and it is not: a null has no row."""
     unions = isinstance(writer_schema, Sequence) and not isinstance(writer_schema, str)
