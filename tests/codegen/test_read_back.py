@@ -12,7 +12,8 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import fastavro
@@ -26,13 +27,19 @@ from kdsl.codegen.inputs.avro import avro_draft
 from kdsl.codegen.inputs.json_schema import json_schema_draft
 from kdsl.codegen.inputs.read_back import read_records
 from kdsl.codegen.inputs.registry import draft_registered_schema
-from kdsl.codegen.inputs.topic import draft_records
+from kdsl.codegen.inputs.topic import draft_records, topic_draft
 from kdsl.declare.definition import TableDef
 from kdsl.registry import RegisteredSchema, registry_client
 from kdsl.resolve import problems
+from kdsl.table import Table
+from kdsl.testing import LocalKafka, LocalRegistry
 from kdsl_formats.avro import Avro
+from tests.codegen.tables import definitions, module
 from tests.registry.front import Answer, Front, Request
 from tests.strategies import examples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NOWHERE = Cluster("localhost:1")
 UTC = dt.UTC
@@ -42,7 +49,7 @@ def logical(base: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": base, "logicalType": name, **more}
 
 
-def fixed(size: int, **more: Any) -> dict[str, Any]:
+def fixed_type(size: int, **more: Any) -> dict[str, Any]:
     return {"type": "fixed", "name": "F", "size": size, **more}
 
 
@@ -78,14 +85,14 @@ TYPES: Mapping[str, Case] = {
     "string": same("string", "a", "a"),
     "bytes": same("bytes", b"a\xff", "a\u00ff"),
     "enum": same(ENUM, "B", "B"),
-    "fixed": same(fixed(4), b"abcd", "abcd"),
+    "fixed": same(fixed_type(4), b"abcd", "abcd"),
     "decimal on bytes": same(logical("bytes", "decimal", precision=10, scale=2), Decimal("9.50"), "\u0003\u00b6"),
     "decimal on fixed": same(
-        fixed(2, logicalType="decimal", precision=4, scale=2), Decimal("9.50"), "\u0003\u00b6"
+        fixed_type(2, logicalType="decimal", precision=4, scale=2), Decimal("9.50"), "\u0003\u00b6"
     ),
     "uuid": Case(logical("string", "uuid"), uuid.UUID(int=5), str(uuid.UUID(int=5)), str(uuid.UUID(int=5))),
-    "uuid on fixed": same(fixed(16, logicalType="uuid-of-others"), b"u" * 16, "u" * 16),
-    "duration": same(fixed(12, logicalType="duration"), b"\1\0\0\0" * 3, "\1\0\0\0" * 3),
+    "uuid on fixed": same(fixed_type(16, logicalType="uuid-of-others"), b"u" * 16, "u" * 16),
+    "duration": same(fixed_type(12, logicalType="duration"), b"\1\0\0\0" * 3, "\1\0\0\0" * 3),
     "date": same(logical("int", "date"), MIDNIGHT.date(), 19724),
     "time-millis": same(logical("int", "time-millis"), dt.time(1, 2, 3), 3_723_000),
     "time-micros": same(logical("long", "time-micros"), dt.time(1, 2, 3), 3_723_000_000),
@@ -113,7 +120,7 @@ TYPES: Mapping[str, Case] = {
     "map of enums": Case({"type": "map", "values": ENUM}, {"k": "A"}, [("k", "A")], {"k": "A"}),
     "record": same(inner(("a", "int")), {"a": 1}, {"a": 1}),
     "record with an enum": same(inner(("a", ENUM)), {"a": "A"}, {"a": "A"}),
-    "record with a fixed": same(inner(("a", fixed(2))), {"a": b"xx"}, {"a": "xx"}),
+    "record with a fixed": same(inner(("a", fixed_type(2))), {"a": b"xx"}, {"a": "xx"}),
     "union": Case(["int", "string"], "x", {"member0": None, "member1": "x"}),
     "union with null": Case(["null", "int", "string"], "x", {"member0": None, "member1": "x"}),
     "union of records": Case(
@@ -122,7 +129,7 @@ TYPES: Mapping[str, Case] = {
         {"member0": None, "member1": {"b": 1}},
     ),
     "union of one": same(["int"], 5, 5),
-    "union of an enum and a fixed": Case([ENUM, fixed(2)], "B", {"member0": "B", "member1": None}),
+    "union of an enum and a fixed": Case([ENUM, fixed_type(2)], "B", {"member0": "B", "member1": None}),
     "null": same("null", None),
     "Connect's Decimal": same(
         logical("bytes", "decimal", precision=10, scale=2, **{"connect.name": f"{CONNECT}Decimal"}),
@@ -228,7 +235,7 @@ class Subjects:
         return draft_registered_schema(registry_client(self.registry), schema, None, topic="t", message=message)
 
     def read(self, table: TableDef, *messages: bytes | None) -> list[dict[str, Any]]:
-        """The rows of messages, all of which have to be readable."""
+        """The rows of messages; each of them has to be readable."""
         result = read_records(table, [{"key": None, "value": m} for m in messages], self.registry)
         assert not result.rejections, result.rejections[0].reason
         rows: list[dict[str, Any]] = result.rows.to_pylist()
@@ -357,7 +364,7 @@ def schemas(draw: st.DrawFn, depth: int = 2) -> Any:
         case "enum":
             return {**ENUM, "name": "E"}
         case "fixed":
-            return {**fixed(draw(st.integers(1, 9))), "name": "F"}
+            return {**fixed_type(draw(st.integers(1, 9))), "name": "F"}
         case "array":
             return {"type": "array", "items": draw(schemas(depth - 1))}
         case "map":
@@ -636,3 +643,27 @@ def test_nulls_that_may_arrive_as_defaults_are_noted(changes: bool) -> None:
         "NULL may arrive as the default in n (5): Kafka Connect's converters write the default of a field in place of "
         "NULL; set replace.null.with.default=false in the converter to keep NULL"
     ]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_generated_table_reads_its_topic_with_spark(
+    spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_registry: LocalRegistry, tmp_path: Path
+) -> None:
+    """Messages of both versions of a schema whose second one has a field more, in a class that was written and read."""
+    old = record_of({"name": "x", "type": ENUM})
+    new = record_of({"name": "x", "type": ENUM}, {"name": "note", "type": "string", "default": "none"})
+    client = kdsl_registry.client()
+    numbers = [client.register("read-back-value", RegisteredSchema(json.dumps(one))) for one in (old, new)]
+    rows = [{"id": 1, "x": "A"}, {"id": 2, "x": "B", "note": "second"}]
+    kdsl_kafka.create_topic("read-back", partitions=1)
+    sides = zip(numbers, (old, new), rows, strict=True)
+    kdsl_kafka.produce("read-back", *(frame(number, body(schema, row)) for number, schema, row in sides))
+    cluster = Cluster(kdsl_kafka.bootstrap_servers, registry=kdsl_registry.url)
+
+    source = to_python(topic_draft("read-back", cluster))
+
+    assert kdsl_registry.url not in source
+    (definition,) = definitions(module(source, tmp_path))
+    read = Table(definition).read(spark, cluster).collect()
+    assert [row.asDict() for row in read] == [{"id": 1, "x": "A", "note": "none"}, rows[1]]

@@ -88,7 +88,7 @@ def default_json(value: Any, kind: t.DataType) -> Any:
 
 
 def _count(duration: dt.timedelta, unit: dt.timedelta) -> int:
-    """How many units a duration has; `ValueError` if it is not a whole number of them."""
+    """How many units a duration has; `ValueError` if it is not a multiple of the unit."""
     units, rest = divmod(duration, unit)
     if rest:
         raise ValueError(f"{duration} is finer than {unit}")

@@ -17,7 +17,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
-from kdsl_formats._avro.model import AvroTypeError, Json, RecordField, Type, schema_type
+from kdsl_formats._avro.model import MISSING, AvroTypeError, Json, RecordField, Type, schema_type
 from kdsl_formats._avro.resolution import find_failures, is_named, resolve
 from kdsl_formats._registry.framing import Ids, add_frames, group_by_id, merge_groups, split_frames
 
@@ -61,6 +61,22 @@ def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
     if within:
         fields = next((_record_fields(field.type) for field in fields if field.name == within), ())
     return tuple(field.name for field in fields)
+
+
+def null_defaults(schema: Json, within: str = "") -> dict[str, Any]:
+    """The defaults, other than null, of the fields of a schema's record that may be null; arguments of `field_names`.
+
+    Raises:
+        AvroTypeError: The schema is invalid.
+    """
+    fields = _record_fields(schema_type(schema))
+    if within:
+        fields = next((_record_fields(field.type) for field in fields if field.name == within), ())
+    return {
+        field.name: field.default
+        for field in fields
+        if field.default not in (MISSING, None) and any(b.kind == "null" for b in field.type.branches)
+    }
 
 
 def _record_fields(kind: Type) -> tuple[RecordField, ...]:

@@ -32,6 +32,7 @@ from kdsl_formats._registry.avro import (
     FramedWriter,
     find_misfits,
     list_refusals,
+    null_defaults,
     record_name,
     schema_text,
 )
@@ -220,6 +221,22 @@ class AvroRegistryFormat(RegistryFormat):
         except AvroTypeError as e:
             return str(e)
         return ""
+
+    def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
+        """The defaults of nullable columns that Kafka Connect's converter may have written in place of NULL, by column.
+
+        None for a schema that is not valid. Errors are those of the base class.
+        """
+        from kdsl_formats._registry.references import whole_schema
+
+        if "connect." not in schema.text:
+            return {}
+        try:
+            whole = whole_schema(client, schema)
+            defaults = null_defaults(whole, self.images[-1] if self.images else "")
+        except AvroTypeError:
+            return {}
+        return {f.name: defaults[f.name] for f in row.fields if f.type.nullable and f.name in defaults}
 
     def list_refusals(self, row: t.Row, schema: Json) -> list[tuple[str, str]]:
         """List the columns, as paths, that cannot hold all values of a writer's schema, with the reasons.

@@ -15,7 +15,16 @@ from kdsl.formats import Format
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
-from kdsl_formats.json.connect import FIRST_DAY, MICROS, MILLIS, NANOS, SchemaTable, infinite_of, table_of_schema
+from kdsl_formats.json.connect import (
+    FIRST_DAY,
+    MICROS,
+    MILLIS,
+    NANOS,
+    SchemaTable,
+    describe_replaced_nulls,
+    infinite_of,
+    table_of_schema,
+)
 
 Object = Mapping[str, Any]
 _SCHEMA, _PAYLOAD = "schema", "payload"
@@ -103,22 +112,7 @@ def describe_defaults(defaults: Mapping[str, Any], rows: pa.RecordBatch, chosen:
     """
     columns = [name for name in defaults if name in rows.schema.names and not rows.column(name).null_count]
     if columns and len(rows):
-        yield describe_replaced_nulls({name: defaults[name] for name in columns}, chosen)
-
-
-def describe_replaced_nulls(defaults: Mapping[str, Any], chosen: Format) -> str:
-    """Say which NULLs may arrive as defaults, and which setting of the converter keeps them.
-
-    Args:
-        defaults: The defaults of nullable columns, by column.
-        chosen: The format of the messages.
-    """
-    shown = ", ".join(f"{name} ({default!r})" for name, default in defaults.items())
-    setting = "ignore.default.for.nullables=true" if chosen.needs_registry else "replace.null.with.default=false"
-    return (
-        f"NULL may arrive as the default in {shown}: Kafka Connect's converters write the default of a field in place "
-        f"of NULL; set {setting} in the converter to keep NULL"
-    )
+        yield describe_replaced_nulls({name: defaults[name] for name in columns}, registered=chosen.needs_registry)
 
 
 def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:

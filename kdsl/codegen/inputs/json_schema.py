@@ -291,7 +291,7 @@ class _Reader:
 
 
 def _is_beyond_long(bound: Any) -> bool:
-    """Whether a limit of numbers is none of a BIGINT; None is no limit."""
+    """Whether a BIGINT cannot hold a limit of numbers; None for no limit."""
     return bound is not None and not -_LONG <= bound < _LONG
 
 
