@@ -20,6 +20,7 @@ from kdsl import own_columns
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem, listing, nearest
 from kdsl.options import Options
+from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
@@ -79,6 +80,11 @@ STATE_HAS_ROWS: Final = (
     "the before-image from state"
 )
 """The end of a decoder's error for an update without its before-image."""
+SINK_HAS_ROWS: Final = (
+    ", or write an ingestion's rows to a table with a primary key in Delta Lake or a database, without a filter and "
+    "SOFT_DELETE, which needs no row before an update"
+)
+"""As `STATE_HAS_ROWS`, for tables whose columns are inferred from messages."""
 
 
 @attrs.frozen
@@ -113,11 +119,18 @@ class BadRecord:
 
     Attributes:
         index: Its index in the input array, from 0.
-        reason: Why it failed, as a sentence that does not name the record; the caller adds topic, partition and offset.
+        marked_reason: Why it failed, as a sentence that does not name the record; the caller adds topic, partition and
+            offset. Values of the record, also names and keys that only the record has, are marked by
+            `kdsl.shown_values.show_value`, so that dead letters can leave them out. The argument is named ``reason``.
     """
 
     index: int
-    reason: str
+    marked_reason: str = attrs.field(alias="reason", eq=reveal_values)
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, with values of the record."""
+        return reveal_values(self.marked_reason)
 
 
 @attrs.frozen(eq=False)
@@ -340,10 +353,23 @@ class Format(Options):
     def alternatives(self) -> Iterable[Format]:
         """Yield this format with other options that its messages may need; none by default.
 
-        If a message cannot be read, they are tried in this order, and the error names the first that reads it. They
-        must not lose data.
+        If a message cannot be read, they are tried in this order, and the error names the first that reads it, and
+        the other messages of its batch as before. They must not lose data.
         """
         return ()
+
+    def is_plausible(self, row: t.Row, messages: pa.BinaryArray, decoded: Decoded) -> bool:
+        """Return whether this format, as an alternative, read what the writer of messages meant; True by default.
+
+        A format whose options read almost any value, such as numbers of an unknown unit, says so here.
+
+        Args:
+            row: The columns.
+            messages: Messages of one batch.
+            decoded: What this format read.
+        """
+        del row, messages, decoded
+        return True
 
     def portable(self) -> Self:
         """Return the format as a plan contains it: with the contents of files and classes of this process.

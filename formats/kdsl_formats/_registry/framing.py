@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Decoded
+from kdsl.shown_values import show_value
+from kdsl_formats._text.looks import JSON_INSTEAD, looks_like_json
 
 Ids = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
@@ -48,7 +50,7 @@ def split_frames(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[B
     magic[framed] = headers[:, 0]
     ids[magic != 0] = NO_ID
     wrong = np.flatnonzero((ids == NO_ID) & (lengths >= 0))
-    bad = tuple(BadRecord(int(i), _reason(int(lengths[i]), int(magic[i]))) for i in wrong)
+    bad = tuple(BadRecord(int(i), _reason(messages[int(i)].as_py(), int(magic[i]))) for i in wrong)
     return ids, _bodies(offsets, data, ids), bad
 
 
@@ -62,12 +64,13 @@ def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) ->
     return halves.take(pa.array(np.arange(1, 2 * count, 2), mask=ids == NO_ID))
 
 
-def _reason(length: int, magic: int) -> str:
+def _reason(message: bytes, magic: int) -> str:
     """Why a message has no valid frame."""
+    length, instead = len(message), JSON_INSTEAD if looks_like_json(message) else ""
     frame = "the frame of a schema registry (a zero byte and a schema id of four bytes)"
     if length < HEADER:
-        return f"the message has {length} byte{'' if length == 1 else 's'}, which is less than {frame}"
-    return f"the message begins with the byte {magic}, not with {frame}"
+        return f"the message has {length} byte{'' if length == 1 else 's'}, which is less than {frame}{instead}"
+    return f"the message begins with the byte {show_value(magic)}, not with {frame}{instead}"
 
 
 def add_frames(id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:  # noqa: A002  # its name in the registry
@@ -108,7 +111,7 @@ def merge_groups(
     owners: list[npt.NDArray[Any]] = []
     for indexes, decoded in parts:
         message_indexes = np.arange(count) if indexes is None else indexes
-        failed += [BadRecord(int(message_indexes[record.index]), record.reason) for record in decoded.bad]
+        failed += [attrs.evolve(record, index=int(message_indexes[record.index])) for record in decoded.bad]
         rows.append(decoded.rows)
         owners.append(message_indexes if decoded.messages is None else message_indexes[np.asarray(decoded.messages)])
     failed.sort(key=lambda record: record.index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from kdsl.errors import KdslError, Problem
 from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Use
 from kdsl.options import option
+from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._registry.framing import add_frames, group_by_id, merge_groups, split_frames, with_schema_ids
@@ -198,7 +200,7 @@ class _Decoder:
         for schema_id, where in group_by_id(ids):
             message_indexes = np.arange(len(messages)) if where is None else where
             framed, wrong = split_indexes(bodies if where is None else bodies.take(pa.array(where)))
-            bad += [BadRecord(int(message_indexes[one.index]), one.reason) for one in wrong]
+            bad += [attrs.evolve(one, index=int(message_indexes[one.index])) for one in wrong]
             for one in framed:
                 indexes = message_indexes[one.indexes]
                 try:
@@ -257,7 +259,9 @@ class _Decoder:
         what = f"{description} {client.address}"
         name = message_names(schema).get(path)
         if name is None:
-            raise SchemaError(f"{what} has no message at {list(path)}", "check that it is the writer's registry")
+            raise SchemaError(
+                f"{what} has no message at {quote_value(list(path))}", "check that it is the writer's registry"
+            )
         wanted = self._own_schema.name if self._own_schema is not None else self._format.message_class_name
         if wanted is not None and wanted not in (name, name.rpartition(".")[2]):
             raise SchemaError(f"it is a message {name}, by {what}, and not {wanted}", "read it with another table")

@@ -30,6 +30,7 @@ from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import resolve
+from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.strings import numbers
 from kdsl_formats.cdc_json import DebeziumJson
@@ -448,7 +449,7 @@ def _split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     try:
         return [split_row(line, dialect, len(line) + 1) for line in lines]
     except ValueError as e:
-        raise CodegenError(f"a value is not csv: {e}; choose another --format") from None
+        raise CodegenError(f"a value is not csv: {reveal_values(str(e))}; choose another --format") from None
 
 
 def _parse_scalar(text: str) -> Any:

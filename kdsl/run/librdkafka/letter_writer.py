@@ -24,7 +24,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.admin.admin_client import SafeAdminClient
 from kdsl.run.dead_letters.headers import NEEDS, TRUNCATED, Origin, build_headers
 from kdsl.run.dead_letters.model import Rejection
-from kdsl.run.dead_letters.reasons import ReasonWriter
+from kdsl.run.dead_letters.reasons import ColumnFinder, write_reason
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
 from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
@@ -82,7 +82,7 @@ class LetterWriter:
         assert plan.dead_letters is not None
         self._plan, self._topic, self._cluster = plan, plan.dead_letters, cluster
         self._read, self._task, self._read_again, self._accumulator = read, task, read_again, accumulator
-        self._reasons = ReasonWriter(plan)
+        self._finder = ColumnFinder(plan)
         self._topics, self._topic_ids = topics, dict[str, str]()
         delay = None if plan.watermark is None else parse_duration(plan.watermark.delay)
         self._lateness = None if delay is None else delay // timedelta(milliseconds=1)
@@ -132,11 +132,7 @@ class LetterWriter:
         """
         table, limit = self._plan.table, self._topic.max_count
         rejected = records.take(pa.array([rejection.index for rejection in rejections]))
-        data = [
-            b"\n".join(part for part in parts if part)
-            for parts in zip(*(_bytes(rejected, name) for name in ("key", "value")), strict=True)
-        ]
-        texts = [self._reasons.write(r.reason, one) for r, one in zip(rejections, data, strict=True)]
+        texts = [write_reason(rejection) for rejection in rejections]
         places = list(zip(*(rejected.column(name).to_pylist() for name in _IDENTITY), strict=True))
         allowed = len(rejections)
         if limit != NO_LIMIT:
@@ -193,7 +189,7 @@ class LetterWriter:
 
             def of_letter(added: Mapping[str, str], i: int = i, build: Any = build) -> list[tuple[str, bytes | None]]:
                 """Build the headers of the i-th letter, with further ones."""
-                column = rejections[i].column or self._reasons.find_column(rejections[i].reason)
+                column = self._finder.find_column(rejections[i])
                 return build_headers(
                     build,
                     origins[i],
