@@ -139,7 +139,7 @@ class TestAvro:
         draft = avro_draft(record({"name": "r", "type": inner}, {"name": "y", "type": "int", "default": "text"}))
 
         assert any(note.startswith(f"r.x: the default {default!r} was omitted") for note in draft.notes)
-        assert "y: the default 'text' was omitted" in draft.notes
+        assert any(note.startswith("y: the default 'text' was omitted") for note in draft.notes)
         assert load_definition(draft, tmp_path).problems == ()
 
     def test_a_default_that_does_not_fit_its_type_is_reported(self) -> None:

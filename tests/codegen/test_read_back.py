@@ -49,7 +49,7 @@ def logical(base: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": base, "logicalType": name, **more}
 
 
-def fixed_type(size: int, **more: Any) -> dict[str, Any]:
+def bytes_of_size(size: int, **more: Any) -> dict[str, Any]:
     return {"type": "fixed", "name": "F", "size": size, **more}
 
 
@@ -85,14 +85,14 @@ TYPES: Mapping[str, Case] = {
     "string": same("string", "a", "a"),
     "bytes": same("bytes", b"a\xff", "a\u00ff"),
     "enum": same(ENUM, "B", "B"),
-    "fixed": same(fixed_type(4), b"abcd", "abcd"),
+    "fixed": same(bytes_of_size(4), b"abcd", "abcd"),
     "decimal on bytes": same(logical("bytes", "decimal", precision=10, scale=2), Decimal("9.50"), "\u0003\u00b6"),
     "decimal on fixed": same(
-        fixed_type(2, logicalType="decimal", precision=4, scale=2), Decimal("9.50"), "\u0003\u00b6"
+        bytes_of_size(2, logicalType="decimal", precision=4, scale=2), Decimal("9.50"), "\u0003\u00b6"
     ),
     "uuid": Case(logical("string", "uuid"), uuid.UUID(int=5), str(uuid.UUID(int=5)), str(uuid.UUID(int=5))),
-    "uuid on fixed": same(fixed_type(16, logicalType="uuid-of-others"), b"u" * 16, "u" * 16),
-    "duration": same(fixed_type(12, logicalType="duration"), b"\1\0\0\0" * 3, "\1\0\0\0" * 3),
+    "uuid on fixed": same(bytes_of_size(16, logicalType="uuid-of-others"), b"u" * 16, "u" * 16),
+    "duration": same(bytes_of_size(12, logicalType="duration"), b"\1\0\0\0" * 3, "\1\0\0\0" * 3),
     "date": same(logical("int", "date"), MIDNIGHT.date(), 19724),
     "time-millis": same(logical("int", "time-millis"), dt.time(1, 2, 3), 3_723_000),
     "time-micros": same(logical("long", "time-micros"), dt.time(1, 2, 3), 3_723_000_000),
@@ -120,7 +120,7 @@ TYPES: Mapping[str, Case] = {
     "map of enums": Case({"type": "map", "values": ENUM}, {"k": "A"}, [("k", "A")], {"k": "A"}),
     "record": same(inner(("a", "int")), {"a": 1}, {"a": 1}),
     "record with an enum": same(inner(("a", ENUM)), {"a": "A"}, {"a": "A"}),
-    "record with a fixed": same(inner(("a", fixed_type(2))), {"a": b"xx"}, {"a": "xx"}),
+    "record with a fixed": same(inner(("a", bytes_of_size(2))), {"a": b"xx"}, {"a": "xx"}),
     "union": Case(["int", "string"], "x", {"member0": None, "member1": "x"}),
     "union with null": Case(["null", "int", "string"], "x", {"member0": None, "member1": "x"}),
     "union of records": Case(
@@ -129,7 +129,7 @@ TYPES: Mapping[str, Case] = {
         {"member0": None, "member1": {"b": 1}},
     ),
     "union of one": same(["int"], 5, 5),
-    "union of an enum and a fixed": Case([ENUM, fixed_type(2)], "B", {"member0": "B", "member1": None}),
+    "union of an enum and a fixed": Case([ENUM, bytes_of_size(2)], "B", {"member0": "B", "member1": None}),
     "null": same("null", None),
     "Connect's Decimal": same(
         logical("bytes", "decimal", precision=10, scale=2, **{"connect.name": f"{CONNECT}Decimal"}),
@@ -364,7 +364,7 @@ def schemas(draw: st.DrawFn, depth: int = 2) -> Any:
         case "enum":
             return {**ENUM, "name": "E"}
         case "fixed":
-            return {**fixed_type(draw(st.integers(1, 9))), "name": "F"}
+            return {**bytes_of_size(draw(st.integers(1, 9))), "name": "F"}
         case "array":
             return {"type": "array", "items": draw(schemas(depth - 1))}
         case "map":

@@ -132,8 +132,8 @@ def correct_columns(
 
 
 def _describe(rejection: Rejection) -> str:
-    """Return why a record could not be read, without its bytes."""
-    return rejection.reason.partition("; it has ")[0]
+    """Return why a record could not be read, without its values, because notes are part of a source."""
+    return rejection.reason_without_values.partition("; it has ")[0]
 
 
 def _list_candidates(column: ColumnDef, looks: t.DataType | None) -> tuple[t.DataType, ...]:
