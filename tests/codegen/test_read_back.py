@@ -604,17 +604,29 @@ def test_strings_that_look_like_times_are_read_as_times(
     assert len(subjects.read(draft.table, *(m["value"] for m in messages))) == len(values)
 
 
-def test_a_record_that_nothing_reads_is_noted(subjects: Subjects) -> None:
-    """Some tools put the row of a delete into `old`; one of these among others does not make the topic plain JSON."""
-    insert = {"data": [{"id": "8", "name": "z"}], "old": None, "type": "INSERT", "database": "d", "table": "t"}
+INSERT = {"data": [{"id": "8", "name": "z"}], "old": None, "type": "INSERT", "database": "d", "table": "t"}
+
+
+def test_changes_without_rows_do_not_make_a_topic_plain_json(subjects: Subjects) -> None:
+    """Some tools put the row of a delete into `old`."""
     delete = {"data": None, "old": [{"id": "8", "name": "z"}], "type": "DELETE", "database": "d", "table": "t"}
-    records = [{"key": None, "value": json.dumps(one).encode()} for one in (insert, insert, delete)]
+    records = [{"key": None, "value": json.dumps(one).encode()} for one in (INSERT, INSERT, delete)]
 
     draft = draft_records("t", NOWHERE, records)
 
     assert draft.table.value_format is not None
     assert draft.table.value_format.identifier == "canal-json"
-    assert any(note.startswith("1 of the 3 records cannot be read: ") for note in draft.notes)
+    assert len(subjects.read(draft.table, *(r["value"] for r in records))) == 3
+
+
+def test_a_record_that_nothing_reads_is_noted(subjects: Subjects) -> None:
+    records = [{"key": None, "value": json.dumps(one).encode()} for one in (INSERT, INSERT, {**INSERT, "data": [57]})]
+
+    draft = draft_records("t", NOWHERE, records)
+
+    (note,) = (note for note in draft.notes if "cannot be read" in note)
+    assert note.startswith("1 of the 3 records cannot be read: field 'data[0]'")
+    assert "57" not in note
     assert len(subjects.read(draft.table, *(r["value"] for r in records[:2]))) == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import pyarrow as pa
@@ -19,8 +20,8 @@ from kdsl.run.records.metadata import RAW
 from kdsl.types import model as t
 from kdsl_formats.csv import Csv
 
-Record = Mapping[str, bytes | None]
-"""The ``key`` and the ``value`` of a record."""
+Record = Mapping[str, Any]
+"""The ``key`` and the ``value`` of a record as bytes, and its ``headers`` as pairs, which may be missing."""
 
 
 @attrs.frozen
@@ -60,8 +61,17 @@ def read_records(
         for one in rejections:
             by_record.setdefault(one.index, one)
 
-    usual = {"topic": "sample", "partition": 0, "timestamp": 0, "timestamp_type": 0, "leader_epoch": 0, "headers": []}
-    raw = [{**usual, "offset": i, "key": r["key"], "value": r["value"]} for i, r in enumerate(records)]
+    usual = {"topic": "sample", "partition": 0, "timestamp": 0, "timestamp_type": 0, "leader_epoch": 0}
+    raw = [
+        {
+            **usual,
+            "offset": i,
+            "key": record["key"],
+            "value": record["value"],
+            "headers": [{"key": name, "value": value} for name, value in record.get("headers") or ()],
+        }
+        for i, record in enumerate(records)
+    ]
     with decoder.rejecting(collect):
         rows = decoder.decode(pa.RecordBatch.from_pylist(raw, schema=pa.schema(list(RAW.items()))))
     return ReadBack(rows, by_record)
