@@ -22,6 +22,7 @@ Delivery = Literal["none", "at-least-once", "exactly-once"]
 ExactlyOnce = Literal["direct", "staged"]
 Naming = Literal["INCREMENTING", "POOLING"]
 Transport = Literal["librdkafka", "jvm"]
+TableUse = Literal["read", "write", "both"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "net", "upsert"]
@@ -195,6 +196,13 @@ class KafkaOptions(Options):
         check=_check_count,
         side="read",
     )
+    dead_letter_batch_reads: bool = option(
+        "scan.dead-letter.batch-reads",
+        "Whether batch reads write dead letters, too: each action on their DataFrame reads the records again, and "
+        "writes the letters again. Without it a batch read leaves such records out, and counts and logs them.",
+        default=False,
+        side="read",
+    )
     dead_letter_properties: Mapping[str, Value] = option(
         "scan.dead-letter.properties.*",
         "Settings of the Kafka client that writes the dead letters, by Java's names. With `bootstrap.servers` the "
@@ -247,6 +255,13 @@ class KafkaOptions(Options):
     watermark_drift: timedelta | None = option(
         "scan.watermark.alignment.max-drift",
         "How far the event time of a partition may be ahead of the slowest one; by default the watermark's delay.",
+        default=None,
+        check=_check_duration,
+    )
+    watermark_max_ahead: timedelta | None = option(
+        "scan.watermark.max-ahead",
+        "How far the event time of a row may be ahead of the clock to advance the watermark. Rows beyond it are read "
+        "like others, and do not advance it. By default every row does.",
         default=None,
         check=_check_duration,
     )
@@ -357,6 +372,13 @@ class KafkaOptions(Options):
         "direct: rows are written to Kafka at once, and must be the same when a batch is computed again. staged: any "
         "rows; they are first stored in the checkpoint's folder.",
         default="direct",
+        ignore_case=True,
+    )
+    direction: TableUse = option(
+        "direction",
+        "What the table is for: read, write or both. A table that is declared for one direction is not checked for the "
+        "other, and refuses it.",
+        default="both",
         ignore_case=True,
     )
     transport: Transport | None = option(
