@@ -25,7 +25,7 @@ from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, Raw, UpsertTable
 from kdsl.callbacks import TopicPartition
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
-from kdsl.run.admin.cluster_admin import ClusterAdmin, Topic
+from kdsl.run.admin.cluster_admin import ClusterAdmin, OffsetAndEpoch, Topic
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, stream_reader
 from kdsl.run.librdkafka.stream import Stream
@@ -95,6 +95,15 @@ class AnswersFromMemory:
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:  # noqa: ARG002
         """The end of each partition."""
         return {partition: self.ends[partition] for partition in partitions}
+
+    def log_ends(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        committed: bool,  # noqa: ARG002
+    ) -> dict[TopicPartition, OffsetAndEpoch]:
+        """The end of each partition."""
+        return {partition: OffsetAndEpoch(self.ends[partition], 0) for partition in partitions}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:  # noqa: ARG002
         """No committed offsets."""

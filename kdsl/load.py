@@ -246,6 +246,11 @@ def _split(target: str) -> tuple[str, str]:
     return (source, name) if colon else (target, "")
 
 
+def names_table(target: str) -> bool:
+    """Whether a target of a command is a table, or the name of a topic, which has no colon and no ending of a file."""
+    return target.lower().endswith((".py", *YAML, *SQL_ENDINGS)) or ":" in target
+
+
 def table(target: str) -> Table:
     """Load the one table of a target, as `tables` does.
 

@@ -18,6 +18,7 @@ from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.dataframes.collect import collect_arrow
 from kdsl.spark_internals.arrow import dataframe_from_arrow
 from kdsl.spark_internals.session import is_connect
+from kdsl.types.arrow_values import arrow_array, python_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +45,11 @@ class MemoryTable:
         return f"memory() with {len(self)} rows"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Copy the rows, as values by column, sorted by key if keys can be compared, else as they came."""
+        """Copy the rows, as values by column, sorted by key if keys can be compared, else as they came.
+
+        Values that Python's types cannot hold, such as times in the year 58881, are text
+        (`kdsl.types.arrow_values.python_values`).
+        """
         with self._lock:
             items = list(self._rows.items())
         with suppress(TypeError):
@@ -67,7 +72,9 @@ class MemoryTable:
             raise ChangelogError(
                 "no changes were applied to memory() yet, so its columns are unknown; apply a changelog to it first"
             )
-        return dataframe_from_arrow(spark, pa.Table.from_pylist(self.rows(), schema=self._schema))
+        rows = self.rows()
+        arrays = [arrow_array([row[field.name] for row in rows], field.type) for field in self._schema]
+        return dataframe_from_arrow(spark, pa.Table.from_arrays(arrays, schema=self._schema))
 
     def check(self, changes: DataFrame) -> None:
         """Check that it is not a stream of Spark Connect, whose batches are processed on the server.
@@ -106,7 +113,7 @@ class MemoryTable:
             schema = schema if self._schema is None else _merge_schemas(self._schema, schema)
             widened = {f.name: f.type for f in self._schema or () if schema.field(f.name).type != f.type}
             rows: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = []
-            for row in table.to_pylist():
+            for row in python_rows(table):
                 kind = row.pop(own[0])
                 unavailable = [name for name in row.pop(own[1], None) or () if name in row]
                 key = tuple(_hashable(row[name]) for name in keys)

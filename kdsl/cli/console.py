@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 from rich.console import Console
 from rich.status import Status
+from rich.table import Table
 from rich.text import Text
 
 from kdsl.errors import Problem
@@ -19,6 +20,8 @@ from kdsl.retry import PROGRESS
 
 out = Console(emoji=False)
 err = Console(stderr=True, emoji=False)
+_LONGEST = 400
+"""The longest text of a message that a terminal shows, in characters."""
 
 
 @contextmanager
@@ -35,6 +38,26 @@ def progress(doing: str) -> Iterator[None]:
 def print_status(line: str) -> None:
     """Print a line to the error stream."""
     err.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class Grid(Table):
+    """A table that shows names and values as they are: Rich does not read brackets in them as markup.
+
+    Args:
+        title: The line above it; empty for none.
+        **options: Those of `rich.table.Table`.
+    """
+
+    def __init__(self, title: str = "", **options: Any) -> None:
+        super().__init__(title=Text(title, "table.title") if title else None, title_justify="left", **options)
+
+    def add_column(self, header: Any = "", footer: Any = "", **options: Any) -> None:
+        """Add a column; a long value is folded into several lines."""
+        super().add_column(Text(header), Text(footer), **{"overflow": "fold", **options})
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """Add a row of values, each as its string; None is ``NULL``."""
+        super().add_row(*(Text("NULL" if cell is None else str(cell)) for cell in cells), **options)
 
 
 class LogLines(logging.Handler):
@@ -130,3 +153,24 @@ def print_problem(problem: Problem) -> None:
     excerpt = problem.where.excerpt
     lines = [line, *([Text(indent(excerpt, "    "))] if excerpt else []), fix]
     out.print(*lines, sep="\n", highlight=False, soft_wrap=True)
+
+
+def decode_text(data: bytes | None) -> str | None:
+    """Bytes as a string; those that are not UTF-8 as ``0x`` and hexadecimal digits. None stays None."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+
+
+def display_bytes(data: bytes | None) -> str:
+    """Return bytes for the terminal: as `decode_text`, and ``NULL`` for None.
+
+    Long ones end after 400 characters, with ``…`` and the number of bytes.
+    """
+    text = decode_text(data)
+    if text is None:
+        return "NULL"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(data or b'')} bytes)"

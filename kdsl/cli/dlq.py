@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 import attrs
 import typer
-from rich.table import Table as Grid
 
 from kdsl.callbacks import import_function
 from kdsl.cli.clusters import WHERE, cluster_from_options, parse_pairs, with_cluster
-from kdsl.cli.console import err, out, print_json, progress
+from kdsl.cli.console import Grid, decode_text, display_bytes, err, out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import (
     DeadLetter,
@@ -34,7 +33,6 @@ Where = Annotated[
     typer.Option("--where", help="Only letters that contain a string: reason=…, side=…, column=…; may be repeated."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_LONGEST = 400
 _MEANING = {
     "sent": "sent and acknowledged",
     "done": "sent by an earlier replay",
@@ -50,6 +48,8 @@ _MEANING = {
     "repeated": "further letters of the same records",
     "overtaken": "of the sent ones are now after a newer record with their key, written at the same time (see the log)",
 }
+_LATE_ROWS = "logs and counts them (numLateRecordsDropped of kdsl.metrics and kdsl run --report)"
+"""Where the rows are seen that a query drops because they are late."""
 _LEFT = 3
 """The exit code if selected records were left."""
 
@@ -76,13 +76,13 @@ def list_letters(
     if as_json:
         print_json([_document(letter) for letter in letters])
         return
-    grid = Grid(title=f"{topic}: {len(letters)} letters", title_justify="left")
+    grid = Grid(title=f"{topic}: {len(letters)} letters")
     for name in ("id", "table", "side", "column", "attempts", "at", "bytes", "reason"):
-        grid.add_column(name, overflow="fold", justify="right" if name in ("attempts", "bytes") else "left")
+        grid.add_column(name, justify="right" if name in ("attempts", "bytes") else "left")
     for letter in letters:
         size = len(letter.key or b"") + (letter.truncated or len(letter.value or b""))
         cells = (letter.id, letter.table, letter.side, letter.column or "", letter.attempts, letter.at, size)
-        grid.add_row(*map(str, cells), letter.reason)
+        grid.add_row(*cells, letter.reason)
     out.print(grid)
 
 
@@ -108,9 +108,9 @@ def count(
         names = ("table", "side", "reason")
         print_json([{**dict(zip(names, key, strict=True)), "records": number} for key, number in counts.items()])
         return
-    grid = Grid(title=f"{topic}: {sum(counts.values()):,} records", title_justify="left")
+    grid = Grid(title=f"{topic}: {sum(counts.values()):,} records")
     for name in ("records", "table", "side", "reason"):
-        grid.add_column(name, overflow="fold", justify="right" if name == "records" else "left")
+        grid.add_column(name, justify="right" if name == "records" else "left")
     for key, number in counts.items():
         grid.add_row(f"{number:,}", *key)
     out.print(grid)
@@ -138,9 +138,9 @@ def show(
         if value not in (None, ""):
             out.print(f"{name:<10} {value}", markup=False, highlight=False, soft_wrap=True)
     for name, value in letter.headers:
-        out.print(f"{'header':<10} {name} = {_display(value)}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"{'header':<10} {name} = {display_bytes(value)}", markup=False, highlight=False, soft_wrap=True)
     for name, value in (("key", letter.key), ("value", letter.value)):
-        out.print(f"{name:<10} {_display(value)}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"{name:<10} {display_bytes(value)}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("replay")
@@ -212,7 +212,15 @@ def replay(
         err.print(
             f"warning: {done.late:,} of the sent records are older than the watermark of their table allows; a query "
             "that has read the newest records drops their rows where they are late, as in windows, joins and "
-            "deduplication by event time: read them with a query of its own, or start it anew from the beginning",
+            f"deduplication by event time, and {_LATE_ROWS}: read them with a query of its own, or start it anew from "
+            "the beginning",
+            highlight=False,
+            soft_wrap=True,
+        )
+    elif done.sent and not as_json:
+        err.print(
+            "note: a query with a watermark of its own drops the rows of the sent records where they are late, and "
+            f"{_LATE_ROWS}",
             highlight=False,
             soft_wrap=True,
         )
@@ -233,27 +241,6 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _contents(letter: DeadLetter) -> dict[str, Any]:
-    """Return the data of a letter's record, for JSON: headers, key and value as `_decode_text` returns them."""
-    headers = [[name, _decode_text(value)] for name, value in letter.headers]
-    return {"headers": headers, "key": _decode_text(letter.key), "value": _decode_text(letter.value)}
-
-
-def _decode_text(data: bytes | None) -> str | None:
-    """Bytes as a string; those that are not UTF-8 as ``0x`` and hexadecimal digits. None stays None."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return f"0x{data.hex()}"
-
-
-def _display(data: bytes | None) -> str:
-    """Return bytes for the terminal: as `_decode_text`, and ``NULL`` for None.
-
-    Long ones end after 400 characters, with ``…`` and the number of bytes.
-    """
-    text = _decode_text(data)
-    if text is None:
-        return "NULL"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(data or b'')} bytes)"
+    """Return the data of a letter's record, for JSON: headers, key and value as `decode_text` returns them."""
+    headers = [[name, decode_text(value)] for name, value in letter.headers]
+    return {"headers": headers, "key": decode_text(letter.key), "value": decode_text(letter.value)}

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import attrs
 import typer
-from rich.table import Table as Grid
 
 from kdsl import load
 from kdsl.cli.clusters import parse_pairs
-from kdsl.cli.console import log_lines, out, print_problem, print_status, progress
+from kdsl.cli.console import Grid, log_lines, out, print_problem, print_status, progress
 from kdsl.cli.run import session
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.errors import KdslError, Problem
@@ -257,9 +256,9 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
     if state.changes:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
     out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
-    grid = Grid(title=f"{len(state.upstream):,} table{'' if len(state.upstream) == 1 else 's'}", title_justify="left")
+    grid = Grid(title=f"{len(state.upstream):,} table{'' if len(state.upstream) == 1 else 's'}")
     for name in ("table", "records", "columns", "primary key", "sink tables"):
-        grid.add_column(name, overflow="fold", justify="right" if name in ("records", "columns") else "left")
+        grid.add_column(name, justify="right" if name in ("records", "columns") else "left")
     for table, upstream in sorted(state.upstream.items()):
         schema = upstream.schema
         targets = ", ".join(

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 import typer
 from rich.live import Live
-from rich.table import Table as Grid
 from rich.text import Text
 
 from kdsl import load
 from kdsl.cli.clusters import WHERE, with_cluster
-from kdsl.cli.console import out, print_json, progress
+from kdsl.cli.console import Grid, out, print_json, progress
 from kdsl.client_settings.bootstrap import show_servers
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
@@ -127,11 +126,11 @@ def _update_live(fetch: Callable[[], Lag], report: Lag, every: float) -> None:
 
 def _grid(report: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
     """The lag as a table; below it since when, and why, it could not be updated."""
-    grid = Grid(title=report.of, title_justify="left", show_footer=True, caption_justify="left")
+    grid = Grid(title=report.of, show_footer=True, caption_justify="left")
     if trouble is not None:
         since, reason = trouble
         grid.caption = Text(f"not updated since {since:%H:%M:%S}; retrying: {reason}", style="bold red")
-    grid.add_column("topic", "total", overflow="fold")
+    grid.add_column("topic", "total")
     grid.add_column("partition", justify="right")
     totals = {"lag": f"{report.total:,}", "lag in seconds": _seconds(report.seconds)}
     for name in _NUMBERS:

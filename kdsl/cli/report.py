@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from rich.table import Table as Grid
+from kdsl.cli.console import Grid
 
 if TYPE_CHECKING:
     from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 
 
 def report(name: str, query: QueryMetrics) -> Grid:
-    """The metrics of a query, one row each, without offsets and unknown metrics.
+    """The metrics of a query, one row each, without offsets, unknown metrics, and reasons and operators that count 0.
 
     Args:
         name: The name of the query.
         query: Its metrics (docs/metrics.md).
     """
-    grid = Grid(title=f"{name}: metrics", title_justify="left")
-    grid.add_column("table", overflow="fold")
+    grid = Grid(title=f"{name}: metrics")
+    grid.add_column("table")
     grid.add_column("metric")
     grid.add_column("value", justify="right")
     grid.add_column("unit")
-    for table, metric, value, unit in _rows([*query.sources, *query.sinks]):
-        grid.add_row(table, metric, value, unit)
+    for row in _rows(query):
+        grid.add_row(*row)
     return grid
 
 
-def _rows(tables: Iterable[SourceMetrics | SinkMetrics]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield table, name, value and unit of each metric that is known and is a single number, as strings."""
+def _rows(query: QueryMetrics) -> Iterator[tuple[str, str, str, str]]:
+    """Yield table, name, value and unit of each metric that is known, as strings; the table of the query's is empty."""
     from kdsl.run.metrics.model import metrics_of
 
-    for table in tables:
-        for metric in metrics_of(type(table)):
-            value = getattr(table, metric.field)
-            if value is not None and not isinstance(value, Mapping):
-                yield (
-                    table.table,
-                    metric.name,
-                    f"{value:,.1f}" if isinstance(value, float) else f"{value:,}",
-                    metric.unit,
-                )
+    snapshots: list[tuple[str, QueryMetrics | SourceMetrics | SinkMetrics]] = [("", query)]
+    snapshots += [(source.table, source) for source in query.sources]
+    snapshots += [(sink.table, sink) for sink in query.sinks]
+    for table, snapshot in snapshots:
+        for metric in metrics_of(type(snapshot)):
+            value = getattr(snapshot, metric.field)
+            if isinstance(value, Mapping):
+                # Those of topic partitions are offsets and lags, whose sums are metrics, too.
+                counts = value.items() if len(metric.labels) == 1 else ()
+                yield from ((table, f"{metric.name} ({key})", f"{n:,}", metric.unit) for key, n in counts if n)
+            elif value is not None:
+                number = f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+                yield table, metric.name, number, metric.unit

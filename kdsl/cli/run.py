@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as Grid
 
 from kdsl import load
 from kdsl.cli.clusters import parse_pairs, with_cluster
-from kdsl.cli.console import err, log_lines, out, print_problem, print_status, progress
+from kdsl.cli.console import Grid, err, log_lines, out, print_problem, print_status, progress
 from kdsl.cli.starts import table_starts
 from kdsl.cluster import Cluster
 from kdsl.errors import ResolveError
@@ -254,9 +252,9 @@ def show_listing(listing: Listing) -> None:
     """Print what a statement shows as a table."""
     grid = Grid()
     for name in listing.columns:
-        grid.add_column(name, overflow="fold")
+        grid.add_column(name)
     for row in listing.rows:
-        grid.add_row(*("NULL" if value is None else escape(value) for value in row))
+        grid.add_row(*row)
     console = out if out.is_terminal else Console(width=_WIDEST)
     console.print(grid)
 
@@ -275,15 +273,17 @@ def show(df: DataFrame, job: Job) -> None:
     rows.
     """
     from kdsl.formats import ROW_KIND
+    from kdsl.run.dataframes.collect import collect_arrow
+    from kdsl.types.arrow_values import python_values
 
-    rows = df.collect()
-    if not rows and job.streaming:
+    rows = collect_arrow(df.toDF(*(f"c{i}" for i in range(len(df.columns)))))  # columns may have the same name
+    if not rows.num_rows and job.streaming:
         return
-    grid = Grid(title=job.name, title_justify="left")
+    grid = Grid(title=job.name)
     names = ["op" if name == ROW_KIND else name for name in df.columns]
     for name in names:
-        grid.add_column(name, overflow="fold")
-    for row in rows:
-        grid.add_row(*("NULL" if value is None else str(value) for value in row))
+        grid.add_column(name)
+    for row in zip(*map(python_values, rows.columns), strict=True):
+        grid.add_row(*row)
     console = out if out.is_terminal else Console(width=_WIDEST)  # print(width=…) never exceeds the console's own
     console.print(grid)

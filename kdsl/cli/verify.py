@@ -6,14 +6,12 @@ from typing import Annotated
 
 import attrs
 import typer
-from rich.table import Table as Grid
 
 from kdsl import load
 from kdsl.cli.clusters import WHERE, with_cluster
-from kdsl.cli.console import out, print_json, progress
+from kdsl.cli.console import Grid, out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.verify import Comparison, Identity, Side, compare
-from kdsl.documents import SQL_ENDINGS
 from kdsl.errors import nearest
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import Topics
@@ -77,7 +75,7 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
         TargetError: There is no such table.
         ResolveError: The table has errors, or no cluster.
     """
-    if name.endswith((".py", *load.YAML, *SQL_ENDINGS)) or ":" in name:
+    if load.names_table(name):
         table = load.table(name)
         return Side(table.read_plan(cluster=cluster), table.cluster(cluster).with_properties(level))
     if cluster is None:
@@ -88,9 +86,9 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
 
 def _print(comparison: Comparison, source: str, target: str) -> None:
     """Print the comparison as a table, and below it whether the topics are equal."""
-    grid = Grid(title=f"{source}: {comparison.read:,} records; {target}: {comparison.written:,}", title_justify="left")
+    grid = Grid(title=f"{source}: {comparison.read:,} records; {target}: {comparison.written:,}")
     for name in ("", "records", "meaning", "for example"):
-        grid.add_column(name, justify="right" if name == "records" else "left", overflow="fold")
+        grid.add_column(name, justify="right" if name == "records" else "left")
     for kind, meaning in _MEANING.items():
         some = ", ".join(f"{e.topic}[{e.partition}]@{e.offset}" for e in comparison.examples.get(kind, ()))
         count = getattr(comparison, kind)

@@ -15,6 +15,7 @@ from kdsl.errors import KdslError, listing
 from kdsl.run.records.nulls import find_null_violations
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_schema, cast_array
+from kdsl.types.arrow_values import python_values
 
 
 class FunctionResultError(KdslError):
@@ -308,11 +309,11 @@ class _ByRow(_ByBatch):
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Any]:
-    """Convert the rows of a batch to `pyspark.sql.Row`, with values as Arrow converts them to Python."""
+    """Convert the rows of a batch to `pyspark.sql.Row`, with the values of `python_values`."""
     from pyspark.sql import Row
 
     make = Row(*batch.schema.names)
-    return (make(*values) for values in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return (make(*values) for values in zip(*map(python_values, batch.columns), strict=True))
 
 
 def _is_array(answer: _Answer) -> bool:

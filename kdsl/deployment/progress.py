@@ -14,6 +14,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
+from kdsl.run.offsets.ends import read_ends
 from kdsl.run.offsets.stored import Offsets
 from kdsl.run.upsert.stored_settings import StateSettings, derive_settings, read_stored_settings
 from kdsl.secrets.hiding import redact_value
@@ -97,7 +98,9 @@ def _compare_positions(
     relevant = [need for need in live.needs.groups if committed.get(need.group)]
     partitions = {p for need in relevant for p in committed[need.group] if _exists(live, p)}
     try:
-        first, end = live.admin.earliest(partitions), live.admin.latest(partitions, committed=False)
+        first = live.admin.earliest(partitions)
+        expected = {p: at for need in relevant if need.starts for p, at in committed[need.group].items()}
+        end = read_ends(live.admin, partitions, committed=False, known=expected).offsets
     except KdslError as e:
         yield Step(Difference("?", "cluster", live.place, f"the offsets of topics cannot be looked at: {e}"))
         return

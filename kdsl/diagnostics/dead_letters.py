@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -39,6 +38,7 @@ from kdsl.run.dead_letters.headers import (
     original_headers,
 )
 from kdsl.run.records.metadata import NO_TIMESTAMP
+from kdsl.types.strings.temporal import format_instant
 
 Headers = tuple[tuple[str, bytes | None], ...]
 _SELECTED = ("table", "side", "column", "reason")
@@ -217,4 +217,4 @@ def find_letter(cluster: Cluster, topic: str, id_: str) -> DeadLetter:
 
 def time_text(millis: int) -> str:
     """A timestamp in milliseconds as ISO 8601 in UTC, or ``none`` if it is negative."""
-    return "none" if millis < 0 else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
+    return "none" if millis < 0 else format_instant(millis)

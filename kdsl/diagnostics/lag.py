@@ -20,6 +20,7 @@ from kdsl.retry import Deadline
 from kdsl.run.checkpoint.checkpoint import source_offsets
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
 from kdsl.run.metrics.statistics import client_id
+from kdsl.run.offsets.ends import read_ends
 from kdsl.run.offsets.stored import Range, positions_of
 from kdsl.run.records.metadata import NO_TIMESTAMP
 
@@ -189,11 +190,11 @@ class LagReader:
             {*positions, *((name, n) for name, topic in known.items() for n in range(topic.partitions))}
         )
         try:
-            start, stable, end = (
+            start, ends = (
                 self._admin.earliest(partitions),
-                self._admin.latest(partitions, committed=True),
-                self._admin.latest(partitions, committed=False),
+                read_ends(self._admin, partitions, committed=False, known=positions),
             )
+            stable, end = self._admin.latest(partitions, committed=True), ends.offsets
         except TopicMissingError as e:
             raise LagError(
                 f"{of}: {e}; the topic was deleted and created again with fewer partitions, so the positions are those "

@@ -18,6 +18,7 @@ from kdsl.diagnostics.clients import open_admin
 from kdsl.diagnostics.topic_records import read_ranges
 from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.dead_letters.headers import ID, Origin, header_text
+from kdsl.run.offsets.ends import read_ends
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import NO_TIMESTAMP
 from kdsl.types.arrays import Indices
@@ -260,6 +261,7 @@ class TopicSearch:
         self._cluster, self._topic = cluster.with_properties({"isolation.level": "read_uncommitted"}), topic
         self._admin = open_admin(self._cluster, topic)
         self._partitions = [(topic, number) for number in range(state.partitions)]
+        self._ends: dict[TopicPartition, int] = {}
         self._newer = NewerRecords(topic, state.id, records, retention)
         earliest = self._admin.earliest(self._partitions)
         for partition, begin in self._find_begins(state, records, earliest).items():
@@ -309,7 +311,8 @@ class TopicSearch:
         Raises:
             KdslError: The topic cannot be read; errors as for `kdsl.diagnostics.topic_records.read_ranges`.
         """
-        ends = self._admin.latest(self._partitions, committed=False)
+        ends = read_ends(self._admin, self._partitions, committed=False, known=self._ends).offsets
+        self._ends = ends
         ranges = [Range(*p, self._newer.next_offset(p[1]), ends[p]) for p in self._partitions]
         for batch in read_ranges(self._cluster, self._topic, ranges, {"key", "timestamp", "headers"}):
             self._newer.add(batch)

@@ -1,8 +1,9 @@
-"""The last records of a table, decoded in this process; without Spark where librdkafka can log in to the cluster."""
+"""The last records of a table or a topic, in this process; without Spark where librdkafka can log in to the cluster."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection, Mapping
 
 import attrs
 import numpy as np
@@ -12,70 +13,96 @@ import pyarrow.compute as pc
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import RecordReader, record_reader, subscribe
-from kdsl.errors import KafkaReadError
-from kdsl.plan.model import ReadPlan
+from kdsl.errors import KafkaReadError, RecordError
+from kdsl.plan.model import ReadPlan, Topics
 from kdsl.retry import Deadline
+from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
+from kdsl.run.records.drops import Reason, key_of_rule
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.registry import registry_of
+from kdsl.types import model as t
 
 
-def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
-    """Read the rows of the last records of a table's topics, oldest first, by the records' timestamps.
+@attrs.frozen(eq=False)
+class LastRows:
+    """The rows of the last records of a table's topics.
+
+    Attributes:
+        rows: The rows, oldest first by the records' timestamps. A record may have no row, or several.
+        errors: Why records cannot be read, in the order of the records; also those that would become dead letters.
+        dropped: How many other records, rows and values were left out, by reason (`kdsl.run.records.drops`).
+    """
+
+    rows: pa.Table
+    errors: tuple[RecordError, ...] = ()
+    dropped: Mapping[str, int] = attrs.field(factory=dict)
+
+
+def last_rows(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC", changes: bool = False) -> LastRows:
+    """Read the rows of the last records of a table's topics, or the changes that these records make.
 
     Args:
         plan: The read.
         cluster: The cluster of the topics.
         n: The number of records, over all partitions.
         zone: The time zone in which the record's timestamp is shown as a wall-clock time, a date or a string.
+        changes: Whether records of an upsert table become changes: computed from these records alone, so the first row
+            of a key is an insert, and a delete without an earlier row among them makes no change.
 
     Returns:
-        A table of the plan's columns. A record may have no row, or several.
+        Rows with the plan's columns, where the row kind is the first if they are changes; and the records that cannot
+        be read.
 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
-        RecordError: A record cannot be read, also if the table declares dead letters.
         ResolveError: The client settings have errors.
         KdslError: A schema registry does not answer or refuses; or as for `open_admin`.
     """
-    return pa.Table.from_batches([_last(plan, cluster, n, zone).rows])
+    placed, last = _last(plan, cluster, n, zone)
+    rows = placed.rows
+    if changes and plan.upserts is not None:
+        from kdsl.run.upsert.changes import KeyedRows, compute_changes
+        from kdsl.run.upsert.state import add_row_kinds
+
+        kinds, *columns = rows.columns
+        rows = pa.RecordBatch.from_arrays(columns, schema=rows.schema.remove(0))
+        deletes = pc.equal(kinds, "-D").to_numpy(zero_copy_only=False)
+        times = placed.of("timestamp").to_numpy()
+        in_this_order = np.zeros(len(times), dtype=np.int64)
+        changed = compute_changes(None, KeyedRows(rows, deletes, times, in_this_order), plan.upserts.keys)
+        rows = add_row_kinds(changed.rows, changed.kinds)
+    return attrs.evolve(last, rows=pa.Table.from_batches([rows]))
 
 
-def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
-    """Read the changes that the last records of a table's topics make, oldest first.
-
-    Of an upsert table they are computed from these records alone: the first row of a key is an insert, and a delete
-    without an earlier row among them makes no change.
-
-    Args:
-        plan: The read.
-        cluster: The cluster of the topics.
-        n: The number of records.
-        zone: As for `last_records`.
-
-    Returns:
-        A table of the plan's columns; the row kind is the first where the table's rows are changes.
+def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
+    """Read the rows of the last records of a table's topics, and require that all can be read; see `last_rows`.
 
     Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
         RecordError: A record cannot be read, also if the table declares dead letters.
-        ResolveError: The client settings have errors.
-        KdslError: A schema registry does not answer or refuses; or as for `open_admin`.
+        KdslError: As for `last_rows`.
     """
-    placed = _last(plan, cluster, n, zone)
-    if plan.upserts is None:
-        return pa.Table.from_batches([placed.rows])
-    from kdsl.run.upsert.changes import KeyedRows, compute_changes
-    from kdsl.run.upsert.state import add_row_kinds
+    last = last_rows(plan, cluster, n, zone=zone)
+    if last.errors:
+        last.errors[0].more = len(last.errors) - 1
+        raise last.errors[0]
+    return last.rows
 
-    kinds, *columns = placed.rows.columns
-    rows = pa.RecordBatch.from_arrays(columns, schema=placed.rows.schema.remove(0))
-    deletes = pc.equal(kinds, "-D").to_numpy(zero_copy_only=False)
-    times = placed.of("timestamp").to_numpy()
-    in_this_order = np.zeros(len(times), dtype=np.int64)
-    changes = compute_changes(None, KeyedRows(rows, deletes, times, in_this_order), plan.upserts.keys)
-    return pa.Table.from_batches([add_row_kinds(changes.rows, changes.kinds)])
+
+def last_raw_records(topic: str, cluster: Cluster, n: int) -> pa.RecordBatch:
+    """Read the last records of a topic, oldest first by their timestamps, undecoded.
+
+    Returns:
+        The fields topic, partition, offset, timestamp, key, value and headers of `kdsl.run.records.metadata.RAW`.
+
+    Raises:
+        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
+        ResolveError: The client settings have errors.
+        KdslError: As for `open_admin`.
+    """
+    empty = t.Row((), nullable=False)
+    return _read_last(ReadPlan(topic, Topics((topic,)), empty, empty), cluster, n, {"key", "value", "headers"})
 
 
 @attrs.frozen(eq=False)
@@ -118,23 +145,49 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
     return NewestRecords(records, sum(bool(tail) for tail in tails))
 
 
-def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
-    """Read the ends of all partitions, and decode the `n` records with the latest timestamps, oldest first.
+def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> tuple[RowsOfRecords, LastRows]:
+    """Read the last `n` records, and decode those that can be read; also return the others, as errors.
 
-    Errors are those of `last_records`.
+    Rules that reject rows, or stop a read, make them such errors, too. Errors are those of `last_rows`.
+    """
+    strict = [attrs.evolve(rule, on_fail="dead_letter") if rule.on_fail == "fail" else rule for rule in plan.rules]
+    decoder = RecordDecoder(attrs.evolve(plan, rules=tuple(strict)), zone, registry_of(cluster, plan))
+    records = _read_last(plan, cluster, n, decoder.needs | ({"headers"} if plan.headers else set()))
+    rejected: list[tuple[pa.RecordBatch, Rejection]] = []
+    with decoder.rejecting(lambda batch, rejections: rejected.extend((batch, one) for one in rejections)):
+        placed = decoder.decode_with_records(records)
+    shown = {Reason.DEAD_LETTER, *(key_of_rule("dead_letter", rule.name) for rule in plan.rules)}
+    dropped = {reason: count for reason, count in decoder.dropped.items() if reason not in shown}
+    errors = tuple(_explain(plan, decoder, batch, one) for batch, one in rejected)
+    return placed, LastRows(pa.table({}), errors, dropped)
+
+
+def _explain(plan: ReadPlan, decoder: RecordDecoder, records: pa.RecordBatch, rejection: Rejection) -> RecordError:
+    """Return why a single record cannot be read, with what to do about it."""
+    alone = records.slice(rejection.index, 1)
+    try:
+        decoder.decode(alone)
+    except RecordError as e:
+        return e
+    place = {name: alone.column(name)[0].as_py() for name in ("topic", "partition", "offset")}
+    return RecordError("read", plan.table, rejection.reason, **place)
+
+
+def _read_last(plan: ReadPlan, cluster: Cluster, n: int, needs: Collection[str]) -> pa.RecordBatch:
+    """Read the ends of all partitions; return the `n` records with the latest timestamps, undecoded, oldest first.
+
+    Errors are those of `last_rows`.
     """
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
-    decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
-    needs = decoder.needs | {"timestamp"} | ({"headers"} if plan.headers else set())
-    with record_reader(cluster, plan, needs, name=f"kdsl-{plan.table}") as reader:
+    with record_reader(cluster, plan, {*needs, "timestamp"}, name=f"kdsl-{plan.table}") as reader:
         tails, schema = _tails(reader, plan, first, ends, n), reader.schema
     newest = heapq.nlargest(
         n, ((record["timestamp"], i, j) for i, tail in enumerate(tails) for j, record in enumerate(tail))
     )
     chosen = [tails[i][j] for _, i, j in sorted(newest)]
-    return decoder.decode_with_records(pa.RecordBatch.from_pylist(chosen, schema=schema))
+    return pa.RecordBatch.from_pylist(chosen, schema=schema)
 
 
 def _tails(

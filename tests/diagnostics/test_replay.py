@@ -415,7 +415,22 @@ def test_records_that_are_late_for_the_watermark_are_counted(
     assert result.exit_code == 0
     assert "4  sent and acknowledged" in result.stdout
     assert "2 of the sent records are older than the watermark" in result.stderr
+    assert "logs and counts them (numLateRecordsDropped" in result.stderr
     assert len(read(kdsl_kafka, topic)) == 9
+
+
+def test_a_watermark_that_only_the_query_has_is_pointed_out(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+) -> None:
+    topic, dead = kdsl_topic(), kdsl_topic("dead")
+    kdsl_kafka.produce(dead, letter(write(kdsl_kafka, topic, "no watermark")))
+    arguments = ["dlq", "replay", dead, "--to", "original", "--bootstrap", cluster.bootstrap_servers]
+
+    first, second = (CliRunner().invoke(app, arguments) for _ in range(2))
+
+    note = "note: a query with a watermark of its own drops the rows of the sent records where they are late"
+    assert note in first.stderr
+    assert note not in second.stderr  # nothing was sent
 
 
 @pytest.mark.reliability

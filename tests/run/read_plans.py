@@ -12,6 +12,7 @@ from kdsl.declare.metadata import METADATA
 from kdsl.formats import format_class
 from kdsl.plan.model import MetadataColumn, ReadPlan
 from kdsl.resolve.model import Part, Start, StartMode, Topics
+from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.options import write_options
@@ -132,17 +133,23 @@ def fetch_raw(consumer: PooledConsumer, needs: Iterable[str], ranges: Iterable[R
 
 
 class Query:
-    """A stream as Spark drives it, with its checkpoint in memory."""
+    """A stream as Spark drives it, with its checkpoint in memory.
 
-    def __init__(self, plan: ReadPlan, cluster: Cluster) -> None:
-        self.plan, self.cluster = plan, cluster
+    Args:
+        plan: What it reads.
+        cluster: Where.
+        admin: The admin client; None means librdkafka's.
+    """
+
+    def __init__(self, plan: ReadPlan, cluster: Cluster, admin: ClusterAdmin | None = None) -> None:
+        self.plan, self.cluster, self._admin = plan, cluster, admin
         self.log: list[dict[str, Any]] = []
-        self._stream = Stream(plan, cluster)
+        self._stream = Stream(plan, cluster, admin=admin)
 
     def restart(self, plan: ReadPlan | None = None) -> None:
         """End the process that plans, and begin another one with what the checkpoint holds."""
         self.plan = plan or self.plan
-        self._stream = Stream(self.plan, self.cluster)
+        self._stream = Stream(self.plan, self.cluster, admin=self._admin)
 
     def plan_batch(self, limits: Limits | None = None) -> tuple[Range, ...] | None:
         """Plan the next micro-batch and write its end to the log; None where there is nothing to do."""

@@ -405,7 +405,7 @@ class Compiler:
             return None
         if any(c is None or not c.is_valid for c in constants) or operand.constant is not None:
             return None
-        values = pa.array([c.as_py() for c in constants if c is not None], arrow_type(operand.type))  # type: ignore[arg-type]
+        values = pa.array([c for c in constants if c is not None], arrow_type(operand.type))  # type: ignore[arg-type]
 
         def compute(operands: Any) -> Any:
             """Say of each operand whether it is among the constants; NULL stays NULL."""

@@ -6,7 +6,6 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from kdsl.run.read import check_dead_letters
 from kdsl.run.records.metadata import NO_TIMESTAMP
 from kdsl.spark_internals.storage import TEXT_OPTIONS
 from kdsl.spark_internals.workers import current_task
+from kdsl.types.strings.temporal import format_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,7 +114,7 @@ def _document(record: dict[str, Any], side: str, reason: str, reasons: ReasonWri
     key, value = record["key"], record["value"]
     text = reasons.write(reason, b"\n".join(part for part in (key, value) if part))
     millis = record["timestamp"]
-    at = None if millis == NO_TIMESTAMP else datetime.fromtimestamp(millis / 1000, UTC).isoformat()
+    at = None if millis == NO_TIMESTAMP else format_instant(millis)
     headers = [[h["key"], _base64(h["value"])] for h in record["headers"] or ()]
     place = {name: record[name] for name in ("topic", "partition", "offset")}
     return {**place, "timestamp": at, "side": side, "reason": text, "headers": headers,

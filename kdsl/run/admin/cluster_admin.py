@@ -29,6 +29,21 @@ class Topic:
     partitions: int
 
 
+@attrs.frozen
+class OffsetAndEpoch:
+    """An offset, and the leader epoch in which it was valid.
+
+    Each new leader of a partition has a higher epoch, and a log is only cut off when the leader changes.
+
+    Attributes:
+        offset: The offset.
+        epoch: The epoch; None if the brokers report none.
+    """
+
+    offset: int
+    epoch: int | None
+
+
 class ClusterAdmin(Protocol):
     """An admin client: `kdsl.run.admin.librdkafka_admin.LibrdkafkaAdmin` or `kdsl.run.admin.java_admin.JavaAdmin`.
 
@@ -73,6 +88,12 @@ class ClusterAdmin(Protocol):
             partitions: The partitions.
             committed: The last stable offset instead, before which no transaction is open.
         """
+        ...
+
+    def log_ends(
+        self, partitions: Iterable[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, OffsetAndEpoch]:
+        """Ask as `latest` does, and return each offset with the epoch of the leader that reported it."""
         ...
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:

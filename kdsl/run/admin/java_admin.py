@@ -17,7 +17,15 @@ from kdsl.client_settings.to_librdkafka import admin_settings
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, KdslError, TopicMissingError
 from kdsl.run.admin import errors
-from kdsl.run.admin.cluster_admin import FIRST_ANSWER, SETTLING, ClusterAdmin, Topic, find_topics, topic_id
+from kdsl.run.admin.cluster_admin import (
+    FIRST_ANSWER,
+    SETTLING,
+    ClusterAdmin,
+    OffsetAndEpoch,
+    Topic,
+    find_topics,
+    topic_id,
+)
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.java_clients.jars import attach_connector
 from kdsl.run.java_clients.options import kafka_options
@@ -133,13 +141,20 @@ class JavaAdmin:
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition; errors are those of `_offsets`."""
-        return self._offsets(partitions, self._clients.admin.OffsetSpec.earliest())
+        offsets = self._offsets(partitions, self._clients.admin.OffsetSpec.earliest())
+        return {partition: one.offset for partition, one in offsets.items()}
 
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition, or the last stable offset where ``committed``.
 
         Errors are those of `_offsets`.
         """
+        return {partition: end.offset for partition, end in self.log_ends(partitions, committed=committed).items()}
+
+    def log_ends(
+        self, partitions: Iterable[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, OffsetAndEpoch]:
+        """The end of each partition as in `latest`, with its leader's epoch; errors are those of `_offsets`."""
         return self._offsets(partitions, self._clients.admin.OffsetSpec.latest(), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
@@ -148,7 +163,7 @@ class JavaAdmin:
         The time is in milliseconds since 1970. Errors are those of `_offsets`.
         """
         offsets = self._offsets(partitions, self._clients.admin.OffsetSpec.forTimestamp(millis))
-        return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
+        return {partition: None if one.offset < 0 else one.offset for partition, one in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed; partitions without one are left out.
@@ -265,8 +280,8 @@ class JavaAdmin:
 
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
-    ) -> dict[TopicPartition, int]:
-        """Ask for an offset of each partition; for a time, it is below 0 if all records are older.
+    ) -> dict[TopicPartition, OffsetAndEpoch]:
+        """Ask for an offset of each partition and its epoch; for a time, it is below 0 if all records are older.
 
         Args:
             partitions: The partitions.
@@ -285,9 +300,13 @@ class JavaAdmin:
         levels = self.jvm.org.apache.kafka.common.IsolationLevel
         level = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
         result = self.client.listOffsets(specs, self._clients.admin.ListOffsetsOptions(level))
-        return {
-            partition: int(self.result(result.partitionResult(java), f"the topic {partition[0]!r}").offset())
+        answers = {
+            partition: self.result(result.partitionResult(java), f"the topic {partition[0]!r}")
             for partition, java in wanted.items()
+        }
+        return {
+            partition: OffsetAndEpoch(int(one.offset()), one.leaderEpoch().orElse(None))
+            for partition, one in answers.items()
         }
 
     def _java_partition(self, partition: TopicPartition) -> Any:

@@ -41,7 +41,7 @@ from kdsl.errors import KafkaReadError, TopicMissingError, UnreachableError
 from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
 from kdsl.run.admin.admin_client import SafeAdminClient, weak_callback
-from kdsl.run.admin.cluster_admin import FIRST_ANSWER, SETTLING, Topic, find_topics, topic_id
+from kdsl.run.admin.cluster_admin import FIRST_ANSWER, SETTLING, OffsetAndEpoch, Topic, find_topics, topic_id
 from kdsl.run.admin.errors import RETRIABLE
 from kdsl.run.admin.group_offsets import GroupOffsets, asks_former_coordinator
 from kdsl.run.reachability import login
@@ -189,13 +189,19 @@ class LibrdkafkaAdmin:
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition; errors are those of `_offsets`."""
-        return self._offsets(dict.fromkeys(partitions, _EARLIEST))
+        return {partition: one.offset for partition, one in self._offsets(dict.fromkeys(partitions, _EARLIEST)).items()}
 
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition, or the last stable offset where ``committed``.
 
         Errors are those of `_offsets`.
         """
+        return {partition: end.offset for partition, end in self.log_ends(partitions, committed=committed).items()}
+
+    def log_ends(
+        self, partitions: Iterable[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, OffsetAndEpoch]:
+        """The end of each partition as in `latest`, with its leader's epoch; errors are those of `_offsets`."""
         return self._offsets(dict.fromkeys(partitions, _LATEST), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
@@ -204,7 +210,7 @@ class LibrdkafkaAdmin:
         The time is in milliseconds since 1970. Errors are those of `_offsets`.
         """
         offsets = self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
-        return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
+        return {partition: None if one.offset < 0 else one.offset for partition, one in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed; partitions without one are left out.
@@ -428,7 +434,7 @@ class LibrdkafkaAdmin:
 
     def _offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, OffsetAndEpoch]:
         """Ask for offsets of partitions; partitions of a topic that was just created are asked for again for a while.
 
         The offset for a time is below 0 if all records are older.
@@ -473,7 +479,7 @@ class LibrdkafkaAdmin:
                         f"exist any more ({result.str()})"
                     )
                 raise self._read_error(result, f"the topic {partition.topic!r}")
-            offsets[partition.topic, partition.partition] = result.offset
+            offsets[partition.topic, partition.partition] = OffsetAndEpoch(result.offset, result.leader_epoch)
         return offsets
 
     def _ask(

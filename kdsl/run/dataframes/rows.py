@@ -19,7 +19,9 @@ from kdsl.run.session import get_setting
 from kdsl.spark_internals.arrow import dataframe_from_arrow
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
+from kdsl.types.arrow_values import find_text, python_values
 from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema, spark_type, time_type_problem
+from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +121,8 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
 
     Raises:
         RowError: Columns that need a value are missing, or columns are left over, of other types, or have the same
-            name; names all differences.
+            name; names all differences. Or Python's type of a column cannot hold a value, such as a time in the year
+            58881.
         ValueError: A value is not one of the enum of its column.
     """
     class_columns, _ = read_columns(cls)
@@ -132,18 +135,34 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
     kinds = rows.column(ROW_KIND).to_pylist() if changelog else []
     for name in names:
         a = by_column[name]
-        values = rows.column(name).to_pylist()
+        values = python_values(rows.column(name))
+        _check_values(cls, name, a, values)
         columns.append([from_arrow(v, a.column.type, a.annotation, a.namespace) for v in values])
     result = []
-    for values in zip(*columns, strict=True):
+    for row_values in zip(*columns, strict=True):
         row = cls.__new__(cls)
-        carried = dict(zip((by_column[n].name for n in names), values, strict=True))
+        carried = dict(zip((by_column[n].name for n in names), row_values, strict=True))
         fill(row, {n: v for n, v in carried.items() if is_constructor_argument(class_columns[n])})
         vars(row).update({n: v for n, v in carried.items() if not is_constructor_argument(class_columns[n])})
         result.append(row)
     for row, kind in zip(result, kinds, strict=False):
         set_row_kind(row, kind)
     return result
+
+
+def _check_values(cls: type, name: str, attribute: ClassColumn, values: list[Any]) -> None:
+    """Check that Python has all values of a column.
+
+    Raises:
+        RowError: It does not.
+    """
+    for i, value in enumerate(values):
+        if (text := find_text(value)) is not None:
+            raise RowError(
+                f"{cls.__name__}.collect(...): row {i}, column {name!r} ({attribute.column.type}): the value {text} is "
+                f"outside the values of Python's types; leave such rows out of the DataFrame, or collect the column as "
+                f"text with df.selectExpr({f'CAST({quote_name(name)} AS STRING)'!r})"
+            )
 
 
 def _check_columns(cls: type, df: DataFrame, by_column: Mapping[str, ClassColumn]) -> None:

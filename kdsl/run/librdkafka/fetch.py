@@ -18,10 +18,13 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException,
 
 from kdsl.errors import KafkaReadError, OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.run.admin import errors
+from kdsl.run.admin.cluster_admin import OffsetAndEpoch
 from kdsl.run.admin.errors import RETRIABLE, StalledError
 from kdsl.run.librdkafka.consumers import GROUP_ERRORS, PooledConsumer
 from kdsl.run.librdkafka.messages import COLUMNS, Messages, build_headers, offset_of
 from kdsl.run.librdkafka.range_progress import RangeProgress
+from kdsl.run.librdkafka.truncation import EpochCheck, truncation_of
+from kdsl.run.offsets.starting import describe_truncated
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import RAW
 from kdsl.types.arrays import value_bytes
@@ -47,7 +50,6 @@ _SHORT_LOG_INTERVAL = 2.0
 
 _COORDINATES = ("topic", "partition", "offset")
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001
-_TRUNCATED = KafkaError._LOG_TRUNCATION  # noqa: SLF001
 _EXPIRED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
 _RECOVERABLE = frozenset((*RETRIABLE, *GROUP_ERRORS, KafkaError.UNKNOWN))
 """After these errors the client continues by itself; the last one is an internal error of a broker."""
@@ -69,6 +71,7 @@ class Fetcher:
         count: Counts what is fetched if the caller has set it.
         on_short_log: Called from time to time while the log of a partition ends before the wanted range; an exception
             that it raises ends the read.
+        epochs: Checks that the records existed when the ranges were planned; None if that is not known.
     """
 
     def __init__(self, consumer: PooledConsumer, table: str, needs: Collection[str], timeout: float) -> None:
@@ -79,6 +82,7 @@ class Fetcher:
         self._false_alarms = 0
         self.count: FetchCount | None = None
         self.on_short_log: Callable[[], None] | None = None
+        self.epochs: EpochCheck | None = None
         self._is_short = False
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
@@ -126,7 +130,7 @@ class Fetcher:
 
         Raises:
             KafkaReadError: A partition has a lasting error, or the client fails; StalledError if no message arrives in
-                time, OffsetError if records were deleted. What `on_short_log` raises is passed on.
+                time, OffsetError if records were deleted or a log was cut off. What `on_short_log` raises is passed on.
             KdslError: As for `_build_column`.
             KafkaException: The client refuses an assignment.
         """
@@ -147,6 +151,8 @@ class Fetcher:
                 if messages:
                     messages, columns = progress.advance(messages)
                     if messages:
+                        if self.epochs is not None:
+                            self.epochs.verify([(r, m.leader_epoch()) for r, m in progress.last_of_each(messages)])
                         chunk = [*columns, *(self._build_column(name, messages) for name in self._fields)]
                         if self.count is not None:
                             self.count.add(messages, dict(zip(self._fields, chunk[3:], strict=True)))
@@ -223,6 +229,8 @@ class Fetcher:
                     ended.append(index)
                 else:
                     self._is_short |= index is not None
+            elif truncation_of(error) is not None:
+                raise self._read_error(error, None if index is None else progress.remaining_range(index))
             elif error.code() in _EXPIRED and index is not None and self._exists(progress.remaining_range(index)):
                 self._false_alarms += 1
             elif error.fatal() or error.code() not in _RECOVERABLE:
@@ -268,6 +276,17 @@ class Fetcher:
                 f"{self._table}: the topic was deleted and created again while it was read{where}: {error.str()}; its "
                 "unread records are lost; start with a new checkpoint, which reads the new topic"
             )
+        truncation = truncation_of(error)
+        if at and truncation is not None:
+            partition = (at.topic, at.partition)
+            return OffsetError(
+                describe_truncated(
+                    self._table,
+                    {partition: OffsetAndEpoch(at.start, None)},
+                    {partition: truncation},
+                    "this task has read up to",
+                )
+            )
         if at and error.code() in _EXPIRED:
             earliest = self._consumer.earliest([at], self.timeout)[0]
             if earliest > at.start:
@@ -276,11 +295,6 @@ class Fetcher:
                 f"{self._table}: topic {at.topic}, partition {at.partition} no longer has the offset {at.start}; it "
                 f"begins at {earliest}: the log was truncated, or the topic was created again while it was read "
                 f"({error.str()}); start with a new checkpoint at offsets that exist"
-            )
-        if at and error.code() == _TRUNCATED:
-            return OffsetError(
-                f"{self._table}: the log was truncated while it was read{where}: {error.str()}; the brokers lost "
-                "records that were read before; compare what was written from them, and start with a new checkpoint"
             )
         return KafkaReadError(f"{self._table}: cannot read{where}: {error.str()} ({error.name()})")
 

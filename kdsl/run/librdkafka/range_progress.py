@@ -26,6 +26,7 @@ class RangeProgress:
         self._gaps = np.zeros(len(ranges), dtype=bool)
         self._topics = pa.array([r.topic for r in ranges], pa.string())
         self._partitions = np.array([r.partition for r in ranges], dtype=np.int32)
+        self._arrived = np.empty(0, dtype=np.int64)
 
     def index_of(self, message: Message[bytes, bytes]) -> int | None:
         """Return the index of the range of a message's topic partition; None if there is none."""
@@ -69,6 +70,14 @@ class RangeProgress:
             The selected messages (perhaps the given list itself), and their topics, partitions and offsets as columns.
         """
         return self._advance_one(messages) if len(self.ranges) == 1 else self._advance_several(messages)
+
+    def last_of_each(self, messages: Messages) -> list[tuple[Range, Message[bytes, bytes]]]:
+        """Return the ranges of the messages that `advance` has just selected, each with its last message."""
+        if len(self.ranges) == 1:
+            return [(self.ranges[0], messages[-1])]
+        last = np.full(len(self.ranges), -1)
+        last[self._arrived] = np.arange(len(messages))  # numpy assigns the last value of a repeated index
+        return [(self.ranges[int(i)], messages[int(last[i])]) for i in np.flatnonzero(last >= 0)]
 
     def _advance_one(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
         """Select the unread messages of the only range, and move its progress past them, as `advance` does.
@@ -114,4 +123,5 @@ class RangeProgress:
         self._positions = np.maximum(self._positions, np.minimum(last + 1, self._ends))
         if not wanted.all():
             messages, index, offsets = list(compress(messages, wanted)), index[wanted], offsets[wanted]
+        self._arrived = index
         return messages, (self._topics.take(pa.array(index)), pa.array(self._partitions[index]), pa.array(offsets))

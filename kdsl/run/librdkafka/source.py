@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
+from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, KdslError
 from kdsl.own_columns import TASK_REPORT
@@ -41,6 +43,7 @@ from kdsl.run.librdkafka.options import (
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
 from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
+from kdsl.run.librdkafka.truncation import EpochCheck
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
 from kdsl.run.metrics.on_rows import RowReporter, add_report_field
@@ -87,12 +90,22 @@ class Task(InputPartition):
     Args:
         ranges: The offset ranges.
         ids: The topic ids when the offsets were planned; only those of the task's topics are kept.
+        epochs: The epochs of the leaders that reported the ends of the planned ranges; only those of the task's
+            partitions are kept.
         steps: What the task does with the states of its partitions; None if they have none.
     """
 
-    def __init__(self, ranges: Sequence[Range], ids: Mapping[str, str], steps: StateSteps | None = None) -> None:
+    def __init__(
+        self,
+        ranges: Sequence[Range],
+        ids: Mapping[str, str],
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        steps: StateSteps | None = None,
+    ) -> None:
         super().__init__([(r.topic, r.partition, r.start, r.end) for r in ranges])
         self.steps = steps
+        partitions = {(r.topic, r.partition) for r in ranges}
+        self.epochs = {partition: epochs[partition] for partition in partitions if partition in epochs}
         self.ids = {topic: ids[topic] for topic in {r.topic for r in ranges} if topic in ids}
 
     @property
@@ -216,6 +229,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
     batches = fetcher.read(task.ranges)
     check = TopicCheck(cluster, str(options), plan.table, task.ids)
     fetcher.on_short_log = check.verify
+    fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], task.epochs)
     try:
         with _dead_letters(options, task, decoder, names, kdsl_settings.api_timeout_ms / 1000):
             if reports:
@@ -425,10 +439,13 @@ class BatchReader(DataSourceReader):
         packed = pack(ranges, _packing(self._options))
         upserts = _read_plan_and_cluster(self._options)[0].upserts
         if upserts is None or not upserts.by_partition:
-            return [Task(task, ids) for task in packed]
+            return [Task(task, ids, begin.epochs) for task in packed]
         (topic,) = topics.values()  # planning refuses several topics
         steps = (tuple((r.partition, None, r.end) for r in task) for task in packed)
-        return [Task(task, ids, StateSteps("", topic.partitions, of)) for task, of in zip(packed, steps, strict=True)]
+        return [
+            Task(task, ids, begin.epochs, StateSteps("", topic.partitions, of))
+            for task, of in zip(packed, steps, strict=True)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
@@ -534,11 +551,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         packed = pack(stop.ranges_from(begin), stop.packing or _first_packing(self._options))
         clipped = clip(packed, self._stream.ranges(begin, stop))
         if stop.state is None or begin == stop:
-            return [Task(task, stop.ids) for task in clipped]
+            return [Task(task, stop.ids, stop.epochs) for task in clipped]
         steps = _state_steps(begin, stop, packed)
         tasks = [*clipped, *([()] * (len(steps) - len(clipped)))]
         return [
-            Task(task, stop.ids, StateSteps(stop.state.id, stop.state.partitions, of, stop.state.time))
+            Task(task, stop.ids, stop.epochs, StateSteps(stop.state.id, stop.state.partitions, of, stop.state.time))
             for task, of in zip(tasks, steps, strict=True)
         ]
 

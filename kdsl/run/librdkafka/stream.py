@@ -19,21 +19,19 @@ from kdsl.cluster import Cluster
 from kdsl.durations import parse_duration
 from kdsl.errors import KdslError, OffsetError, TopicMissingError
 from kdsl.plan.model import ReadPlan
-from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
-from kdsl.run.admin.cluster_admin import ClusterAdmin, Topic
+from kdsl.run.admin.cluster_admin import ClusterAdmin, OffsetAndEpoch, Topic
 from kdsl.run.librdkafka.limits import divide_limit, divide_limit_by_time
+from kdsl.run.librdkafka.truncation import find_truncations
 from kdsl.run.listeners.reads import read_id
-from kdsl.run.offsets.starting import Begin, Known, describe, resolve_expired
+from kdsl.run.offsets.ends import Ends, read_ends
+from kdsl.run.offsets.starting import Begin, Known, describe, describe_truncated, resolve_expired
 from kdsl.run.offsets.stored import Offsets, Packing, Range, StateFolder
 from kdsl.run.offsets.subscription import Subscription, log, warn_of_unread
 from kdsl.run.upsert.partition_changes import BUCKETS
 
 LOG_HELD_AFTER = 60.0
 """After how many seconds a transaction that holds back a partition is logged."""
-
-_LEADER_SETTLING = 5.0
-"""For how many seconds an end below the position may be due to a new leader that has not caught up."""
 
 
 @attrs.frozen
@@ -86,6 +84,7 @@ class Stream:
         admin: ClusterAdmin | None = None,
     ) -> None:
         self._plan, self._packing, self._finds_held_back = plan, packing, finds_held_back
+        self._cluster = cluster
         self._subscription = Subscription(plan, cluster, admin)
         self._read = read_id(plan, cluster)
         self._compared = uses_state(plan)
@@ -99,6 +98,7 @@ class Stream:
         self._frozen_ends: dict[TopicPartition, int] | None = None
         self._planned: Offsets | None = None
         self._skipped: dict[TopicPartition, int] = {}
+        self._verified: dict[TopicPartition, tuple[OffsetAndEpoch, int]] = {}
         self._caught_up_time = 0
         self._high: Mapping[TopicPartition, int] = {}
         self.latest: Offsets | None = None
@@ -125,6 +125,7 @@ class Stream:
             initial=True,
             compared=self._compared,
             state=self._new_state(topics),
+            epochs={partition: begin.epochs[partition] for partition in begin.offsets if partition in begin.epochs},
         )
 
     def _new_state(self, topics: Mapping[str, Topic]) -> StateFolder | None:
@@ -153,7 +154,8 @@ class Stream:
         """Plan a micro-batch that begins at ``start`` and return its end; it is ``start`` if there is nothing new.
 
         When a bounded stream has reached its end, the first such call returns offsets with another ``again``, so that
-        Spark runs an empty batch, which reports the end. Sets `latest` and `ends_held_back`. Logged are skipped gaps,
+        Spark runs an empty batch, which reports the end. Sets `latest` and `ends_held_back`. Where a log was cut off,
+        the batch begins at the new records if the settings allow that. Logged are skipped gaps, logs that were cut off,
         another declared start, topics that the table no longer names, partitions that are not read, and transactions
         that hold records back. An offsets initializer of the end is called when an end or new partitions are added.
 
@@ -173,16 +175,22 @@ class Stream:
             for partition, offset in current.positions.items()
             if offset < stop.get(partition, offset + 1)
         }
-        ends = self._fetch_ends(current, unread)
+        current_ends = self._fetch_ends(current, unread)
+        ends = current_ends.offsets
+        self._replace_stale_frozen_ends(unread, ends)
         self._warn_of_open_transactions(ends)
         reached = bool(stop) and all(ends.get(partition, offset) >= offset for partition, offset in stop.items())
         news = any(ends[partition] != offset for partition, offset in unread.items())
         topics = self._discover(current, news=news, reached=reached)
-        begin = self._skip_gaps(current, unread, ends)
+        truncated = self._go_back(current, unread, current_ends)
+        if truncated:
+            current = attrs.evolve(current, positions={**current.positions, **truncated})
+        begin = self._skip_gaps(current, {p: current.positions[p] for p in unread}, current_ends)
         added = self._find_new_partitions(current, topics)
         if start.state is not None and added:
             raise self._explain_more_partitions(start.state, topics)
-        ends |= self._subscription.ends(added)
+        ends_of_added = self._subscription.read_ends(added, added)
+        ends |= ends_of_added.offsets
         stop = {**stop, **(self._find_stops(added) if stop else {})}
         reach = {partition: min(end, stop.get(partition, end)) for partition, end in ends.items()}
         grows = not stop or self._plan.discovery is not None
@@ -192,7 +200,8 @@ class Stream:
         self.ends_held_back = {partition: end for partition, end in high.items() if end > reach[partition]}
         positions = {**begin.offsets, **added}
         end = self._choose_end(positions, reach, limits, stop)
-        lost = _add_counts(start.lost, begin.lost, self._skipped)
+        cut = {partition: start.positions[partition] - at for partition, at in truncated.items()}
+        lost = _add_counts(start.lost, begin.lost, self._skipped, cut)
         ends_here = bool(stop) or (self._plan.stop.mode != "unbounded" and not end)
         at_end = ends_here and all(end[partition] >= offset for partition, offset in stop.items())
         reported, self._end_reported = self._end_reported, at_end
@@ -208,6 +217,9 @@ class Stream:
             if start.initial or start.positions.get(partition) != offset
         }
         self._skipped = {}
+        epochs = dict(start.epochs)
+        for partition, epoch in (*current_ends.epochs.items(), *ends_of_added.epochs.items()):
+            epochs[partition] = max(epoch, epochs.get(partition, epoch))
         self._planned = Offsets(
             end,
             ids,
@@ -220,6 +232,7 @@ class Stream:
             packing=self._packing,
             compared=self._compared,
             state=self._time_state(current.state),
+            epochs={partition: epoch for partition, epoch in epochs.items() if partition in end},
         )
         return self._planned
 
@@ -230,8 +243,8 @@ class Stream:
 
         Raises:
             KafkaReadError: The batch was planned before a restart, and is that of another read, or its topic or records
-                no longer exist; or the brokers refuse or do not answer. Deleted records are skipped instead, logged and
-                counted in the next batch, if ``auto.offset.reset`` allows it.
+                no longer exist; or the brokers refuse or do not answer. Records that were deleted, or that a log has
+                lost, are skipped instead, logged and counted in the next batch, if ``auto.offset.reset`` allows it.
             KdslError: The checkpoint is of another changelog mode, or keeps the last rows of keys elsewhere.
         """
         check_state_mode(self._plan, end.compared)
@@ -243,12 +256,24 @@ class Stream:
         self._check_ids(end, self._admin.topics(end.ids))
         starts = {(r.topic, r.partition): r.start for r in ranges}
         stops = {(r.topic, r.partition): r.end for r in ranges}
-        known = Known(self._admin.earliest(starts), self._admin.latest(starts, committed=False))
+        ends = read_ends(self._admin, starts, committed=False, known=stops)
+        truncations = self._find_truncations(stops, end.epochs, ends)
+        if truncations:
+            stops = {p: min(at, truncations.get(p, at)) for p, at in stops.items()}
+            starts = {p: min(at, stops[p]) for p, at in starts.items()}
+        known = Known(self._admin.earliest(starts), ends.offsets)
         resolve_expired(self._plan, stops, attrs.evolve(known, earliest=dict.fromkeys(stops, 0)), "none")
         begin = resolve_expired(self._plan, starts, known, self._subscription.reset)
         self._subscription.warn_of_lost(begin.lost)
         self._skipped = _add_counts(self._skipped, begin.lost)
-        remaining = (attrs.evolve(r, start=min(begin.offsets[r.topic, r.partition], r.end)) for r in ranges)
+        remaining = (
+            attrs.evolve(
+                r,
+                start=min(begin.offsets[r.topic, r.partition], r.end),
+                end=stops[r.topic, r.partition],
+            )
+            for r in ranges
+        )
         return tuple(r for r in remaining if len(r) > 0)
 
     def _explain_more_partitions(self, state: StateFolder, topics: Mapping[str, Topic]) -> KdslError:
@@ -319,7 +344,7 @@ class Stream:
             current,
             positions=positions,
             ids={**{name: topic.id for name, topic in topics.items()}, **current.ids},
-            stop=self._subscription.stop(positions),
+            stop=self._subscription.stop(positions, positions),
             startup=current.startup if current.initial else f"{current.startup} until {describe(self._plan.stop)}",
         )
 
@@ -378,11 +403,10 @@ class Stream:
             return re.fullmatch(topics.pattern, topic) is not None
         return topic in topics.names
 
-    def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Ask for the ends of the partitions, again for five seconds while a broker reports less than known offsets.
+    def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> Ends:
+        """Ask for the ends of the partitions; logs that end before their positions are waited for (`read_ends`).
 
-        After that, the lower ends are returned all the same. If `ends_held_back` is wanted, ask for the ends with open
-        transactions as well, and store them.
+        If `ends_held_back` is wanted, ask for the ends with open transactions as well, and store them.
 
         Args:
             current: The present offsets.
@@ -394,27 +418,78 @@ class Stream:
             KafkaReadError: The brokers refuse, or do not answer.
         """
 
-        def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
-            """Ask once for the ends; return them, and whether they include all unread records.
+        def check_ids() -> None:
+            """Check that the topics are still the same; errors are those of `_check_ids`."""
+            self._check_ids(current, self._admin.topics(current.ids))
 
-            Effects and errors are those of `_fetch_ends`.
-            """
-            try:
-                if self._finds_held_back:  # before the others: records that are appended between are not held back
-                    self._high = self._subscription.high(current.positions, {})
-                ends = self._subscription.ends(current.positions)
-            except TopicMissingError:
-                self._check_ids(current, self._admin.topics(current.ids))
-                raise
-            beyond = {partition: offset for partition, offset in unread.items() if ends[partition] < offset}
-            high = self._subscription.high(beyond, ends)
-            complete = all(high[partition] >= offset for partition, offset in beyond.items())
-            if not complete:
-                self._check_ids(current, self._admin.topics(current.ids))
-            return ends, complete
+        try:
+            if self._finds_held_back:  # before the others: records that are appended between are not held back
+                self._high = self._subscription.high(current.positions, {})
+            return self._subscription.read_ends(current.positions, unread, check_ids)
+        except TopicMissingError:
+            check_ids()
+            raise
 
-        ends, _ = retry(ask, lambda result: result[1], Deadline(_LEADER_SETTLING), pause=0.5)
-        return ends
+    def _replace_stale_frozen_ends(
+        self, unread: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        """Replace the frozen ends that lie before what was read already: their leaders had not caught up."""
+        if self._frozen_ends is not None:
+            stale = (p for p, offset in unread.items() if self._frozen_ends.get(p, offset) < offset)
+            self._frozen_ends |= {partition: ends[partition] for partition in stale}
+
+    def _find_truncations(
+        self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], ends: Ends
+    ) -> dict[TopicPartition, int]:
+        """Find the logs that were cut off before positions, and return where the new records begin in them.
+
+        Only partitions whose leader has another epoch than the position are asked about, once for each leader.
+
+        Args:
+            positions: Offsets up to which the records were known.
+            epochs: The leader epochs of that time, where they are known.
+            ends: The present ends, which were asked for before.
+
+        Raises:
+            OffsetError: A log was cut off, and the settings do not allow to go on, or the table keeps the rows of keys
+                by partition, which have the lost records already.
+            KafkaReadError: The brokers refuse, or do not answer.
+        """
+        changed = [p for p, epoch in epochs.items() if ends.epochs.get(p, epoch) > epoch and positions.get(p)]
+        suspects = {p: OffsetAndEpoch(positions[p], epochs[p]) for p in changed}
+        leaders = {p: ends.epochs[p] for p in changed}
+        suspects = {p: at for p, at in suspects.items() if self._verified.get(p) != (at, leaders[p])}
+        if not suspects:
+            return {}
+        plan = self._plan
+        truncations = find_truncations(self._cluster, plan.table, plan.group_id or f"kdsl-{plan.table}", suspects)
+        unknown = any(at.offset < 0 for at in truncations.values())
+        if truncations and (self._subscription.reset == "none" or unknown or self._by_partition):
+            raise OffsetError(describe_truncated(plan.table, suspects, truncations))
+        self._verified |= {p: (at, leaders[p]) for p, at in suspects.items() if p not in truncations}
+        return {partition: at.offset for partition, at in truncations.items()}
+
+    def _go_back(self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Ends) -> dict[TopicPartition, int]:
+        """Return where to continue in partitions whose logs were cut off before their positions, and log them.
+
+        The new records in the place of the lost ones are read. Errors are those of `_find_truncations`.
+        """
+        truncations = self._find_truncations(unread, current.epochs, ends)
+        for (topic, partition), at in sorted(truncations.items()):
+            log.warning(
+                "%s: the log of topic %s, partition %d was cut off at offset %d, and the query has read up to offset "
+                "%d: %d records that were read are lost there, and others take their offsets; the read continues at "
+                "offset %d, according to auto.offset.reset=%s",
+                self._plan.table,
+                topic,
+                partition,
+                at,
+                unread[topic, partition],
+                unread[topic, partition] - at,
+                at,
+                self._subscription.reset,
+            )
+        return truncations
 
     def _discover(self, current: Offsets, *, news: bool, reached: bool) -> dict[str, Topic]:
         """Return the table's topics in the first call, and if it is time to look for new ones; otherwise an empty dict.
@@ -443,9 +518,7 @@ class Stream:
             self._check_ids(current, self._admin.topics(current.ids))
         return {}
 
-    def _skip_gaps(
-        self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> Begin:
+    def _skip_gaps(self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Ends) -> Begin:
         """Return the positions, moved past gaps that the settings allow to skip; each gap is logged and counted.
 
         Only partitions whose end differs from the position in ``unread`` are checked.
@@ -454,10 +527,10 @@ class Stream:
             OffsetError: The settings do not allow it, or a position is beyond the end of its partition.
             KafkaReadError: The brokers refuse, or do not answer.
         """
-        behind = {partition: offset for partition, offset in unread.items() if ends[partition] != offset}
+        behind = {partition: offset for partition, offset in unread.items() if ends.offsets[partition] != offset}
         if not behind:
             return Begin(current.positions)
-        known = Known(self._admin.earliest(behind), ends, self._subscription.high(behind, ends))
+        known = Known(self._admin.earliest(behind), ends.offsets, ends.high)
         begin = resolve_expired(
             self._plan, behind, known, self._subscription.reset, current.stop, begins=current.initial
         )

@@ -50,7 +50,7 @@ def pack(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
 
 
 def clip(tasks: Iterable[Sequence[Range]], remaining: Iterable[Range]) -> list[tuple[Range, ...]]:
-    """Cut packed ranges to what remains after records at the beginning of partitions were deleted.
+    """Cut packed ranges to what remains after records at the beginning or end of partitions were lost.
 
     Args:
         tasks: The tasks as they were planned.
@@ -59,13 +59,12 @@ def clip(tasks: Iterable[Sequence[Range]], remaining: Iterable[Range]) -> list[t
     Returns:
         The same number of tasks in the same order; a task is empty if nothing of it remains.
     """
-    starts = {(r.topic, r.partition): r.start for r in remaining}
+    rest = {(r.topic, r.partition): r for r in remaining}
 
     def clip_task(task: Sequence[Range]) -> tuple[Range, ...]:
         """Return what remains of the ranges of a task, without empty ranges."""
-        clipped = (
-            Range(r.topic, r.partition, max(r.start, starts.get((r.topic, r.partition), r.end)), r.end) for r in task
-        )
+        pairs = ((r, rest[r.topic, r.partition]) for r in task if (r.topic, r.partition) in rest)
+        clipped = (Range(r.topic, r.partition, max(r.start, of.start), min(r.end, of.end)) for r, of in pairs)
         return tuple(r for r in clipped if len(r) > 0)
 
     return [clip_task(task) for task in tasks]

@@ -28,25 +28,41 @@ class Queries(Collector):
         """Collect the present metrics (`all_metrics`); each value has the names of its query and table as labels."""
         families: dict[str, Family] = {}
         for query in all_metrics():
+            labels = {"query": query.name or query.query}
+            self._add(families, labels, query)
             for source in query.sources:
-                self._add(families, query, source)
+                self._add(families, {**labels, "table": source.table}, source)
+                self._add_clients(families, {**labels, "table": source.table}, "consumer", source.client)
             for sink in query.sinks:
-                self._add(families, query, sink)
+                self._add(families, {**labels, "table": sink.table}, sink)
+                self._add_clients(families, {**labels, "table": sink.table}, "producer", sink.client)
         return families.values()
 
-    def _add(self, families: dict[str, Family], query: QueryMetrics, one: SourceMetrics | SinkMetrics) -> None:
-        """Add the metrics of a source or sink and of its clients to ``families``; those that are None are left out."""
-        labels = {"query": query.name or query.query, "table": one.table}
-        for metric in metrics_of(type(one)):
-            value = getattr(one, metric.field)
+    def _add(
+        self,
+        families: dict[str, Family],
+        labels: Mapping[str, str],
+        snapshot: QueryMetrics | SourceMetrics | SinkMetrics,
+    ) -> None:
+        """Add the metrics of a query, a source or a sink to ``families``; those that are None are left out."""
+        for metric in metrics_of(type(snapshot)):
+            value = getattr(snapshot, metric.field)
             if isinstance(value, Mapping):
                 for key, number in value.items():
                     own = zip(metric.labels, key if isinstance(key, tuple) else (key,), strict=True)
                     self._put(families, metric, {**labels, **{name: str(text) for name, text in own}}, number)
             elif value is not None:
                 self._put(families, metric, labels, value)
-        side = "consumer" if isinstance(one, SourceMetrics) else "producer"
-        for id_, statistics in one.client.items():
+
+    def _add_clients(
+        self,
+        families: dict[str, Family],
+        labels: Mapping[str, str],
+        side: str,
+        clients: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """Add the metrics of librdkafka's consumers or producers to ``families``."""
+        for id_, statistics in clients.items():
             for name, number in statistics.items():
                 raw = Metric(f"{side}-{name}", Kind.GAUGE, "", f"{name} of librdkafka's {side}.")
                 self._put(families, raw, {**labels, "client_id": id_}, number)

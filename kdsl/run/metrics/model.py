@@ -37,8 +37,8 @@ class Metric:
         unit: What its value counts.
         doc: What it means.
         field: The attribute of the snapshot that holds it.
-        labels: The labels that distinguish the values of one snapshot: topic and partition, or the reason; empty if
-            there is one value.
+        labels: The labels that distinguish the values of one snapshot: topic and partition, the reason, the rule or the
+            operator; empty if there is one value.
     """
 
     name: str
@@ -162,7 +162,8 @@ class SourceMetrics:
     records_lost: int = _counter(
         "recordsLost",
         "records",
-        "Offsets that were deleted before they were read and were skipped, since the checkpoint began (S6). With the "
+        "Offsets that were deleted before they were read and were skipped, and read records that a log has lost, since "
+        "the checkpoint began (S6, S27). With the "
         "transport `jvm`, it is an upper bound, since the start of the process.",
     )
     leases_lost: int = _gauge(
@@ -266,6 +267,14 @@ class QueryMetrics:
     batch: int | None = None
     sources: tuple[SourceMetrics, ...] = ()
     sinks: tuple[SinkMetrics, ...] = ()
+    num_late_records_dropped: Mapping[str, int] = _counter(
+        "numLateRecordsDropped",
+        "rows",
+        "Rows that a stateful operator (a window, a join of streams, a deduplication) dropped because they were behind "
+        "the watermark: Spark's numRowsDroppedByWatermark. An aggregation counts rows after it has combined those of "
+        "each task by group. Each batch that drops rows logs a warning.",
+        labels=("operator",),
+    )
 
     @property
     def source(self) -> SourceMetrics:
@@ -306,8 +315,8 @@ def _only(tables: tuple[_T, ...], what: str, query: QueryMetrics) -> _T:
     raise ValueError(f"the query {name!r} has no {what} that is a table of kdsl; .{what}s is ()")
 
 
-def metrics_of(snapshot: type[SourceMetrics | SinkMetrics]) -> Iterator[Metric]:
-    """Yield the metrics that a snapshot holds, in their order."""
+def metrics_of(snapshot: type[SourceMetrics | SinkMetrics | QueryMetrics]) -> Iterator[Metric]:
+    """Yield the metrics that a snapshot itself holds, in their order."""
     for field in attrs.fields(snapshot):
         if _KEY in field.metadata:
             yield attrs.evolve(field.metadata[_KEY], field=field.name)

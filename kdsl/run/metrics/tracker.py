@@ -17,6 +17,7 @@ import attrs
 
 from kdsl.callbacks import TopicPartition
 from kdsl.run.leases.lease import lease_loss
+from kdsl.run.metrics.late_rows import count_late_rows, log_late_rows
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool
 from kdsl.run.metrics.source_reports import OBSERVED, SINK, SourceCounts, read_of, read_reports
@@ -162,6 +163,7 @@ class Tracker:
         self._last = self._forgotten = _NONE
         self._taken: dict[_Key, set[int]] = {}  # the counted sources of each report
         self._sources: dict[str, _Source] = {}
+        self._late: Counter[str] = Counter()
         self._watermark: float | None = None
         self._before: float | None = None
         self._seconds = 0.001
@@ -205,9 +207,10 @@ class Tracker:
                 self._read_sink(None)
 
     def add_progress(self, document: Mapping[str, Any], names: Mapping[int, NamedRead] | None = None) -> None:
-        """Add a progress report, and log drops. A repeated report adds only the sources that were not known before.
+        """Add a progress report, and log drops and late rows.
 
-        Reports of past runs, and of batches too old to be remembered, are ignored; that of a new run begins it.
+        A repeated report adds only the sources that were not known before. Reports of past runs, and of batches too
+        old to be remembered, are ignored; that of a new run begins it.
 
         Args:
             document: The report, as Spark's JSON.
@@ -236,6 +239,9 @@ class Tracker:
             newest = key == self._last
             self._update_sources(document, taken, started + took, newest=newest)
             if first:
+                late = count_late_rows(document)
+                self._late.update(late)
+                log_late_rows(self.name or self.query, document, late)
                 self._count_sink(document)
                 self._read_sink(document, newest=newest)
 
@@ -406,7 +412,7 @@ class Tracker:
             sources = tuple(self._source_metrics(source, now) for source in self._sources.values())
             sinks = () if self._sink is None else (self._sink_metrics(self._sink, now),)
             batch = None if self._last == _NONE else self._last[0]
-            return QueryMetrics(self.query, self.run, self.name, batch, sources, sinks)
+            return QueryMetrics(self.query, self.run, self.name, batch, sources, sinks, dict(self._late))
 
     def _source_metrics(self, source: _Source, now: float) -> SourceMetrics:
         """Compute the metrics of a source at the time ``now``; its numbers do not change."""

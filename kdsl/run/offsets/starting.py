@@ -13,6 +13,7 @@ from kdsl.callbacks import TopicPartition
 from kdsl.client_settings.kdsl_settings import Reset
 from kdsl.errors import OffsetError
 from kdsl.plan.model import ReadPlan, Start, Stop
+from kdsl.run.admin.cluster_admin import OffsetAndEpoch
 from kdsl.run.admin.errors import join_some
 
 MARKS = {-1: "latest", -2: "earliest"}
@@ -30,6 +31,7 @@ class Known:
         committed: The offsets that the group has committed, where the read starts or ends at them.
         at_time: For a start at a time: the offset of the first record that is not older; None if there is none.
         stop_at_time: The same for an end at a time.
+        epochs: The epoch of the leader that reported the latest offset, where it reported one.
     """
 
     earliest: Mapping[TopicPartition, int]
@@ -38,6 +40,7 @@ class Known:
     committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     at_time: Mapping[TopicPartition, int | None] = attrs.field(factory=dict)
     stop_at_time: Mapping[TopicPartition, int | None] = attrs.field(factory=dict)
+    epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -48,11 +51,13 @@ class Begin:
         offsets: The offset of the first record to read.
         lost: How many records are skipped, because the requested offset has expired and the reset policy allows that.
         notes: Decisions that were not declared, a sentence each, for the log.
+        epochs: The epochs of the leaders that reported how far the partitions can be read.
     """
 
     offsets: Mapping[TopicPartition, int]
     lost: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
+    epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
 
 
 def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
@@ -244,4 +249,38 @@ def describe_expired(
     return (
         f"{table}: records were deleted before they were read: {details}; to continue after the gap, which is counted, "
         "set the client property auto.offset.reset to earliest or latest"
+    )
+
+
+def describe_truncated(
+    table: str,
+    positions: Mapping[TopicPartition, OffsetAndEpoch],
+    truncations: Mapping[TopicPartition, OffsetAndEpoch],
+    reached: str = "the query has read up to",
+) -> str:
+    """Return the message of an error about logs that were cut off: where, both ends, and how to continue.
+
+    Args:
+        table: The table's name.
+        positions: How far the records were known, each with the leader epoch of that time if that is known.
+        truncations: Where the logs end in that epoch now; -1 if the brokers do not know it.
+        reached: Says what the positions are.
+    """
+    details = []
+    for (topic, partition), end in sorted(truncations.items()):
+        at = positions[topic, partition]
+        known = "" if at.epoch is None else f" (leader epoch {at.epoch})"
+        where = f"topic {topic}, partition {partition}: {reached} offset {at.offset}{known}, but"
+        if end.offset < 0:
+            details.append(f"{where} the brokers do not know that epoch any more")
+        else:
+            details.append(
+                f"{where} the brokers' log of that epoch ends at offset {end.offset}, and {at.offset - end.offset} "
+                "records are lost there"
+            )
+    return (
+        f"{table}: a log was cut off, and other records take the offsets of those that were there: "
+        f"{join_some(details)}; an unclean leader election or a lost disk does that: compare what was written from the "
+        "lost records; to continue at the end of that epoch, which counts the gap, set the client property "
+        "auto.offset.reset to earliest or latest, or start with a new checkpoint"
     )

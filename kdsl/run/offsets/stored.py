@@ -99,7 +99,7 @@ class Offsets:
         startup: The declared start of the query's first run, as a string.
         begin: Where the batch that ends here begins, in partitions where that is not the end of the previous batch.
         lost: For each partition how many records were skipped so far, because they were deleted before they could be
-            read and the reset policy allows that.
+            read and the reset policy allows that; also how many a log has lost after they were read.
         read: The id of the read that wrote them (`kdsl.run.listeners.reads.read_id`); observers of queries recognize
             the read by it.
         stop: Where the read ends by itself, in each partition; computed once, at a first start.
@@ -111,6 +111,8 @@ class Offsets:
             planned it that did not record this.
         compared: Whether the query compares change data with the rows in its state.
         state: Where the last row of each key is kept by topic partition; None if it is not.
+        epochs: For each partition the epoch of a leader that had all records before the position, if it reported one.
+            With it the brokers can tell whether other records have taken their offsets.
     """
 
     positions: Mapping[TopicPartition, int]
@@ -125,6 +127,7 @@ class Offsets:
     packing: Packing | None = None
     compared: bool = False
     state: StateFolder | None = None
+    epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the document that Spark stores; equal offsets give equal JSON.
@@ -153,6 +156,8 @@ class Offsets:
             document["compared"] = True
         if self.state is not None:
             document["state"] = attrs.asdict(self.state)
+        if self.epochs:
+            document["epochs"] = nest_by_topic(self.epochs)
         return document
 
     @classmethod
@@ -189,6 +194,7 @@ class Offsets:
             packing=None if packing is None else Packing(**packing),
             compared=document.get("compared", False),
             state=None if state is None else StateFolder(**state),
+            epochs=by_partition(document.get("epochs", {})),
         )
 
     def ranges_from(self, start: Offsets) -> tuple[Range, ...]:

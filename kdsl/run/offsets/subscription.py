@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 import attrs
 
@@ -16,6 +17,7 @@ from kdsl.plan.model import ReadPlan, Stop
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import ClusterAdmin, Topic
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.offsets.ends import Ends, read_ends
 from kdsl.run.offsets.initializer import Retriever, call_initializer
 from kdsl.run.offsets.starting import Begin, Known, decide_start
 from kdsl.run.offsets.stopping import End, decide_stop, ends_at_committed
@@ -122,21 +124,27 @@ class Subscription:
         partitions = self.partitions(topics)
         start = call_initializer(self._plan.table, self._plan.start, partitions, self._retriever())
         plan = attrs.evolve(self._plan, start=start, stop=self._stop(partitions))
-        known = self._ask_offsets(plan, partitions)
+        known = self._ask_offsets(plan, partitions, batch=batch)
         try:
             end = self._end(plan, known, batch=batch)
         except OffsetError as e:
             raise self._with_start(e, plan, known) from e
-        begin = decide_start(plan, known, self.reset, end.offsets)
+        begin = attrs.evolve(decide_start(plan, known, self.reset, end.offsets), epochs=known.epochs)
         for note in begin.notes:
             log.warning("%s: %s", self._plan.table, note)
         self.warn_of_lost(begin.lost)
         return begin, dict(end.offsets)
 
-    def stop(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def stop(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, int]:
         """Compute where a stream over some partitions that has begun already ends by itself, and log notes about it.
 
         If the end is an offsets initializer, that is called.
+
+        Args:
+            partitions: The partitions.
+            known: Offsets that the logs should reach (`read_ends`); those of the start and the end are among them.
 
         Returns:
             The stopping offset of each partition; empty if the stream does not end.
@@ -148,7 +156,9 @@ class Subscription:
         """
         wanted = list(partitions)
         plan = attrs.evolve(self._plan, stop=self._stop(wanted))
-        return dict(self._end(plan, self._ask_offsets(plan, wanted), batch=False).offsets)
+        return dict(
+            self._end(plan, self._ask_offsets(plan, wanted, batch=False, known=known or {}), batch=False).offsets
+        )
 
     def _stop(self, partitions: list[TopicPartition]) -> Stop:
         """Return the plan's end; if it is an offsets initializer, call that for the offsets.
@@ -177,22 +187,34 @@ class Subscription:
             log.warning("%s: %s", self._plan.table, note)
         return end
 
-    def _ask_offsets(self, plan: ReadPlan, partitions: list[TopicPartition]) -> Known:
+    def _ask_offsets(
+        self,
+        plan: ReadPlan,
+        partitions: list[TopicPartition],
+        *,
+        batch: bool,
+        known: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> Known:
         """Ask the brokers for the offsets that start and end need.
+
+        A log that ends before an offset at which the read starts or ends, or a ``known`` one, is waited for
+        (`read_ends`), except where a stream ends: it may be declared to end later than the log does now.
 
         Raises:
             KafkaReadError: A partition is missing, or the brokers refuse or do not answer.
         """
         start, stop = plan.start, plan.stop
-        modes = {start.mode, stop.mode}
-        declared = bool(modes & {"group-offsets", "specific-offsets"})
-        committed = partitions if start.mode == "group-offsets" else ends_at_committed(plan, partitions)
-        latest = self.ends(partitions)
+        groups = partitions if start.mode == "group-offsets" else ends_at_committed(plan, partitions)
+        committed = self.admin.committed(self._plan.group_id or "", groups)
+        declared = [*start.offsets, *(stop.offsets if batch else ())]
+        reached = [known, committed, *({(topic, partition): at} for topic, partition, at in declared)]
+        ends = self.read_ends(partitions, {one: max(offsets.get(one, 0) for offsets in reached) for one in partitions})
         return Known(
             earliest=self.admin.earliest(partitions),
-            latest=latest,
-            high=self.high(partitions, latest) if declared else None,
-            committed=self.admin.committed(self._plan.group_id or "", committed),
+            latest=ends.offsets,
+            high=ends.high,
+            committed=committed,
+            epochs=ends.epochs,
             at_time=self.admin.at_time(partitions, start.timestamp or 0) if start.mode == "timestamp" else {},
             stop_at_time=self.admin.at_time(partitions, stop.timestamp or 0) if stop.mode == "timestamp" else {},
         )
@@ -203,7 +225,19 @@ class Subscription:
         Raises:
             KafkaReadError: The brokers refuse, or do not answer.
         """
-        return self.admin.latest(partitions, committed=self._committed)
+        return self.read_ends(partitions, {}).offsets
+
+    def read_ends(
+        self,
+        partitions: Iterable[TopicPartition],
+        known: Mapping[TopicPartition, int],
+        on_short: Callable[[], object] = lambda: None,
+    ) -> Ends:
+        """Ask as `ends` does, and wait for logs that end before ``known`` offsets.
+
+        Arguments and errors are those of `kdsl.run.offsets.ends.read_ends`.
+        """
+        return read_ends(self.admin, partitions, committed=self._committed, known=known, on_short=on_short)
 
     def high(
         self, partitions: Iterable[TopicPartition], ends: Mapping[TopicPartition, int]

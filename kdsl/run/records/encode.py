@@ -23,6 +23,7 @@ from kdsl.run.records.nulls import find_null_violations, list_entries, row_indic
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices, Mask
 from kdsl.types.arrow import arrow_field, arrow_schema, cast_array
+from kdsl.types.arrow_values import python_value
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -343,7 +344,7 @@ def _timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure
     if pc.any(early).as_py():
         before = row_indices(early)
         problem = f"in the column {column.column!r} is before 1970, where Kafka's timestamps begin"
-        failures.append(_Failure(before, lambda n: f"the timestamp {array[int(before[n])]} {problem}"))
+        failures.append(_Failure(before, lambda n: f"the timestamp {python_value(array[int(before[n])])} {problem}"))
     return pc.divide(instants, 1000)
 
 

@@ -163,6 +163,13 @@ def format_time(nanos: int) -> str:
     return f"{text}.{nano:09d}".rstrip("0") if nano else text
 
 
+def format_instant(millis: int) -> str:
+    """Write an instant in milliseconds since 1970, of any year, in UTC: ``2025-01-31T08:00:00.000+00:00``."""
+    days, rest = divmod(millis, MICROS_PER_DAY // 1000)
+    seconds, fraction = divmod(rest, 1000)
+    return f"{format_date(days)}T{format_time(seconds * 1_000_000_000)}.{fraction:03d}+00:00"
+
+
 def format_timestamp(micros: int, standard: str, *, zoned: bool) -> str:
     """Write a timestamp in microseconds, of any year, in the form that `parse_timestamp` reads, with seconds."""
     days, rest = divmod(micros, MICROS_PER_DAY)

@@ -313,6 +313,34 @@ class TestSource:
         assert lag is not None
         assert 1_800_000 < lag < 7_200_000
 
+    def test_late_rows_are_counted_by_operator_and_each_batch_with_some_is_logged(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        run: Any,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic, start = kdsl_topic(), 1_700_000_000_000
+        columns = {"ts": "timestamp", "at": "offset"}
+        plan = read_plan(
+            topic, metadata=columns, types={"ts": "TIMESTAMP_LTZ(3)"}, watermark=Watermark("ts", "1 second")
+        )
+        rows = read_stream(spark, plan, cluster).dropDuplicates(["ts", "at"])
+        kdsl_kafka.produce(topic, Record("new", None, (), 0, start + 3_600_000))
+        on_time = run(rows)
+        assert metrics(on_time).num_late_records_dropped == {"dedupe": 0}
+        assert "were dropped" not in caplog.text
+
+        kdsl_kafka.produce(topic, *(Record("old", None, (), 0, start + n) for n in range(7)))
+        late = run(rows)
+
+        assert metrics(late).num_late_records_dropped == {"dedupe": 7}
+        (line,) = [r for r in caplog.messages if "were dropped" in r]
+        assert line.startswith(f"{late.id}: of batch ")
+        assert "7 late rows were dropped: dedupe 7; the watermark is 2023-11-14T23:13:19.000Z" in line
+
     def test_a_query_without_data_has_only_its_position(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:

@@ -30,7 +30,8 @@ SOURCE = SourceMetrics(
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Page:
-    one = QueryMetrics("id-1", "run", "copy", 2, (SOURCE,), (SinkMetrics("Out", num_records_out=7),))
+    late = {"dedupe": 3}
+    one = QueryMetrics("id-1", "run", "copy", 2, (SOURCE,), (SinkMetrics("Out", num_records_out=7),), late)
     two = QueryMetrics("id-2", "run", None, 2, (attrs.evolve(SOURCE, num_records_in=8),))
     monkeypatch.setattr(collector, "all_metrics", lambda: (one, two))
     with serve_metrics(0) as server, urlopen(server.url) as answer:
@@ -49,6 +50,7 @@ def test_values_of_all_queries_are_labelled_by_query_and_table(page: Page) -> No
     assert page["kdsl_num_records_in_total", frozenset(of_copy)] == 7
     assert page["kdsl_num_records_in_total", frozenset(of_two)] == 8
     assert page["kdsl_pending_records", frozenset(of_copy)] == 3
+    assert page["kdsl_num_late_records_dropped_total", frozenset({("query", "copy"), ("operator", "dedupe")})] == 3
     assert page["kdsl_num_records_out_total", frozenset({("query", "copy"), ("table", "Out")})] == 7
     assert page["kdsl_current_offsets", frozenset({*of_copy, ("topic", "orders"), ("partition", "0")})] == 5
     assert page["kdsl_current_offsets", frozenset({*of_copy, ("topic", 'we"ird\n'), ("partition", "1")})] == 6
@@ -71,7 +73,9 @@ def test_only_this_machine_reaches_it_by_default() -> None:
 
 
 def test_names_follow_from_the_declared_ones_and_none_comes_twice() -> None:
-    every = {m.name: m for kind in (SourceMetrics, SinkMetrics) for m in metrics_of(kind)}  # leasesLost is of both
+    every = {
+        m.name: m for kind in (QueryMetrics, SourceMetrics, SinkMetrics) for m in metrics_of(kind)
+    }  # leasesLost is of both
     names = [prometheus_name(m.name, m.kind) for m in every.values()]
 
     assert prometheus_name("numRecordsInPerSecond") == "kdsl_num_records_in_per_second"

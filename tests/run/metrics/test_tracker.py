@@ -117,6 +117,44 @@ class TestReports:
         assert list(rows.finish()) == []
 
 
+def operators(*dropped: tuple[str, int], **more: Any) -> dict[str, Any]:
+    names = [{"operatorName": name, "numRowsDroppedByWatermark": count} for name, count in dropped]
+    return {"stateOperators": names, "eventTime": {"watermark": TIME.format(0)}, **more}
+
+
+class TestLateRows:
+    def test_each_batch_counts_once_by_operator_and_is_logged_if_it_drops_some(
+        self, tracker: Tracker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first = document(0, 5, 5, **operators(("symmetricHashJoin", 0), ("dedupe", 0), ("dedupe", 0)))
+        second = document(
+            1, 5, 5, name="totals", **operators(("symmetricHashJoin", 1895), ("dedupe", 0), ("dedupe", 4))
+        )
+        third = document(2, 5, 5, **operators(("symmetricHashJoin", 1), ("dedupe", 0), ("dedupe", 0)))
+        for one in (first, second, second, third, first):
+            tracker.add_progress(one)
+
+        assert tracker.snapshot().num_late_records_dropped == {"symmetricHashJoin": 1896, "dedupe": 0, "dedupe-2": 4}
+        mark = "the watermark is 2026-01-01T00:00:00.000Z; "
+        mark += "if such rows must count, declare a longer delay of the watermark"
+        assert caplog.messages == [
+            f"totals: of batch 1 1,899 late rows were dropped: symmetricHashJoin 1,895, dedupe-2 4; {mark}",
+            f"totals: of batch 2 1 late row was dropped: symmetricHashJoin 1; {mark}",
+        ]
+
+    def test_another_run_counts_anew(self, tracker: Tracker) -> None:
+        tracker.add_progress(document(0, 5, 5, **operators(("dedupe", 3))))
+        tracker.add_progress(document(1, 5, 5, run="run-2", **operators(("dedupe", 2))))
+
+        assert tracker.snapshot().num_late_records_dropped == {"dedupe": 2}
+
+    @pytest.mark.parametrize("more", [{}, {"stateOperators": [{"operatorName": "custom"}]}, {"stateOperators": None}])
+    def test_operators_that_do_not_count_them_have_no_metric(self, tracker: Tracker, more: dict[str, Any]) -> None:
+        tracker.add_progress(document(0, 5, 5, **more))
+
+        assert tracker.snapshot().num_late_records_dropped == {}
+
+
 class TestTracker:
     def test_a_report_counts_once_however_often_it_comes(self, tracker: Tracker) -> None:
         one, two = document(0, 5, 9, report("a", "1", 5)), document(1, 9, 9, report("b", "2", 4))

@@ -13,6 +13,7 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
 from kdsl.own_columns import KIND
 from kdsl.run.dataframes.collect import collect_arrow
+from kdsl.types.arrow_values import python_rows
 from kdsl.types.widening import MAX_INTEGER
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class PrintWriter(TableWriter):
         del batch
         for change in table.evolution.changes:
             print(change)
-        for row in collect_arrow(table.changes()).to_pylist():
+        for row in python_rows(collect_arrow(table.changes())):
             kind = row.pop(KIND)
             print(f"{format_id(table.table)} {kind}[{', '.join(map(str, row.values()))}]")
 
@@ -100,5 +101,5 @@ class MemoryWriter(TableWriter):
         altered = [c.columns[0].name for c in table.evolution.changes if c.tag == "alter.column.type"]
         for row in self.appended.get(name, ()) if altered else ():
             row |= {one: widen_value(row[one], rows.schema.field(one).type) for one in altered if one in row}
-        self.appended.setdefault(name, []).extend(rows.to_pylist())
+        self.appended.setdefault(name, []).extend(python_rows(rows))
         self._applied[name, batch.writer] = batch

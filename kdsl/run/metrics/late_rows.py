@@ -1,0 +1,53 @@
+"""The rows that stateful operators drop because they are behind the watermark, as Spark's progress reports them.
+
+Spark drops them without a message: the query goes on, and its lag is 0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+log = logging.getLogger("kdsl.queries")
+
+_DROPPED = "numRowsDroppedByWatermark"
+
+
+def count_late_rows(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many rows each stateful operator of a batch has dropped because they were late, by its name.
+
+    Operators of one kind have the same name in Spark; the second one of a query is called ``dedupe-2``.
+
+    Args:
+        document: Spark's progress report, as JSON. Operators that do not count such rows are left out.
+    """
+    kinds: Counter[str] = Counter()
+    counts = {}
+    for operator in document.get("stateOperators") or ():
+        kind = str(operator.get("operatorName") or "operator")
+        kinds[kind] += 1
+        if _DROPPED in operator:
+            counts[kind if kinds[kind] == 1 else f"{kind}-{kinds[kind]}"] = int(operator[_DROPPED])
+    return counts
+
+
+def log_late_rows(query: str, document: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+    """Log a warning that names the operators that have dropped late rows in a batch; nothing if none has.
+
+    Args:
+        query: The query's name or id.
+        document: Spark's progress report, as JSON.
+        counts: The number of dropped rows by operator.
+    """
+    late = [f"{operator} {count:,}" for operator, count in counts.items() if count > 0]
+    if not late:
+        return
+    total = sum(count for count in counts.values() if count > 0)
+    mark = (document.get("eventTime") or {}).get("watermark") or "not reported"
+    log.warning(
+        "%s: of batch %s %s late %s dropped: %s; the watermark is %s; if such rows must count, declare a longer delay "
+        "of the watermark",
+        query, document["batchId"], f"{total:,}", "row was" if total == 1 else "rows were", ", ".join(late), mark,
+    )  # fmt: skip
