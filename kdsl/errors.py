@@ -384,16 +384,16 @@ def file_position(problem: Problem) -> tuple[int, int]:
     return (where.line or sys.maxsize, where.position or 0)
 
 
-def closest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that is closest to a wrong one, in any letter case; None if none is close."""
+def closest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The valid name that is closest to a wrong one, in any letter case; None if none is as close as the cutoff."""
     lower = {n.lower(): n for n in valid}
-    matches = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    matches = get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
     return lower[matches[0]] if matches else None
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
+def nearest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str:
     """A hint at the valid name that is closest to a wrong one: ``" (did you mean 'x'?)"``, or nothing."""
-    meant = closest(name, valid)
+    meant = closest(name, valid, cutoff)
     return f" (did you mean {meant!r}?)" if meant is not None else ""
 
 

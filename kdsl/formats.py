@@ -20,6 +20,7 @@ from kdsl import own_columns
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem, listing, nearest
 from kdsl.options import Options
+from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
@@ -79,6 +80,11 @@ STATE_HAS_ROWS: Final = (
     "the before-image from state"
 )
 """The end of a decoder's error for an update without its before-image."""
+SINK_HAS_ROWS: Final = (
+    ", or write an ingestion's rows to a table with a primary key in Delta Lake or a database, without a filter and "
+    "SOFT_DELETE, which needs no row before an update"
+)
+"""As `STATE_HAS_ROWS`, for tables whose columns are inferred from messages."""
 
 
 @attrs.frozen
@@ -113,11 +119,18 @@ class BadRecord:
 
     Attributes:
         index: Its index in the input array, from 0.
-        reason: Why it failed, as a sentence that does not name the record; the caller adds topic, partition and offset.
+        marked_reason: Why it failed, as a sentence that does not name the record; the caller adds topic, partition and
+            offset. Values of the record, also names and keys that only the record has, are marked by
+            `kdsl.shown_values.show_value`, so that dead letters can leave them out. The argument is named ``reason``.
     """
 
     index: int
-    reason: str
+    marked_reason: str = attrs.field(alias="reason", eq=reveal_values)
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, with values of the record."""
+        return reveal_values(self.marked_reason)
 
 
 @attrs.frozen(eq=False)
@@ -162,10 +175,13 @@ class Encoded:
     Attributes:
         messages: A binary array with one element per row; null is a null message (a tombstone, or no key).
         bad: The rows that failed; their messages are null.
+        frame: What names the schema of the messages that are not null, if it belongs in the header
+            `Format.choose_frame_header` instead of before them; None in formats without such a header.
     """
 
     messages: pa.BinaryArray
     bad: tuple[BadRecord, ...] = ()
+    frame: bytes | None = None
 
 
 TableId = tuple[str, ...]
@@ -274,6 +290,8 @@ class Format(Options):
         needs_registry: Whether messages name their schema by its id in a schema registry.
         connection: The prefixes of the options that only configure the connection to an external service; a restarted
             query may change them.
+        frame_headers: By side, the header that may name the schema of a message in place of a frame before its body;
+            empty for formats whose messages name no schema.
     """
 
     identifier: ClassVar[str]
@@ -281,6 +299,7 @@ class Format(Options):
     metadata: ClassVar[Mapping[str, t.DataType]] = {}
     needs_registry: ClassVar[bool] = False
     connection: ClassVar[tuple[str, ...]] = ()
+    frame_headers: ClassVar[Mapping[Side, str]] = {}
 
     def __init_subclass__(cls) -> None:
         """Make the subclass a group of options, whose title in messages has the identifier."""
@@ -340,10 +359,23 @@ class Format(Options):
     def alternatives(self) -> Iterable[Format]:
         """Yield this format with other options that its messages may need; none by default.
 
-        If a message cannot be read, they are tried in this order, and the error names the first that reads it. They
-        must not lose data.
+        If a message cannot be read, they are tried in this order, and the error names the first that reads it, and
+        the other messages of its batch as before. They must not lose data.
         """
         return ()
+
+    def is_plausible(self, row: t.Row, messages: pa.BinaryArray, decoded: Decoded) -> bool:
+        """Return whether this format, as an alternative, read what the writer of messages meant; True by default.
+
+        A format whose options read almost any value, such as numbers of an unknown unit, says so here.
+
+        Args:
+            row: The columns.
+            messages: Messages of one batch.
+            decoded: What this format read.
+        """
+        del row, messages, decoded
+        return True
 
     def portable(self) -> Self:
         """Return the format as a plan contains it: with the contents of files and classes of this process.
@@ -364,6 +396,29 @@ class Format(Options):
     @abstractmethod
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """Create an encoder of rows of this type, whose column names are those on the wire."""
+
+    def join_frames(
+        self, side: Side, messages: pa.BinaryArray, frames: pa.BinaryArray
+    ) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
+        """Join messages with what the header of `frame_headers` says, to the messages that a decoder takes.
+
+        By default, which suits a format without such a header, messages are returned as they are.
+
+        Args:
+            side: Whether they are keys or values.
+            messages: The messages; null is a null message.
+            frames: The header's value for each message; null for a record without it.
+
+        Returns:
+            The messages; and those whose header cannot be read, which are null.
+        """
+        del side, frames
+        return messages, ()
+
+    def choose_frame_header(self, side: Side) -> str | None:
+        """The header that gets what names the schema of a written message (`Encoded.frame`); None if there is none."""
+        del side
+        return None
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer | None:
         """Return an observer, which learns tables and their columns from messages; None if the format cannot.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kdsl.shown_values import quote_path
+
 MARK: Final = "\ufdd0"
 """The first character of the names."""
 
@@ -70,4 +72,4 @@ def is_reserved(name: str) -> bool:
 
 def explain_reserved(name: str) -> str:
     """Write why a column cannot have a name that is reserved."""
-    return f"the name {name!r} contains U+{ord(MARK):X}, which kdsl reserves for columns of its own"
+    return f"the name {quote_path(name)} contains U+{ord(MARK):X}, which kdsl reserves for columns of its own"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kdsl.client_settings.kdsl_settings import ISOLATION_LEVEL
+from kdsl.client_settings.properties import Properties
 from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
@@ -497,7 +499,8 @@ class Table:
         """Return the cluster of a run: the argument with the client properties of the table added, or the table's own.
 
         A table's ``bootstrap.servers`` are used only without an argument, and its other properties override those of
-        the argument. The settings of the table's own cluster are not checked here.
+        the argument. Of a table with exactly-once delivery only committed records are read, unless the table or the
+        argument sets ``isolation.level``. The settings of the table's own cluster are not checked here.
 
         Args:
             cluster: The given cluster, or None.
@@ -505,7 +508,7 @@ class Table:
         Raises:
             ResolveError: The brokers are not known, or the settings of the given cluster are invalid.
         """
-        own = {key: value for key, value in self.definition.properties.items() if key != SERVERS}
+        own = {key: value for key, value in self._properties(cluster).items() if key != SERVERS}
         if cluster is not None:
             merged = cluster.with_properties(own)
             transport = choose_transport(self.definition.options.valid().transport, merged.settings())
@@ -517,6 +520,17 @@ class Table:
             fix = "pass a Cluster('host:port'), or declare the client property 'bootstrap.servers'"
             raise ResolveError(message, [Problem("cluster-missing", message, fix, self.definition.where)])
         return Cluster(str(servers), properties=own)
+
+    def _properties(self, cluster: Cluster | None) -> Properties:
+        """Return the client properties of the table, with the isolation level of its reads if nobody sets one.
+
+        Its writes may leave records of aborted transactions in the topic, which are not rows.
+        """
+        own = self.definition.properties
+        is_chosen = ISOLATION_LEVEL in own or (cluster is not None and ISOLATION_LEVEL in cluster.properties)
+        if is_chosen or self.definition.options.valid().delivery != "exactly-once":
+            return own
+        return own.merge({ISOLATION_LEVEL: "read_committed"})
 
     def _find_cluster(self, cluster: Cluster | None) -> Cluster | None:
         """Return the cluster of a run as `cluster` does, or None if neither the argument nor the table names it.
@@ -548,7 +562,7 @@ class Table:
             ResolveError: The table or the cluster is invalid, or the read cannot start there.
         """
         at = at or self._find_cluster(cluster)
-        properties = self.definition.properties if cluster is None or at is None else at.properties
+        properties = self._properties(None) if cluster is None or at is None else at.properties
         known = at if cluster is None else cluster
         resolved = resolve(attrs.evolve(self.definition, properties=properties), direction, known)
         if start_at is not None:

@@ -23,6 +23,7 @@ LAYERS = (
         "kdsl.java_patterns",
         "kdsl.callbacks",
         "kdsl.retry",
+        "kdsl.shown_values",
         "kdsl.spark_internals",
         "kdsl.spark_versions",
         "kdsl.sql_tokens",

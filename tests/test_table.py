@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -53,3 +54,36 @@ def test_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_direction_has_one_of_two_names() -> None:
     with pytest.raises(ValueError, match=r"the direction is 'read' or 'write', not 'reed'"):
         Table(Odd.definition()).explain("reed")  # type: ignore[arg-type]
+
+
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
+
+
+@pytest.mark.parametrize(
+    ("delivery", "of_table", "of_cluster", "expected"),
+    [
+        ("exactly-once", None, None, COMMITTED),
+        ("at-least-once", None, None, None),
+        ("exactly-once", UNCOMMITTED, None, UNCOMMITTED),
+        ("exactly-once", None, UNCOMMITTED, UNCOMMITTED),
+        ("exactly-once", COMMITTED, UNCOMMITTED, COMMITTED),
+        ("at-least-once", None, COMMITTED, COMMITTED),
+    ],
+)
+def test_a_table_that_writes_exactly_once_reads_committed_records_unless_somebody_chose(
+    delivery: Any, of_table: str | None, of_cluster: str | None, expected: str | None
+) -> None:
+    argument = Cluster("a:1", properties={} if of_cluster is None else {"isolation.level": of_cluster})
+    level = {} if of_table is None else {"isolation.level": of_table}
+    prefix: dict[str, Any] = {"transactional_id_prefix": "p"} if delivery == "exactly-once" else {}
+
+    properties = {**level, "bootstrap.servers": "a:1"}
+
+    class Orders(KafkaTable, topic="t", value=Json(), delivery=delivery, properties=properties, **prefix):
+        a: Col[int]
+
+    table = Table(Orders.definition())
+
+    for cluster in (argument, None) if of_cluster is None else (argument,):
+        assert table.cluster(cluster).properties.reveal().get("isolation.level") == expected
+        assert table.read_plan(cluster=cluster).properties.reveal().get("isolation.level") == expected

@@ -11,6 +11,7 @@ from kdsl.client_settings.draft import Resolve, draft_settings
 from kdsl.secrets import has_reference
 
 Reset = Literal["earliest", "latest", "none"]
+ISOLATION_LEVEL = "isolation.level"
 
 
 @attrs.frozen

@@ -170,7 +170,7 @@ CONSUMER: tuple[Setting, ...] = (
         "read_uncommitted",
         "read_committed",
         default="read_uncommitted",
-        note="librdkafka's default is read_committed",
+        note="librdkafka's default is read_committed; that of a table with exactly-once delivery, too",
     ),
     switch(
         "allow.auto.create.topics",

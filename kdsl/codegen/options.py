@@ -102,6 +102,8 @@ class Arguments:
         parts = [string_literal(options.dead_letter_topic or "")]
         if options.dead_letter_max_count != NO_LIMIT:
             parts.append(f"max_count={options.dead_letter_max_count}")
+        if options.dead_letter_batch_reads:
+            parts.append("batch_reads=True")
         if options.dead_letter_properties:
             properties = self._placeholders.properties(Properties(options.dead_letter_properties))
             parts.append(f"properties={self._literals.scalar(properties)}")

@@ -195,6 +195,13 @@ class KafkaOptions(Options):
         check=_check_count,
         side="read",
     )
+    dead_letter_batch_reads: bool = option(
+        "scan.dead-letter.batch-reads",
+        "Whether batch reads write dead letters, too: each action on their DataFrame reads the records again, and "
+        "writes the letters again. Without it a batch read leaves such records out, and counts and logs them.",
+        default=False,
+        side="read",
+    )
     dead_letter_properties: Mapping[str, Value] = option(
         "scan.dead-letter.properties.*",
         "Settings of the Kafka client that writes the dead letters, by Java's names. With `bootstrap.servers` the "
@@ -247,6 +254,13 @@ class KafkaOptions(Options):
     watermark_drift: timedelta | None = option(
         "scan.watermark.alignment.max-drift",
         "How far the event time of a partition may be ahead of the slowest one; by default the watermark's delay.",
+        default=None,
+        check=_check_duration,
+    )
+    watermark_max_ahead: timedelta | None = option(
+        "scan.watermark.max-ahead",
+        "How far the event time of a row may be ahead of the clock to advance the watermark. Rows beyond it are read "
+        "like others, and do not advance it. By default every row does.",
         default=None,
         check=_check_duration,
     )

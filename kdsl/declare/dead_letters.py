@@ -24,6 +24,9 @@ class DeadLetters:
         topic: The topic of the letters. It must exist, and the table must not read it.
         max_count: How many letters a stream may write in all, and each action of a batch read; with more the read
             fails. -1 (the default) means any number.
+        batch_reads: Whether batch reads write letters, too. By default (False) only streams do: each action on the
+            DataFrame of a batch read (a ``count()``, a ``show()``) reads the records again, and would write their
+            letters again. The records are left out of the rows in any case, and counted and logged.
         properties: Settings of the Kafka client that writes the letters, by the names that Kafka's Java client uses.
             With ``bootstrap.servers`` the topic is on that cluster, and the cluster of the table is not used; without
             it they override the settings of the table's cluster.
@@ -31,21 +34,24 @@ class DeadLetters:
 
     topic: str
     max_count: int = NO_LIMIT
+    batch_reads: bool = attrs.field(default=False, kw_only=True)
     properties: Mapping[str, Value] = attrs.field(factory=dict)
 
     def options(self) -> dict[str, Any]:
-        """The options of the connector for which this stands, by Python name: topic, greatest number, and properties.
+        """The options of the connector for which this stands, by Python name.
 
-        Properties are left out if there are none.
+        The topic and the greatest number are always among them, the others only where they are set.
         """
         return {
             "dead_letter_topic": self.topic,
             "dead_letter_max_count": self.max_count,
+            **({"dead_letter_batch_reads": True} if self.batch_reads else {}),
             **({"dead_letter_properties": self.properties} if self.properties else {}),
         }
 
     def __repr__(self) -> str:
         """Return the arguments that are not the defaults, without the secrets among the properties."""
         limit = "" if self.max_count == NO_LIMIT else f", max_count={self.max_count!r}"
+        batches = ", batch_reads=True" if self.batch_reads else ""
         properties = f", properties={Properties(self.properties).redact()!r}" if self.properties else ""
-        return f"DeadLetters({self.topic!r}{limit}{properties})"
+        return f"DeadLetters({self.topic!r}{limit}{batches}{properties})"

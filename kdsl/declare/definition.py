@@ -247,6 +247,7 @@ class TableDef:
 _ARGUMENTS = {
     "dead_letter_topic": "dead_letters=",
     "dead_letter_max_count": "the max_count of dead_letters=",
+    "dead_letter_batch_reads": "the batch_reads of dead_letters=",
     "dead_letter_properties": "the properties of dead_letters=",
     "topic_partitions": "the partitions of topic_settings=",
     "topic_replication_factor": "the replication_factor of topic_settings=",

@@ -31,6 +31,7 @@ from kdsl.resolve import resolve
 from kdsl.resolve.columns import find_reserved_names
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
+from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema
@@ -45,6 +46,8 @@ _TIMES = {
 """The metadata with the time of a change in the source, and the member that it is read from, by format."""
 _IMPOSSIBLE = re.compile(rb'(?i)\\ufdd0|""|' + re.escape(MARK.encode()))
 """`MARK` in a message of JSON, as it is or escaped, or an empty string."""
+_CONNECT = ("payload", "schema")
+"""The members of a message that Kafka Connect wrote with its schema, in order."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
 Value = TypeVar("Value")
@@ -168,9 +171,9 @@ class RecordSplitter:
         by_id, values = self._name_known(topic, known)
         of_topic = self._feed.table_id(topic)
         observed = self._value.observe(raw.column("value"), values)
-        if wrong := self._find_impossible_names(raw, observed):
+        if wrong := self._find_impossible_names(raw, observed) or self._find_connect_schemas(raw, observed):
             return self._split_rest(raw, known, wrong)
-        rejections = [Rejection(bad.index, bad.reason) for bad in observed.bad]
+        rejections = [Rejection(bad.index, bad.marked_reason) for bad in observed.bad]
         deltas = {delta.table: delta for delta in observed.deltas}
         codes = pc.fill_null(observed.tables, -1).to_numpy(zero_copy_only=False)
         lacking = self._placeholders is not None and self._placeholders.may_hold_placeholders(raw.column("value"))
@@ -218,6 +221,32 @@ class RecordSplitter:
                     reason = _explain_name(observer.observe(raw.column(side).slice(index, 1), {}))
                     if reason is not None:
                         rejections[index] = Rejection(index, reason, side)
+        return [rejections[index] for index in sorted(rejections)]
+
+    def _find_connect_schemas(self, raw: pa.RecordBatch, observed: Observed) -> list[Rejection]:
+        """The records, of one topic, whose key or value is a row with Connect's schema, which its format does not read.
+
+        They would give tables the columns ``schema`` and ``payload``. Messages are looked at one by one only if these
+        show, or in keys could show.
+        """
+        feed = self._feed
+        new = {f.name for delta in observed.deltas for f in delta.schema.columns}
+        sides: list[tuple[Literal["key", "value"], Json]] = []
+        if isinstance(feed.key, Json) and not feed.key.schema_include and _may_have_schemas(raw.column("key")):
+            sides.append(("key", feed.key))
+        value = feed.value.valid()
+        if isinstance(value, Json) and not value.schema_include and new.issuperset(_CONNECT):
+            sides.append(("value", value))
+        rejections: dict[int, Rejection] = {}
+        for side, chosen in sides:
+            prefix = "key." if side == "key" else ""
+            reason = (
+                "it has Kafka Connect's schema beside the row in its member 'payload', which the format does not read; "
+                f"set {prefix}{chosen.identifier}.schema-include: true (in Python {side}=Json(schema_include=True))"
+            )
+            for index, message in enumerate(raw.column(side).to_pylist()):
+                if message is not None and _has_connect_schema(message):
+                    rejections.setdefault(index, Rejection(index, reason, side))
         return [rejections[index] for index in sorted(rejections)]
 
     def _name_known(
@@ -297,7 +326,9 @@ class RecordSplitter:
             "null; or the table's REPLICA IDENTITY to FULL"
         )
         bad = self._find_unfitting(raw, indices, table, shown)
-        return [attrs.evolve(one, reason=f"{one.reason}; {fix}") if one.column is not None else one for one in bad]
+        return [
+            attrs.evolve(one, reason=f"{one.marked_reason}; {fix}") if one.column is not None else one for one in bad
+        ]
 
     def _value_schema(self, table: UpstreamTable, declared: InitialTable | None) -> TableSchema:
         """The columns of a table that are in the value, as they are named in messages.
@@ -328,7 +359,7 @@ class RecordSplitter:
         schema = TableSchema(tuple(attrs.evolve(f, name=f.name.removeprefix(prefix)) for f in columns))
         before = {} if known is None else {_ONE_TABLE: schema}
         observed: Observed = self._key.observe(keys.take(pa.array(indices)), before)
-        bad = [Rejection(int(indices[one.index]), one.reason, "key") for one in observed.bad]
+        bad = [Rejection(int(indices[one.index]), one.marked_reason, "key") for one in observed.bad]
         return (observed.deltas[0], indices) if observed.deltas else None, bad
 
     def _with_message_key(self, value: SchemaDelta, keys: pa.BinaryArray, indices: Indices) -> SchemaDelta:
@@ -411,15 +442,33 @@ def _explain_name(observed: Observed) -> str | None:
     """
     for field in (f for delta in observed.deltas for f in delta.schema.columns):
         for name in find_reserved_names(field.name, field.type):
-            return explain_reserved(name)
+            return explain_reserved(show_value(name))
         if any("" in row.names for row in t.walk_types(field.type) if isinstance(row, t.Row)):
-            return f"column {field.name!r} has a member without a name"
+            return f"column {quote_value(field.name)} has a member without a name"
     return None
 
 
 def _may_have_impossible_names(messages: pa.BinaryArray) -> bool:
     """Whether the bytes of messages in JSON contain what a name that no column can have contains."""
     return any(_IMPOSSIBLE.search(buffer) for buffer in messages.buffers()[2:] if buffer is not None)
+
+
+def _may_have_schemas(messages: pa.BinaryArray) -> bool:
+    """Whether the bytes of messages in JSON contain the names of the members that Connect writes."""
+    buffers = [bytes(buffer) for buffer in messages.buffers()[2:] if buffer is not None]
+    return all(any(b'"%s"' % name.encode() in data for data in buffers) for name in _CONNECT)
+
+
+def _has_connect_schema(message: bytes) -> bool:
+    """Whether a message is a row with the schema that Kafka Connect writes with ``schemas.enable``."""
+    try:
+        document = json.loads(message)
+    except ValueError:
+        return False
+    if not isinstance(document, dict) or sorted(document) != [*_CONNECT]:
+        return False
+    schema = document["schema"]
+    return isinstance(schema, dict) and "type" in schema and "optional" in schema
 
 
 def _remove(indices: Indices, rejections: Iterable[Rejection]) -> Indices:

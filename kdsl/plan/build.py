@@ -84,12 +84,14 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         rules=resolved.rules,
         drops_nulls=options.scan_not_null_enforcer == "drop",
         computed=tuple(_plan_computed(c) for c in computed),
+        selected=columns is not None,
         watermark=None
         if resolved.watermark is None
         else Watermark(
             resolved.watermark.column,
             duration_text(parse_duration(resolved.watermark.delay)),
             options.watermark_drift if options.watermark_group else None,
+            options.watermark_max_ahead,
         ),
         output=_row_type(
             (_output_column(by_name[name], upserts) for name in (wanted if columns is not None else by_name)),
@@ -124,7 +126,8 @@ def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str,
         UnknownColumnError: The table does not have one of them.
     """
     names = [c.name for c in table.columns]
-    wanted = dict.fromkeys(names if columns is None else map(str, columns))
+    asked = names if columns is None else list(columns)
+    wanted = dict.fromkeys(map(str, asked))
     if table.is_changelog and not table.in_ingestion:
         for always in (ROW_KIND, UNAVAILABLE):
             wanted.pop(always, None)  # these columns always exist
@@ -132,7 +135,8 @@ def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str,
         wanted.pop(UNAVAILABLE, None)
     unknown = [name for name in wanted if name not in names]
     if unknown:
-        hints = ", ".join(f"{name!r}{nearest(name, names)}" for name in unknown)
+        owners = {str(column): f" (this is {column!r})" for column in asked if type(column) is not str}
+        hints = ", ".join(f"{name!r}{owners.get(name) or nearest(name, names)}" for name in unknown)
         raise UnknownColumnError(f"{table.name} has no column {hints}; the columns are {listing(names)}")
     return wanted
 

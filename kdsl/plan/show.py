@@ -132,6 +132,7 @@ def _describe_dead_letters(letters: DeadLetterTopic | None) -> Iterator[str]:
     if letters is not None:
         limit = "any number" if letters.max_count == NO_LIMIT else f"at most {letters.max_count:,}"
         yield f"records that cannot be read, {limit}, to topic {letters.topic}"
+        yield "  of batch reads, too" if letters.batch_reads else "  of streams; batch reads only count them"
         yield from (f"  {line}" for line in _describe_properties(letters.properties))
 
 

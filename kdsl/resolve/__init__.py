@@ -102,6 +102,7 @@ RULES: tuple[Rule, ...] = (
     time.watermark,
     upserts.event_time,
     time.alignment,
+    time.max_ahead,
     delivery.semantic,
     delivery.exactly_once,
     delivery.acknowledgements,

@@ -38,6 +38,7 @@ def dead_letters_of(table: TableDef, direction: Direction) -> DeadLetterTopic | 
         options.dead_letter_topic,
         options.dead_letter_max_count,
         keyed=table.is_changelog,
+        batch_reads=options.dead_letter_batch_reads,
         properties=Properties(options.dead_letter_properties),
     )
 
@@ -87,6 +88,7 @@ def _check_without_topic(table: TableDef) -> Iterator[Problem]:
     options = table.options
     without_effect = {
         "dead_letter_max_count": options.dead_letter_max_count != NO_LIMIT,
+        "dead_letter_batch_reads": options.dead_letter_batch_reads,
         "dead_letter_properties": bool(options.dead_letter_properties),
     }
     for attribute in (name for name, is_set in without_effect.items() if is_set):

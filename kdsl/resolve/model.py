@@ -140,12 +140,14 @@ class DeadLetterTopic:
         max_count: How many letters a stream may write in all, and each action of a batch read; -1 for any number.
         keyed: Whether the rows of the table replace each other by key, so that an old record must not come again
             after a newer one.
+        batch_reads: Whether batch reads write letters, too; otherwise only streams do.
         properties: The settings of the client; with ``bootstrap.servers`` they replace those of the table's cluster.
     """
 
     topic: str
     max_count: int = -1
     keyed: bool = False
+    batch_reads: bool = False
     properties: Properties = attrs.field(factory=Properties)
 
 

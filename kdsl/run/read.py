@@ -108,7 +108,7 @@ def read(
     """
     check_session(spark, plan.table, plan.output)
     check_features(spark, plan)
-    check_dead_letters(spark, plan, cluster)
+    check_dead_letters(spark, plan, cluster, streaming=False)
     warn_about_batch_commits(plan, cluster)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=False)
@@ -235,9 +235,9 @@ def decode(
             column has neither SQL nor a function.
     """
     check_session(df.sparkSession, plan.table, plan.output)
-    needs = RecordDecoder(plan).needs
-    present = set(df.columns)
-    missing = [spark_name(field) for field in RAW if field in needs and spark_name(field) not in present]
+    decoder = RecordDecoder(plan)
+    needs, present = decoder.needs, set(df.columns)
+    missing = [spark_name(field) for field in RAW if field in decoder.requires and spark_name(field) not in present]
     if missing:
         raise KdslError(
             f"{plan.table}: the DataFrame of raw records has no {listing(missing)}, which the table needs; it has "
@@ -272,8 +272,8 @@ def check_stream(plan: ReadPlan, version: str) -> None:
         )
 
 
-def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> None:
-    """Check that the topic of a read's dead letters exists; and count the letters of this process from now on.
+def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool = True) -> None:
+    """Check that the topic exists to which a read writes dead letters, and count those of this process from now on.
 
     A plan without dead letters is not checked, and changes nothing.
 
@@ -292,7 +292,8 @@ def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) ->
             "tasks cannot report to this process; write max_count=-1 ('scan.dead-letter.max-count'), or use a classic "
             "session"
         )
-    check_letter_topic(plan, cluster)
+    if streaming or letters.batch_reads:
+        check_letter_topic(plan, cluster)
     watch_letters()
     if not is_connect(spark):
         LETTERS.use(spark)
@@ -431,7 +432,7 @@ def _over_jvm(
     registry = registry_of(cluster, plan)
     run, row = (_Decode, record_row(plan)) if plan.upserts is None else (_Pack, CHUNK_COLUMNS)
     topics = None if streaming else PlannedTopics.of(cluster, ids)
-    letters = _letters(spark, plan, cluster)
+    letters = _letters(spark, plan, cluster, streaming=streaming)
     rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, letters, topics)
     changes = _compute_changes(rows, plan, cluster, streaming=streaming)
     return _add_computed(changes, plan, computed, streaming=streaming)
@@ -446,28 +447,31 @@ class _Letters:
         read: The id of the read.
         accumulator: The id of the accumulator for reports; None for none.
         source: The cluster that is read, if tasks can ask it for the ids of topics; its secrets are references.
+        sends: Whether letters are sent, and not only counted.
     """
 
     cluster: Cluster
     read: str
     accumulator: int | None
     source: Cluster | None
+    sends: bool
 
 
-def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters | None:
+def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> _Letters | None:
     """Return where tasks write dead letters; None if the plan has none. A ResolveError refuses literal secrets.
 
     For dead letters in a classic session the accumulator for reports is created if there is none yet.
     """
     at = letter_cluster(plan, cluster)
-    if at is None:
+    if at is None or plan.dead_letters is None:
         return None
     how = "for the dead letters of the transport 'jvm'"
     fail_on([open_secret(name, how) for name in at.split_literals()[1]], plan.table)
     from kdsl.run.librdkafka.topic_check import TopicIds
 
     accumulator = None if is_connect(spark) else letter_reports(spark)
-    return _Letters(at, read_id(plan, cluster), accumulator, TopicIds.of(cluster).cluster)
+    sends = streaming or plan.dead_letters.batch_reads
+    return _Letters(at, read_id(plan, cluster), accumulator, TopicIds.of(cluster).cluster, sends)
 
 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
@@ -695,7 +699,9 @@ class _Decode:
         name = f"partition {0 if task is None else task.partitionId()}"
         plan = read_plan_text(self._plan, ReadPlan)
         topics = TopicIds(letters.source, {} if self._topics is None else self._topics.ids)
-        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator, topics)
+        writer = LetterWriter(
+            plan, letters.cluster, letters.read, name, None, letters.accumulator, topics, sends=letters.sends
+        )
         with writer, decoder.rejecting(writer):
             yield
 

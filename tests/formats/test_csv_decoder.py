@@ -103,7 +103,7 @@ def test_the_error_of_a_bad_element_names_its_location() -> None:
 def test_a_long_bad_value_is_cut_in_the_message() -> None:
     _, bad = read(Csv(), THREE, b"a," + b"9" * 1000 + b",b")
 
-    assert bad[0].reason == f"field 'b': '{'9' * 60}…' is not an INT (out of range)"
+    assert bad[0].reason == f"field 'b': '{'9' * 59}… is not an INT (out of range)"
 
 
 def test_a_message_in_utf16_or_utf32_is_known_by_its_mark() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kdsl import Cluster, Col, DeadLetters, Json, KafkaTable, ResolveError, UpsertTable, sql
+from kdsl.client_settings.properties import Properties
 from kdsl.codegen import to_ddl, to_python
 from kdsl.declare.config import ColumnConfig, TableConfig
 from kdsl.errors import Problem
@@ -19,7 +20,10 @@ from kdsl.table import Table
 LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="geheim";'
 
 
-class Orders(KafkaTable, topic="orders", value=Json(), dead_letters=DeadLetters("orders.dead", 1000, {"linger.ms": 5})):
+LETTERS = DeadLetters("orders.dead", 1000, {"linger.ms": 5}, batch_reads=True)
+
+
+class Orders(KafkaTable, topic="orders", value=Json(), dead_letters=LETTERS):
     id: Col[int]
 
 
@@ -41,6 +45,7 @@ def problems(table: Any, direction: str = "read", cluster: Cluster | None = None
 SQL = {
     "scan.dead-letter.topic": "orders.dead",
     "scan.dead-letter.max-count": "1000",
+    "scan.dead-letter.batch-reads": "true",
     "scan.dead-letter.properties.linger.ms": "5",
 }
 
@@ -54,11 +59,10 @@ def test_a_class_sql_and_yaml_declare_the_same() -> None:
     assert Orders.definition() == declare_table(**SQL).definition == sql(statement).definition
     plan = Orders.as_table().read_plan()
     assert plan.dead_letters is not None
-    assert (plan.dead_letters.topic, plan.dead_letters.max_count, plan.dead_letters.keyed) == (
-        "orders.dead",
-        1000,
-        False,
+    assert plan.dead_letters == DeadLetterTopic(
+        "orders.dead", 1000, batch_reads=True, properties=Properties({"linger.ms": "5"})
     )
+    assert "  of batch reads, too\n" in Orders.explain()
     assert "dead_letters=DeadLetters(" in to_python(declare_table(**SQL).definition)
     assert sql(to_ddl(Orders.definition())).definition == Orders.definition()
 

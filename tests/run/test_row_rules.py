@@ -177,7 +177,7 @@ def test_a_dead_letter_is_the_record_as_it_was(
     streaming: bool,
 ) -> None:
     topic, dead = kdsl_topic(), kdsl_topic("dead")
-    table = orders(topic, "dead_letter", transport, dead_letters=DeadLetters(dead))
+    table = orders(topic, "dead_letter", transport, dead_letters=DeadLetters(dead, batch_reads=True))
     kdsl_kafka.produce(topic, *RECORDS)
 
     stream = Stream(tmp_path)

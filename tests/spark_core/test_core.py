@@ -167,7 +167,9 @@ class TestRead:
     ) -> None:
         source, dead = kdsl_topic("in"), kdsl_topic("dead")
 
-        class Numbers(KafkaTable, topic=source, value=Json(), startup="earliest", dead_letters=DeadLetters(dead)):
+        class Numbers(
+            KafkaTable, topic=source, value=Json(), startup="earliest", dead_letters=DeadLetters(dead, batch_reads=True)
+        ):
             id: Col[int]
 
         kdsl_kafka.produce(source, '{"id": 1}', "not JSON", '{"id": 2}')

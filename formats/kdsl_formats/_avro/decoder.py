@@ -15,10 +15,11 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.columns import column_of
 from kdsl_formats._avro.cursor import Bodies, Cursor
 from kdsl_formats._avro.model import Json, schema_type
-from kdsl_formats._avro.reference_decoder import ReferenceDecoder
+from kdsl_formats._avro.reference_decoder import BodyError, ReferenceDecoder
 from kdsl_formats._avro.resolution import resolve
 from kdsl_formats._columns.arrays import Indices, bounds, content
 from kdsl_formats._columns.fallback import FallbackRows, merge_rows
+from kdsl_formats._text.looks import JSON_INSTEAD, looks_like_json
 
 MIN_BATCH = 32  # bodies: fewer are read faster one by one
 
@@ -102,7 +103,12 @@ class AvroDecoder:
 
         def rows_of(body: bytes) -> list[Any]:
             """The row of a body in a list, which is empty for the null of a union; `BodyError` if it is unreadable."""
-            value = self.reference.value(body)
+            try:
+                value = self.reference.value(body)
+            except BodyError as e:
+                if looks_like_json(body):
+                    raise BodyError(f"{e}{JSON_INSTEAD}") from None
+                raise
             return [] if value is None else [value]
 
         return FallbackRows.read(messages, which, rows_of)

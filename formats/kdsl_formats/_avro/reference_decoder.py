@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from kdsl.shown_values import quote_path, quote_value, show_value
 from kdsl.types import model as t
 from kdsl_formats._avro.connect import Conversion
 from kdsl_formats._avro.model import Type
@@ -30,7 +31,6 @@ from kdsl_formats._avro.resolution import (
     converter_of,
 )
 from kdsl_formats._connect.values import InfiniteCounter, InfiniteError
-from kdsl_formats._text.shorten import shorten
 
 ReadValue = Callable[[bytes, int], tuple[Any, int]]
 """Reads the value at a position of a body; returns the value and the position after it."""
@@ -52,7 +52,7 @@ class BodyError(ValueError):
 
     def __str__(self) -> str:
         path = "".join(self.path[::-1]).removeprefix(".")
-        return f"field {path!r}: {self.reason}" if path else self.reason
+        return f"field {quote_path(path)}: {self.reason}" if path else self.reason
 
 
 class EmptyItemCounter:
@@ -187,9 +187,10 @@ def _read_bytes(body: bytes, at: int) -> tuple[bytes, int]:
     """
     size, at = read_long(body, at)
     if size < 0:
-        raise BodyError(f"a length is negative: {size}")
+        raise BodyError(f"a length is negative: {show_value(size)}")
     if at + size > len(body):
-        raise BodyError(f"the message ends {at + size - len(body)} bytes before the end of a value of {size} bytes")
+        missing = show_value(at + size - len(body))
+        raise BodyError(f"the message ends {missing} bytes before the end of a value of {show_value(size)} bytes")
     return body[at : at + size], at + size
 
 
@@ -339,7 +340,7 @@ def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: Infin
             infinite.count += 1
             return None, at
         except ValueError as e:
-            raise BodyError(f"{shorten(repr(value))} is not a {conversion.kind.spelling}: {e}") from None
+            raise BodyError(f"{quote_value(value)} is not a {conversion.kind.spelling}: {e}") from None
 
     return read
 
@@ -377,10 +378,11 @@ def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
         """Return the symbol whose number is at an index and the index after it; `BodyError` for no number or symbol."""
         index, at = _read_int(body, at)
         if not 0 <= index < len(symbols):
-            raise BodyError(f"the enum {name} has no symbol number {index}")
+            raise BodyError(f"the enum {name} has no symbol number {show_value(index)}")
         symbol = symbols[index]
         if symbol is None:
-            raise BodyError(f"the table's schema does not have the symbol number {index} of the enum {name}")
+            number = show_value(index)
+            raise BodyError(f"the table's schema does not have the symbol number {number} of the enum {name}")
         return symbol, at
 
     return read
@@ -400,7 +402,7 @@ def _union_reader(branches: list[ReadValue]) -> ReadValue:
         """
         index, at = _read_int(body, at)
         if not 0 <= index < len(branches):
-            raise BodyError(f"a union of {len(branches)} types has no type number {index}")
+            raise BodyError(f"a union of {len(branches)} types has no type number {show_value(index)}")
         return branches[index](body, at)
 
     return read
@@ -430,7 +432,7 @@ def _read_blocks(
             count = -count
             if whole:
                 if not 0 <= size <= len(body) - at:
-                    raise BodyError(f"a block of {size} bytes does not end inside the message")
+                    raise BodyError(f"a block of {show_value(size)} bytes does not end inside the message")
                 at += size
                 continue
         if count_items is not None:
@@ -481,7 +483,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
             try:
                 entries[key], at = inner(body, at)
             except BodyError as e:
-                e.path.append(f"[{key!r}]")
+                e.path.append(f"[{quote_value(key)}]")
                 raise
             return at
 

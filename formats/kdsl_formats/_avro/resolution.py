@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from kdsl.shown_values import reveal_values, show_value
 from kdsl.types import model as t
 from kdsl.types.limits import MAX_TYPES
 from kdsl_formats._avro.connect import Conversion, conversion_of
@@ -487,7 +488,9 @@ class _Resolver:
         try:
             return default_value(field.type, field.default, column, self)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
-            raise AvroTypeError(path, f"the default {field.default!r} does not fit its type: {e}") from None
+            raise AvroTypeError(
+                path, f"the default {field.default!r} does not fit its type: {reveal_values(str(e))}"
+            ) from None
 
     def _fits(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
         """Whether everything that a writer can write with a type resolves to the table's type.
@@ -770,7 +773,7 @@ def _raise_out_of_range(value: int, kind: t.DataType) -> Any:
     Raises:
         ValueError: Always.
     """
-    raise ValueError(f"{value} is out of the range of {kind.spelling}")
+    raise ValueError(f"{show_value(value)} is out of the range of {kind.spelling}")
 
 
 FILLS: dict[type[t.DataType], tuple[str, ...]] = {

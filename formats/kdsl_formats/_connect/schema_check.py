@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Decoded, Decoder
+from kdsl.shown_values import show_value
 from kdsl.types import model as t
 from kdsl_formats._columns.arrays import Mask
 from kdsl_formats._connect.messages import schema_in, split_head
@@ -152,8 +153,9 @@ def _value_contradictions(schema: Mapping[str, Any], kind: t.DataType, modes: Mo
     if isinstance(wire, Decimals) and name == DECIMAL:
         parameters = schema.get("parameters")
         scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
+        shown = show_value(scale)
         if wire.mode == "precise" and scale is not None and str(scale) != str(wire.decimal.scale):
-            yield f"{prefix} has the scale {scale}, but the column is {kind.spelling}; declare DECIMAL(p, {scale})"
+            yield f"{prefix} has the scale {shown}, but the column is {kind.spelling}; declare DECIMAL(p, {shown})"
     elif time_schema is not None and not any(
         isinstance(kind, f) and isinstance(time_schema.type, f) for f in _FAMILIES
     ):

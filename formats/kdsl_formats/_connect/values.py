@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 
+from kdsl.shown_values import show_value
 from kdsl.types import model as t
 from kdsl.types.strings import temporal
 
@@ -231,5 +232,5 @@ def _offset(zone: str | None) -> int:
     hours, minutes, seconds = (int(part) for part in f"{zone[1:]}:00".split(":")[:3])
     offset = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
     if hours > 18 or minutes > 59 or seconds > 59:
-        raise ValueError(f"there is no zone {zone}")
+        raise ValueError(f"there is no zone {show_value(zone)}")
     return -offset if zone[0] == "-" else offset

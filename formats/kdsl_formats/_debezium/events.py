@@ -16,6 +16,12 @@ MESSAGE: Final = "m"
 """The operation of a message from Postgres' ``pg_logical_emit_message``; it has no row."""
 TRUNCATE: Final = "t"
 """The operation of a TRUNCATE, which empties the table."""
+MONGODB: Final = (
+    "Debezium's connector for MongoDB wrote this event, whose rows are strings of JSON without the row before; add the "
+    "transformation io.debezium.connector.mongodb.transforms.ExtractNewDocumentState to the connector, and read the "
+    "topic with the format json"
+)
+"""Why a change in MongoDB cannot be read, and what to do."""
 
 
 def key_row(row: t.Row, keyed: Sequence[str]) -> t.Row | None:

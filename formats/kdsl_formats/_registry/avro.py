@@ -19,10 +19,10 @@ from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json, RecordField, Type, schema_type
 from kdsl_formats._avro.resolution import find_failures, is_named, resolve
-from kdsl_formats._registry.framing import Ids, add_frames, group_by_id, merge_groups, split_frames
+from kdsl_formats._registry.framing import Frames, describe_schema, merge_groups, split_frames
 
 if TYPE_CHECKING:
-    from kdsl.registry import RegistryClient
+    from kdsl.registry import RegistryClient, SchemaId
 
 SubjectOf = Callable[[str], str]
 """Returns the subject for the full name of a record."""
@@ -97,27 +97,27 @@ class FramedReader:
         self._registry, self._row, self._reader_schema = registry, row, reader_schema
         self._has_rows, self._undeclared_of = has_rows, find_undeclared_columns
         self._kind = arrow_type(row)
-        self._readers: dict[int, AvroDecoder | _UnreadableError | None] = {}
-        self._undeclared: dict[int, tuple[str, ...]] = {}
+        self._readers: dict[SchemaId, AvroDecoder | _UnreadableError | None] = {}
+        self._undeclared: dict[SchemaId, tuple[str, ...]] = {}
 
-    def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
+    def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Frames]:
         """Decode messages; those without a frame or a readable schema, and those that cannot be read, are bad records.
 
         Null messages, and those whose writer's schema has no rows, produce no row. An undeclared column is counted for
         each message of a schema that has it.
 
         Returns:
-            The rows, and the schema id of each message (`NO_ID` without one).
+            The rows, and the frames of the messages.
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or lacks a referenced schema.
             KdslError: The settings of the registry have errors, a secret cannot be resolved, or httpx is not installed.
         """
-        ids, bodies, unframed = split_frames(messages)
-        bad = list(unframed)
+        frames = split_frames(messages)
+        bodies, bad = frames.bodies, list(frames.bad)
         groups_read = []
         undeclared: Counter[str] = Counter()
-        for schema_id, indexes in group_by_id(ids):
+        for schema_id, indexes in frames.groups():
             try:
                 reader = self._reader(schema_id)
             except _UnreadableError as e:
@@ -133,9 +133,9 @@ class FramedReader:
                     dict.fromkeys(find_undeclared_columns, len(messages) if indexes is None else len(indexes))
                 )
         decoded = merge_groups(groups_read, bad, len(messages), self._kind)
-        return (attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded), ids
+        return (attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded), frames
 
-    def _reader(self, schema_id: int) -> AvroDecoder | None:
+    def _reader(self, schema_id: SchemaId) -> AvroDecoder | None:
         """Return the decoder for a schema, which is fetched from the registry once; None if its messages have no rows.
 
         The decoder, or the error of a schema that cannot be used, and the undeclared columns of the schema are stored;
@@ -164,7 +164,7 @@ class FramedReader:
                 raise _UnreadableError(str(e)) from None
             except AvroTypeError as e:
                 self._readers[schema_id] = _UnreadableError(
-                    f"the schema of the id {schema_id} in the registry {client.address} cannot be used: {e}"
+                    f"{describe_schema(schema_id)} in the registry {client.address} cannot be used: {e}"
                 )
         reader = self._readers[schema_id]
         if isinstance(reader, _UnreadableError):
@@ -243,10 +243,13 @@ class FramedWriter:
         self._register, self._normalize, self._latest = register, normalize, latest
         self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
 
-    def write(self, rows: pa.StructArray) -> Encoded:
-        """Encode rows; the first call that has rows finds or registers the schema in the registry.
+    def write(self, rows: pa.StructArray) -> tuple[Encoded, int]:
+        """Encode rows to bodies; the first call finds or registers the schema in the registry.
 
         Rows that the schema does not allow are bad records.
+
+        Returns:
+            The bodies, and the id of their schema.
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or rejects the schema; or it lacks the
@@ -255,13 +258,10 @@ class FramedWriter:
                 determined; the settings of the registry have errors, a secret cannot be resolved, or httpx is not
                 installed.
         """
-        if not len(rows):
-            return Encoded(pa.array([], pa.binary()))
         if self._schema_id_and_writer is None:
             self._schema_id_and_writer = self._prepare()
         schema_id, writer = self._schema_id_and_writer
-        encoded = writer.encode(rows)
-        return Encoded(add_frames(schema_id, encoded.messages), encoded.bad)
+        return writer.encode(rows), schema_id
 
     def _prepare(self) -> tuple[int, AvroEncoder]:
         """Find or register the schema; return its id and an encoder, and store neither. Errors are those of `write`."""

@@ -19,7 +19,6 @@ from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
 from kdsl_formats._registry.avro import FramedReader, FramedWriter, find_misfits, record_name, schema_text
-from kdsl_formats._registry.framing import with_schema_ids
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats._registry.schema_option import parse_schema_option, schema_problems
 
@@ -183,8 +182,8 @@ class _Decoder:
             empty = pc.equal(pc.binary_length(messages), 0)
             if pc.any(empty).as_py():
                 messages = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, pa.binary()), messages)
-        decoded, ids = self._reader.read(messages)
-        return with_schema_ids(self._extract_rows(decoded), ids, self._use.metadata)
+        decoded, frames = self._reader.read(messages)
+        return chosen.add_schema_ids(self._extract_rows(decoded), frames, self._use)
 
     def _find_undeclared_columns(self, schema: Json) -> tuple[str, ...]:
         """The columns of a writer's schema that the table does not declare.
@@ -217,6 +216,8 @@ class _Encoder:
             AvroTypeError: As in `AvroRegistryFormat.table_schema`.
         """
         chosen = self._format
+        if not len(rows):
+            return Encoded(pa.array([], pa.binary()))
         if self._writer is None:
             self._writer = FramedWriter(
                 chosen.require_registry(self._use),
@@ -227,4 +228,5 @@ class _Encoder:
                 normalize=chosen.normalize,
                 latest=chosen.use_latest_version,
             )
-        return self._writer.write(chosen.wrap_rows(self._row, rows, kinds))
+        encoded, schema_id = self._writer.write(chosen.wrap_rows(self._row, rows, kinds))
+        return chosen.add_frames(encoded, schema_id, self._use)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from uuid import UUID
+
+import pyarrow as pa
 
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem
-from kdsl.formats import Direction, Format, Use
+from kdsl.formats import BadRecord, Decoded, Direction, Encoded, Format, Side, Use
 from kdsl.options import option
 from kdsl.registry.settings import is_login, registry_problems
 from kdsl.secrets import Secret
 from kdsl.types import model as t
+from kdsl_formats._registry.framing import Frames, add_frames, frame_of, join_frames, read_frame
 
 if TYPE_CHECKING:
     from kdsl.registry import RegisteredSchema, RegistryClient
@@ -45,10 +49,15 @@ def _merge_settings(cluster_settings: Properties, own: Properties) -> Properties
 
 
 class RegistryFormat(Format):
-    """A format whose messages name their schema by its id in a registry, with the options of all such formats."""
+    """A format whose messages name their schema by its id in a registry, with the options of all such formats.
+
+    A message names its schema in a frame before its body, or in a header of its record: if the record has the header,
+    that counts, as for Confluent's deserializers.
+    """
 
     metadata: ClassVar[Mapping[str, t.DataType]] = {"schema-id": t.Int()}
     needs_registry: ClassVar[bool] = True
+    frame_headers: ClassVar[Mapping[Side, str]] = {"key": "__key_schema_id", "value": "__value_schema_id"}
     connection: ClassVar[tuple[str, ...]] = ("url", "ssl.", "basic-auth.", "bearer-auth.", "properties.")
 
     url: str | None = _option(
@@ -85,6 +94,15 @@ class RegistryFormat(Format):
         "normalize",
         "Write: whether the registry normalizes a schema before comparing or storing it.",
         default=False,
+    )
+    schema_id_location: Literal["prefix", "header"] = option(
+        "schema-id-location",
+        "Write: where a message names its schema: `prefix` is five bytes with its id before the body; `header` is the "
+        "header `__value_schema_id` (`__key_schema_id` for a key) with the schema's GUID, or with its id if the "
+        "registry has no GUIDs, and the message is the body alone. Both are read, whatever this option says. Flink "
+        "does not have this option.",
+        default="prefix",
+        ignore_case=True,
     )
     ssl_keystore_location: str | None = _option(
         "ssl.keystore.location", "The keystore with the client's key (JKS, PKCS12 or PEM).", default=None
@@ -159,6 +177,66 @@ class RegistryFormat(Format):
         if registry is None:
             raise KdslError(str(self._no_registry()))
         return registry
+
+    def join_frames(
+        self, side: Side, messages: pa.BinaryArray, frames: pa.BinaryArray
+    ) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
+        """Put the frames from headers before messages, those of records without the header stay as they are.
+
+        Args:
+            side: Whether they are keys or values.
+            messages: The messages; null is a null message, which stays null.
+            frames: The header's value for each message; null for a record without it, or with a null value.
+
+        Returns:
+            The messages with frames; and those whose header does not name a schema, which are null.
+        """
+        return join_frames(messages, frames, self.read_frame, self.frame_headers[side])
+
+    def read_frame(self, frame: bytes) -> bytes:
+        """The frame in a header's value, without the bytes that follow it; ValueError if there is none."""
+        return read_frame(frame)
+
+    def choose_frame_header(self, side: Side) -> str | None:
+        """The header that gets the frame of a written message; None if the frame comes before the body."""
+        return self.frame_headers[side] if self.schema_id_location.lower() == "header" else None
+
+    def add_frames(self, encoded: Encoded, id: int, use: Use, indexes: bytes = b"") -> Encoded:  # noqa: A002
+        """Name the schema of encoded bodies: by its id before each body; or in `Encoded.frame`, for a header.
+
+        In a header it is the schema's GUID, or the id if the registry has no GUIDs.
+
+        Args:
+            encoded: The bodies; a null body is a null message.
+            id: The id of the schema in the registry of the use.
+            use: How the format is used.
+            indexes: Further bytes of the frame, as for Protobuf.
+
+        Raises:
+            KdslError: As for `require_registry` and `RegistryClient.guid`, for a header.
+        """
+        if self.choose_frame_header(use.side) is None:
+            return Encoded(add_frames(frame_of(id) + indexes, encoded.messages), encoded.bad)
+        from kdsl.registry import registry_client
+
+        guid = registry_client(self.require_registry(use)).guid(id)
+        return Encoded(encoded.messages, encoded.bad, frame_of(id if guid is None else guid) + indexes)
+
+    def add_schema_ids(self, decoded: Decoded, frames: Frames, use: Use) -> Decoded:
+        """Add the metadata of a use: the schema id of each row's message, NULL if a GUID's id is not known.
+
+        Raises:
+            KdslError: Messages name schemas by GUIDs whose ids the use asks for, and there is no registry, its settings
+                have errors, or it does not answer or refuses.
+        """
+
+        def find_id(guid: UUID) -> int | None:
+            """The id of the schema with a GUID."""
+            from kdsl.registry import registry_client
+
+            return registry_client(self.require_registry(use)).find_id(guid)
+
+        return frames.add_schema_ids(decoded, use.metadata, find_id)
 
     def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
         """Report a missing registry (rule SR-5), and wrong settings of its client."""

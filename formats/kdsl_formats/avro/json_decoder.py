@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kdsl.formats import Decoded
+from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.strings.numbers import parse_double, parse_exact, to_float
@@ -128,11 +129,11 @@ def _integer_reader(bits: int) -> ReadValue:
         try:
             number = parse_exact(value)
         except ArithmeticError:  # the exponent is too large
-            raise BodyError(f"{value} is not an integer of {bits} bits") from None
+            raise BodyError(f"{show_value(value)} is not an integer of {bits} bits") from None
         if number.copy_abs() > 1 << bits or number != int(number):  # abs would round
-            raise BodyError(f"{value} is not an integer of {bits} bits")
+            raise BodyError(f"{show_value(value)} is not an integer of {bits} bits")
         if not -1 << bits - 1 <= number < 1 << bits - 1:
-            raise BodyError(f"{value} is not an integer of {bits} bits")
+            raise BodyError(f"{show_value(value)} is not an integer of {bits} bits")
         return int(number)
 
     return read
@@ -206,7 +207,7 @@ def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
             raise _type_error(f"null or {shapes}, as Avro's JSON writes nullable values", value)
         ((name, inside),) = value.items()
         if name not in names:
-            raise BodyError(f"a union has no type {name!r}; it has {', '.join(names)}")
+            raise BodyError(f"a union has no type {quote_value(name)}; it has {', '.join(names)}")
         return names[name](inside)
 
     return read
@@ -250,7 +251,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
             try:
                 entries[replace_surrogates(key)] = inner(item)
             except BodyError as e:
-                e.path.append(f"[{key!r}]")
+                e.path.append(f"[{quote_value(key)}]")
                 raise
         return list(entries.items())
 
@@ -281,7 +282,7 @@ def _record_reader(fields: dict[str, ReadValue]) -> ReadValue:
                 raise
         unknown = value.keys() - fields.keys()
         if unknown:
-            raise BodyError(f"the schema has no field {', '.join(map(repr, sorted(unknown)))}")
+            raise BodyError(f"the schema has no field {', '.join(show_value(repr(name)) for name in sorted(unknown))}")
         return row
 
     return read

@@ -35,6 +35,8 @@ class Dialect:
         primary_key: The member with the names of the primary key; None if messages do not contain it.
         ddl: The member that is true in messages of DDL statements, which have no rows.
         query: The operation of messages of other statements, which have no rows either.
+        notices: The operations of messages about tables and the tool itself; they have no rows, and their members do
+            not have the form of rows.
         heartbeat: The only member of messages that say that the tool is running.
     """
 
@@ -52,6 +54,7 @@ class Dialect:
     primary_key: str | None = None
     ddl: str | None = None
     query: str | None = None
+    notices: tuple[str, ...] = ()
     heartbeat: str | None = None
 
     @property
@@ -117,9 +120,13 @@ CANAL = Dialect(
 MAXWELL = Dialect(
     name="Maxwell",
     operation="type",
-    inserts=("insert",),
+    inserts=("insert", "bootstrap-insert"),
     update="update",
     delete="delete",
+    notices=(
+        *("bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop"),
+        *("database-create", "database-alter", "database-drop"),
+    ),
     images="data and old",
     primary_key="primary_key_columns",
     metadata={

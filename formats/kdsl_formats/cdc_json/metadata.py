@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.strings import numbers, temporal
@@ -107,7 +108,7 @@ def _to_micros(value: int | str, unit: int) -> int:
     """
     number = numbers.parse_integer(value, 64) if isinstance(value, str) else value
     if abs(number) > _LARGEST // unit:
-        raise ValueError(f"{number} is too far away for a timestamp")
+        raise ValueError(f"{show_value(number)} is too far away for a timestamp")
     return number * unit
 
 
@@ -120,13 +121,13 @@ def _parse_clock(text: str) -> int:
     match = _CLOCK_PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"{text[:40]!r} is not a timestamp such as 2020-05-13 15:40:06.000000; correct the messages, or remove "
-            "the metadata column that reads it"
+            f"{quote_value(text)} is not a timestamp such as 2020-05-13 15:40:06.000000; correct the "
+            "messages, or remove the metadata column that reads it"
         )
     year, month, day = (int(match[i]) for i in (1, 2, 3))
     hour, minute, second = (int(match[i] or 0) for i in (4, 5, 6))
     if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60):
-        raise ValueError(f"{text!r} is not a timestamp: there is no such day or time")
+        raise ValueError(f"{quote_value(text)} is not a timestamp: there is no such day or time")
     days = temporal.parse_date(f"{year:04}-{month:02}-{day:02}")
     micros = int((match[7] or "").ljust(6, "0")[:6])
     return ((days * 24 + hour) * 60 + minute) * 60_000_000 + second * 1_000_000 + micros

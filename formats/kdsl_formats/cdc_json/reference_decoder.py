@@ -13,11 +13,11 @@ from typing import Any
 
 import attrs
 
-from kdsl.formats import ROW_KINDS, STATE_HAS_ROWS
+from kdsl.formats import ROW_KINDS, SINK_HAS_ROWS, STATE_HAS_ROWS
+from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats._debezium import events
-from kdsl_formats._text.shorten import shorten
 from kdsl_formats.cdc_json.dialects import Dialect
 from kdsl_formats.cdc_json.metadata import MetadataField
 from kdsl_formats.json.document import Fractional, Integer, parse
@@ -203,17 +203,19 @@ class ReferenceChangeDecoder:
             is_used = {first: BEFORE in kinds or DELETE in kinds, second: INSERT in kinds or AFTER in kinds}
         else:
             is_used = {first: True, second: BEFORE in kinds}
-        images = {member: change.get(member) for member, used in is_used.items() if used}
+            if change.get(first) is None:  # a delete of Canal whose row is among the old values
+                is_used = {first: False, second: True}
+        images: Row = {member: change.get(member) for member, used in is_used.items() if used}
         if self.dialect.images == "lists of data and old":
             count = len(kinds) - kinds.count(BEFORE)
-            return {member: change[member][:count] for member in images}
+            return {member: images[member][:count] for member in images}
         return images
 
     def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
 
-        Messages that conditions leave out, of transactions, of skipped operations, and if columns were inferred also
-        heartbeats and DDL, have none. Bad values are None if errors are ignored.
+        Messages that conditions leave out, of transactions, of skipped operations and of notices, and if columns were
+        inferred also heartbeats and DDL, have none. Bad values are None if errors are ignored.
 
         Raises:
             ValueError: The message cannot be read, with the reason, whether errors are ignored or not.
@@ -221,6 +223,22 @@ class ReferenceChangeDecoder:
         if not all(self._is_included(document, condition) for condition in self.rules.include):
             return
         spelled = self.single_element(document)
+        if isinstance(spelled, dict) and spelled.get(self.dialect.operation) in self.dialect.notices:
+            return
+        try:
+            yield from self._read_change(spelled)
+        except FieldError:
+            change = spelled.get(PAYLOAD, spelled) if isinstance(spelled, dict) else None
+            if _is_of_mongodb(change):
+                raise FieldError(events.MONGODB) from None
+            raise
+
+    def _read_change(self, spelled: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
+        """Return the rows of a change, as `read_document` does.
+
+        Raises:
+            FieldError: The change cannot be read.
+        """
         members = self._decoder.read_object(spelled)
         change = members
         if self.rules.payload:
@@ -311,7 +329,7 @@ class ReferenceChangeDecoder:
         if operation == dialect.truncate:
             raise FieldError(events.truncate_reason("debezium-json"))
         if operation not in (*dialect.inserts, dialect.update, dialect.delete):
-            raise FieldError(f"unknown {dialect.operation!r} value {shorten(operation)!r}")
+            raise FieldError(f"unknown {dialect.operation!r} value {quote_value(operation)}")
         match dialect.images:
             case "before and after":
                 if document.get("before") == {}:  # as GoldenGate and some connectors write a row that they do not know
@@ -339,11 +357,11 @@ class ReferenceChangeDecoder:
         is_update, keyed = operation == self.dialect.update, bool(self.rules.keyed)
         lacks_before = before is None and keyed and (is_update or not self.rules.deletes_need_row)
         if before is None and not lacks_before:
-            takes_state = is_update and not keyed and not self.rules.inferred
+            other = "" if not is_update or keyed else SINK_HAS_ROWS if self.rules.inferred else STATE_HAS_ROWS
             raise FieldError(
                 f"the member 'before' of {'an UPDATE' if is_update else 'a DELETE'} message is null; if a "
                 f"{self.dialect.name} connector for Postgres wrote it, set the table's REPLICA IDENTITY to "
-                f"{'DEFAULT or FULL' if keyed else 'FULL'}{STATE_HAS_ROWS if takes_state else ''}"
+                f"{'DEFAULT or FULL' if keyed else 'FULL'}{other}"
             )
         row_before: Row = before or {}
         if keyed:
@@ -387,8 +405,10 @@ class ReferenceChangeDecoder:
             FieldError: A list that the operation needs is null or absent, or one of its elements is; or the list of old
                 values is shorter.
         """
+        is_update, is_delete = operation == self.dialect.update, operation == self.dialect.delete
+        if is_delete and change["data"] is None and change["old"]:  # as some versions of Canal write it
+            change = {**change, "data": change["old"]}
         data, old_spelled = _require(change["data"], "data"), document.get("old")
-        is_update = operation == self.dialect.update
         without_old = change["old"] is None and bool(self.rules.keyed)
         old = _require(change["old"], "old") if is_update and not without_old else []
         for i, row in enumerate(data):
@@ -412,6 +432,12 @@ def _require(value: Any, member: str) -> Any:
     if value is None:
         raise FieldError(f"the member {member!r} is null or absent")
     return value
+
+
+def _is_of_mongodb(change: Any) -> bool:
+    """Whether a message in JSON is a change that Debezium's connector for MongoDB wrote."""
+    source = change.get("source") if isinstance(change, dict) else None
+    return isinstance(source, dict) and source.get("connector") == "mongodb"
 
 
 def _as_string(value: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from kdsl.formats import TableId
+from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
-from kdsl_formats._text.shorten import shorten
 from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, ReferenceChangeDecoder
 from kdsl_formats.json.document import Integer, parse_only
 from kdsl_formats.json.errors import FieldError
@@ -86,7 +86,8 @@ class ChangeReader:
             case "data and old":
                 return list(_objects([first])), list(_objects([second]))
             case _:
-                return list(_objects(first or [])), list(_objects(second or []))
+                whole, parts = (second, first) if first is None else (first, second)
+                return list(_objects(whole or [])), list(_objects(parts or []))
 
     def table_of(self, change: Row) -> TableId:
         """The names of a change's table, without that of a schema if it has none; a single member is split at its dots.
@@ -142,7 +143,11 @@ class ChangeReader:
                 continue
             kind = types.read(declared[name])
             if kind is None:
-                raise FieldError(f"{shorten(repr(declared[name]))} is not a type").inside(name).inside(types.member)
+                raise (
+                    FieldError(f"{quote_value(declared[name])} is not a type")
+                    .inside(show_value(name))
+                    .inside(types.member)
+                )
             types_by_name[name] = kind
         return types_by_name
 

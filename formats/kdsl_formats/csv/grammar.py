@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import attrs
 
+from kdsl.shown_values import quote_value
 from kdsl.types.strings.numbers import BLANKS, trim
 
 _BREAKS = "\r\n"
@@ -250,4 +251,6 @@ class _RowReader:
             ValueError: Always.
         """
         expected = f"expected {self.dialect.delimiter!r} or the end of the line"
-        raise ValueError(f"{character!r} follows a closing quote at character {self.position + 1}; {expected}")
+        raise ValueError(
+            f"{quote_value(character)} follows a closing quote at character {self.position + 1}; {expected}"
+        )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl.types.strings import numbers, temporal
 from kdsl_formats._text.base64_text import parse_base64
 from kdsl_formats._text.lenient_dates import parse_jdbc_date, parse_local_time
-from kdsl_formats._text.shorten import shorten
 from kdsl_formats.csv.grammar import Dialect, count_values, decode_message, split_row
 
 Convert = Callable[[str], Any]
@@ -93,7 +93,7 @@ class ReferenceDecoder:
                 return None
             if len(parts) < len(members) and not self.ignore:
                 raise ValueError(
-                    f"{shorten(value)!r} has {count_values(len(parts))}, but the ROW has {len(members)} members"
+                    f"{quote_value(value)} has {count_values(len(parts))}, but the ROW has {len(members)} members"
                 )
             row: dict[str, Any] = dict.fromkeys(name for name, _ in members)
             for (name, convert_member), part in zip(members, parts, strict=False):
@@ -121,7 +121,7 @@ class ReferenceDecoder:
             try:
                 return strict(value)
             except ValueError as e:
-                raise ValueError(f"{shorten(value)!r} is not {article} {spelling} ({e})") from None
+                raise ValueError(f"{quote_value(value)} is not {article} {spelling} ({e})") from None
 
         return self._make_lenient(convert)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import ROW_KINDS, STATE_HAS_ROWS, BadRecord, Decoded
+from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type
 from kdsl_formats._columns.arrays import Indices, Mask
@@ -133,7 +134,7 @@ def _reason(code: int, operation: str | None, has_before: bool, keyed: bool) -> 
     if operation == TRUNCATE:
         return truncate_reason("debezium-avro-confluent")
     if code < 0:
-        actual = "has no 'op'" if operation is None else f"has the 'op' {operation!r}"
+        actual = "has no 'op'" if operation is None else f"has the 'op' {quote_value(operation)}"
         return f"the envelope {actual}; expected c (create), r (read), u (update) or d (delete)"
     if code in _NAMES and not has_before:
         identity = "DEFAULT or FULL" if keyed else "FULL"

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from kdsl.shown_values import show_value
+
 MAX_DEPTH = 1000
 MAX_NUMBER = 1000
 _BLANKS = " \t\n\r"
@@ -105,7 +107,7 @@ def check_surrogates(value: Any) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"the string {text[:40]!a} has half of a surrogate pair") from None
+            raise ValueError(f"the string {show_value(ascii(text))} has half of a surrogate pair") from None
 
 
 def _strings_in(value: Any) -> Iterator[str]:
@@ -134,7 +136,7 @@ def _parse(message: bytes) -> tuple[Any, str, int]:
     while text[start : start + 1] and text[start] in _BLANKS:
         start += 1
     if start == len(text):
-        raise Empty("the message contains only blanks" if text else "the message is empty")
+        raise Empty(_explain_nothing(message, text))
     deep = len(message) > 2 * _DEEP and message.count(b"[") + message.count(b"{") > _DEEP
     try:
         value, end = _scan_deep(text, start) if deep else _scan(text, start)
@@ -142,10 +144,18 @@ def _parse(message: bytes) -> tuple[Any, str, int]:
         raise ValueError("objects and arrays are nested deeper than this interpreter allows") from None
     except json.JSONDecodeError as e:
         position = "at the end" if e.pos >= len(text) else f"at character {e.pos + 1}"
-        raise ValueError(f"not JSON: {e.msg[0].lower()}{e.msg[1:]} {position}") from None
+        what = f"{e.msg[0].lower()}{e.msg[1:]}".removesuffix(" at")
+        raise ValueError(f"not JSON: {what} {position}") from None
     if broken and any("\udc80" <= c <= "\udcff" for c in text[start:end]):
         raise ValueError(f"not JSON: {broken}")
     return value, text, end
+
+
+def _explain_nothing(message: bytes, text: str) -> str:
+    """Say what a message without a document has, whose text has only blanks or is empty."""
+    if text:
+        return "the message contains only blanks"
+    return "the message contains only a byte order mark" if message else "the message is empty"
 
 
 def _decode_text(message: bytes) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kdsl.shown_values import quote_path
+
 
 class FieldError(ValueError):
     """A value cannot be read or written; each function that the error passes adds its part of the path."""
@@ -17,4 +19,4 @@ class FieldError(ValueError):
         return self
 
     def __str__(self) -> str:
-        return f"field {self.path!r}: {self.reason}" if self.path else self.reason
+        return f"field {quote_path(self.path)}: {self.reason}" if self.path else self.reason

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kdsl.shown_values import quote_value
 from kdsl_formats._columns.arrays import Indices
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Spans
 from kdsl_formats.json.errors import FieldError
@@ -36,7 +37,7 @@ def flatten_members(row: dict[str, Any], whole: Container[str], needed: Containe
         if isinstance(value, dict) and name not in whole:
             left += [(f"{name}.{inner}", below) for inner, below in reversed(value.items())]
         elif name in flat and (needed is None or name in needed):
-            raise FieldError(f"two members have the name {name!r} when nested columns are flattened")
+            raise FieldError(f"two members have the name {quote_value(name)} when nested columns are flattened")
         else:
             flat[name] = value
     return flat

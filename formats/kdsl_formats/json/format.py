@@ -9,15 +9,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal, Self
 
 import attrs
+import pyarrow as pa
 
 from kdsl.errors import Problem, Where
-from kdsl.formats import ALONE, MAX_COLUMNS, Decoder, Direction, Encoder, Format, Observer, Use
+from kdsl.formats import ALONE, MAX_COLUMNS, Decoded, Decoder, Direction, Encoder, Format, Observer, Use
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._connect.by_schema import SchemaReadingDecoder
 from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
 from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats._debezium import PlaceholderFormat
+from kdsl_formats.json import plausibility
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
@@ -137,6 +139,15 @@ class ValueModesJson(JsonFormat):
         decimals = self.decimal_handling_mode or "precise"
         for times in (self.time_precision_mode, *self.likely_times):
             yield attrs.evolve(self, decimal_handling_mode=decimals, time_precision_mode=times)  # type: ignore[misc]
+
+    def is_plausible(self, row: t.Row, messages: pa.BinaryArray, decoded: Decoded) -> bool:
+        """Whether decimals are base64 rather than words, and numbers have the unit of the mode; see `plausibility`."""
+        if self.modes.decimals == "precise":
+            plain = attrs.evolve(self, decimal_handling_mode=None)  # type: ignore[misc]
+            if not plausibility.are_decimals(row, plain.decoder(plausibility.as_strings(row)).decode(messages).rows):
+                return False
+        numbered = self.modes.times not in (None, "isostring")
+        return not numbered or plausibility.are_times(row, decoded.rows)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """Report the problems of the base class, and warn of columns that lose digits on writing."""

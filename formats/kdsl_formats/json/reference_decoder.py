@@ -13,13 +13,13 @@ from typing import Any
 
 import attrs
 
+from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
 from kdsl.types.strings import numbers, temporal
 from kdsl_formats._connect.values import InfiniteCounter, InfiniteError
 from kdsl_formats._connect.wires import NO_MODES, Modes, Wire, wire_of
 from kdsl_formats._text.base64_text import parse_base64
 from kdsl_formats._text.inferred import parse_moment
-from kdsl_formats._text.shorten import shorten
 from kdsl_formats.json.document import (
     MAX_NUMBER,
     Empty,
@@ -491,7 +491,7 @@ class ReferenceDecoder:
                 try:
                     converted = convert(member)
                 except FieldError as e:
-                    raise e.inside(f"[{key!r}]") from None
+                    raise e.inside(f"[{quote_value(key)}]") from None
                 if converted is not _ABSENT:
                     pairs[self._encodable(key)] = converted
             return list(pairs.items())
@@ -614,5 +614,5 @@ def _mismatch_error(value: Any, name: str, reason: str = "") -> FieldError:
         case _:
             shown = {True: "true", False: "false"}.get(value, "null")
     return FieldError(
-        f"{shorten(shown)} is not {'an' if name[0] in 'AI' else 'a'} {name}{f' ({reason})' if reason else ''}"
+        f"{show_value(shown)} is not {'an' if name[0] in 'AI' else 'a'} {name}{f' ({reason})' if reason else ''}"
     )

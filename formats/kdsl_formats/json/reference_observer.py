@@ -14,8 +14,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl.errors import listing
 from kdsl.formats import BadRecord, Observed, SchemaDelta, TableId
+from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
 from kdsl.types.strings import numbers
 from kdsl.types.widening import TableSchema, holds, join
@@ -24,7 +24,6 @@ from kdsl_formats._connect.by_schema import SchemaTypes, types_of_schema
 from kdsl_formats._connect.messages import head_of
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats._text.inferred import type_of_text
-from kdsl_formats._text.shorten import shorten
 from kdsl_formats.json.document import Empty, Fractional, Integer, parse_only
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.flattening import flatten_members
@@ -240,7 +239,7 @@ class ReferenceObserver:
                 try:
                     shown_type = self._type_shown(shown, growth, name, value)
                 except FieldError as e:
-                    raise e.inside(name) from None
+                    raise e.inside(show_value(name)) from None
                 if shown_type is not None:
                     before = types.get(name)
                     types[name] = shown_type if before is None else join(before, shown_type)
@@ -257,12 +256,13 @@ class ReferenceObserver:
         """The error text for a column that a table cannot have because it would have too many."""
         if self.inference.flatten and "." in name:
             outer, inner = name.split(".", 1)
-            fix = f"if the names of the members of {outer!r} are data, such as {inner!r}, keep it whole: "
+            data = f"the names of the members of {quote_value(outer)} are data, such as {quote_value(inner)}"
+            fix = f"if {data}, keep it whole: "
         else:
             outer, fix = name, "if the names of members are data, infer the object that holds them as one column: "
         return (
-            f"the table would have more than {self.inference.max_columns:,} columns with {name!r}; {fix}"
-            f"'infer-schema.fixed-types' = '{outer} STRING'"
+            f"the table would have more than {self.inference.max_columns:,} columns with {quote_value(name)}; {fix}"
+            f"'infer-schema.fixed-types' = '{show_value(outer)} STRING'"
         )
 
     def _check_key(self, shown: Shown, growth: TableGrowth) -> None:
@@ -278,12 +278,13 @@ class ReferenceObserver:
         if key and growth.primary_key and key != growth.primary_key:
             growth.in_any_order = False
             raise FieldError(
-                f"the primary key is ({listing(key)}), but that of the table is ({listing(growth.primary_key)})"
+                f"the primary key is ({', '.join(map(quote_value, key))}), but that of the table is "
+                f"({', '.join(map(quote_value, growth.primary_key))})"
             )
         for name in key or growth.primary_key:
             for i, row in enumerate(shown.rows):
                 if row.get(name) is None and (i < shown.keyed_rows or name in row):
-                    raise FieldError("it is in the primary key, but null or absent").inside(name)
+                    raise FieldError("it is in the primary key, but null or absent").inside(show_value(name))
 
     def type_declaration(self, kind: t.DataType) -> t.DataType:
         """The type of a column for which a message declares a type: STRING if scalars are inferred as strings."""
@@ -415,7 +416,7 @@ class ReferenceObserver:
             case _:
                 fits = read is not None
         if not fits:
-            shown = shorten(repr(str(value)) if type(value) is str else str(value))
+            shown = show_value(repr(str(value)) if type(value) is str else str(value))
             raise FieldError(f"{shown} does not fit the type {kind.spelling}")
 
     def _convert(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> Any:
@@ -524,9 +525,8 @@ class RowReader:
             return None
         tables = list(dict.fromkeys(self.table_of(each) for each in objects))
         if len(tables) > 1:
-            raise FieldError(
-                f"the message has rows of {listing(map('.'.join, tables))}, and may have those of one table only"
-            )
+            names = " and ".join(quote_value(".".join(table)) for table in tables)
+            raise FieldError(f"the message has rows of {names}, and may have those of one table only")
         flat = self._rules.flat
         return Shown(tables[0], objects if flat is None else [flatten_members(each, flat) for each in objects])
 

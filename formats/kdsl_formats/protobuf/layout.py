@@ -160,8 +160,13 @@ def _single_problems(
     inner = field.message_type
     if inner is not None and isinstance(kind, t.Row):
         yield from _find_problems(inner, kind, f"{path_to_field}.", writing=writing)
-    elif not any(_can_hold(kind, one) for one in _column_types(field)):
+    elif not fits(field, kind):
         yield _misfit_problem(field, kind, path_to_field)
+
+
+def fits(field: FieldDescriptor, kind: t.DataType) -> bool:
+    """Whether a type other than a ROW can represent one value of a field."""
+    return any(_can_hold(kind, one) for one in column_types(field))
 
 
 def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
@@ -174,7 +179,7 @@ def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
     return type(kind) is type(one)
 
 
-def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
+def column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
     """The types that can represent one value of a field, the best one first.
 
     Each stands for all types of its class (see `_can_hold`), such as an empty ROW for every ROW.
@@ -185,7 +190,7 @@ def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
         if inner.full_name == TIMESTAMP:
             special = [t.TimestampLtz(6)]
         elif inner.full_name in WRAPPERS:
-            special = list(_column_types(inner.fields_by_name["value"]))
+            special = list(column_types(inner.fields_by_name["value"]))
         elif inner.full_name in JSON_LIKE:
             special = [t.STRING, t.Char()]
         plain = [] if field.type == _F.TYPE_GROUP else [t.BYTES, t.Binary()]
@@ -209,7 +214,7 @@ def _misfit_problem(field: FieldDescriptor, kind: t.DataType, path_to_field: str
     elif field.is_repeated and not path_to_field.endswith(".element"):
         fix = "declare ARRAY<element>"
     else:
-        shown = ["ROW<…> of its fields" if isinstance(k, t.Row) else k.spelling for k in _column_types(field)]
+        shown = ["ROW<…> of its fields" if isinstance(k, t.Row) else k.spelling for k in column_types(field)]
         types_to_declare = [text for text in shown if text not in ("CHAR(1)", "BINARY(1)")]
         fix = f"declare {' or '.join(types_to_declare)}"
     return Problem(
@@ -404,7 +409,7 @@ def _hidden_type(field: FieldDescriptor) -> t.DataType:
 
     A repeated field has an ARRAY of it.
     """
-    one: t.DataType = t.Row(()) if field.message_type is not None else _column_types(field)[0]
+    one: t.DataType = t.Row(()) if field.message_type is not None else column_types(field)[0]
     return t.Array(one) if field.is_repeated else one
 
 

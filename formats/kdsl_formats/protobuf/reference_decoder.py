@@ -6,6 +6,7 @@ Google's library parses the messages; this module converts the values to those o
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +14,9 @@ import attrs
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
+from kdsl.shown_values import show_value
 from kdsl.types import model as t
+from kdsl_formats._text.looks import JSON_INSTEAD, looks_like_json
 from kdsl_formats.protobuf.layout import Layout, Member
 
 UNRECOGNIZED = "UNRECOGNIZED"
@@ -34,6 +37,9 @@ class ReadingRules:
     ignore_parse_errors: bool = False
     read_default_values: bool = False
     null_fails: bool = True
+
+
+_MAP_KEY = re.compile(r"(?<=\[).+(?=\])")
 
 
 class BadMessageError(ValueError):
@@ -62,9 +68,11 @@ class ReferenceDecoder:
         try:
             parsed: Any = self._make.FromString(message)
         except DecodeError as e:
-            raise BadMessageError(f"it is not such a message: {e}") from e
+            instead = JSON_INSTEAD if looks_like_json(message) else ""
+            raise BadMessageError(f"it is not such a message: {show_value(e)}{instead}") from e
         if not parsed.IsInitialized():
-            missing = ", ".join(parsed.FindInitializationErrors())
+            paths = parsed.FindInitializationErrors()
+            missing = ", ".join(_MAP_KEY.sub(lambda key: show_value(key[0]), path) for path in paths)
             raise BadMessageError(f"required fields are missing: {missing}")
         return self._read_row(self._layout, parsed)
 
@@ -140,7 +148,8 @@ def to_micros(seconds: int, nanos: int) -> int:
     """
     micros = seconds * 1_000_000 + nanos // 1000
     if not 0 <= nanos < NANOS or not FIRST_INSTANT <= micros <= LAST_INSTANT:
-        raise BadMessageError(f"the timestamp of {seconds} seconds and {nanos} nanoseconds is out of range")
+        shown = f"{show_value(seconds)} seconds and {show_value(nanos)} nanoseconds"
+        raise BadMessageError(f"the timestamp of {shown} is out of range")
     return micros
 
 
@@ -172,10 +181,9 @@ def _convert_enum(member: Member, number: int) -> str | int:
     if member.by_name:
         return UNRECOGNIZED if known is None else known
     if known is None:
-        raise BadMessageError(
-            f"the field {member.field.full_name.rpartition('.')[2]!r} has the unknown enum value {number}, which only "
-            "a STRING column can represent"
-        )
+        name = member.field.full_name.rpartition(".")[2]
+        reason = f"the field {name!r} has the unknown enum value {show_value(number)}"
+        raise BadMessageError(f"{reason}, which only a STRING column can represent")
     return number
 
 
@@ -188,4 +196,4 @@ def _to_json(value: Message) -> str:
     try:
         return json.dumps(json_format.MessageToDict(value), ensure_ascii=False, separators=(",", ":"))
     except (json_format.Error, ValueError, TypeError) as e:
-        raise BadMessageError(f"a value cannot be written as JSON: {e}") from e
+        raise BadMessageError(f"a value cannot be written as JSON: {show_value(e)}") from e

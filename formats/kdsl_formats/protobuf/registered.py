@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from kdsl.registry.errors import IncompatibleSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl_formats.protobuf.confluent_frame import Path, message_paths, message_paths_in_text
+from kdsl_formats.protobuf.known_files import KNOWN
 from kdsl_formats.protobuf.proto_text import proto_text
 from kdsl_formats.protobuf.sources import Schema, SchemaError, compile_files, schema_of
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
 
 PROTOBUF = "PROTOBUF"
-_WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
 _MAIN = "main.proto"
 
 
@@ -137,7 +137,7 @@ def file_to_register(
     *imported, main = FileDescriptorSet.FromString(schema.files).file
     known: dict[str, SchemaReference] = {}
     for file in imported:  # each after its own imports
-        if file.name.startswith(_WELL_KNOWN):
+        if file.name.startswith(KNOWN):
             continue
         registered = _to_registered(file, known)
         if register:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
@@ -20,14 +20,16 @@ from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.codegen.model import CodegenError, ConnectorName, Hint, Path, TableDraft, TopicFormat
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.declare.metadata import METADATA
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import last_records
-from kdsl.formats import Format
+from kdsl.formats import Format, Side
 from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSchemaError
-from kdsl.registry.model import RegisteredSchema
+from kdsl.registry.model import RegisteredSchema, SchemaId
 from kdsl.resolve import resolve
+from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.strings import numbers
 from kdsl_formats.cdc_json import DebeziumJson
@@ -35,12 +37,15 @@ from kdsl_formats.csv import Csv
 from kdsl_formats.csv.grammar import split_row
 from kdsl_formats.json import Json
 from kdsl_formats.raw import Raw
+from kdsl_formats.registry import GUID_FRAME, ID_FRAME, RegistryFormat, split_frames
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
 
 _REGISTERED = ("avro-confluent", "protobuf-confluent", "json-schema-confluent", "debezium-avro-confluent")
 _CHANGES = ("debezium-json", "canal-json", "maxwell-json", "ogg-json")
 _JSON_NULL = b"null"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_HEAD = 5  # a zero byte, and the four bytes of the schema's id
 
 
 @attrs.frozen
@@ -102,11 +107,13 @@ def topic_draft(
         )
     keys, values = ([message[side] for message in messages] for side in ("key", "value"))
     tombstones = sum(v is None for v in values)
-    value = infer_side([v for v in values if v is not None], cluster, kind, "value")
+    value = infer_side(
+        [v for v in values if v is not None], cluster, kind, "value", frames=_frames_in_headers(messages, "value")
+    )
     if isinstance(value.format, Json) and value.format.null_is_tombstone:
         tombstones += values.count(_JSON_NULL)
     key = (
-        infer_side([k for k in keys if k is not None], cluster, None, "key")
+        infer_side([k for k in keys if k is not None], cluster, None, "key", frames=_frames_in_headers(messages, "key"))
         if any(k is not None for k in keys)
         else None
     )
@@ -172,7 +179,7 @@ def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 
 def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Read the last records, oldest first, and return the bytes of their ``key`` and ``value``, None for a missing one.
+    """Read the last records, oldest first: the bytes of ``key`` and ``value``, None for a missing one, and ``headers``.
 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
@@ -181,13 +188,27 @@ def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
+    headers = ColumnDef("headers", METADATA["headers"].type, "metadata", metadata_key="headers", virtual=True)
     options = KafkaOptions(topic=(topic,), startup="earliest-offset")
-    plan = read_plan(resolve(TableDef(topic, (key, value), options=options), "read"))
+    plan = read_plan(resolve(TableDef(topic, (key, value, headers), options=options), "read"))
     rows: list[dict[str, Any]] = last_records(plan, cluster, records).to_pylist()
     return rows
 
 
-def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
+def _frames_in_headers(records: Sequence[Mapping[str, Any]], side: Side) -> list[bytes]:
+    """Return the frames of the messages of one side, as the headers of their records contain them; empty without."""
+    header = RegistryFormat.frame_headers[side]
+    return [dict(record["headers"]).get(header) or b"" for record in records if record[side] is not None]
+
+
+def infer_side(
+    messages: Sequence[bytes],
+    cluster: Cluster,
+    kind: TopicFormat | None,
+    side: Side,
+    *,
+    frames: Sequence[bytes] = (),
+) -> InferredSide:
     """Infer format and columns from the bytes of one side, by the schema in the registry if they name one.
 
     Without messages the format is raw, unless csv or a format with schemas is named. If no format is named and the
@@ -198,7 +219,8 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
         messages: The bytes.
         cluster: The cluster of the topic.
         kind: The format that the user names, or None.
-        side: ``key`` or ``value``, for messages.
+        side: Which side of the records.
+        frames: The frame of each message that is in a header of its record, empty for one without; none by default.
 
     Raises:
         CodegenError: The bytes do not have the named format, the registry that it needs is missing in the cluster, or
@@ -208,15 +230,27 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
         SecretError: A secret among them cannot be resolved here.
         MissingPackageError: As for `registry_client`.
     """
-    if kind in _REGISTERED:
-        return _infer_registered(messages, cluster, kind, side)
-    if kind is None and cluster.registry and messages and all(map(_has_frame, messages)):
+    framed = [frame + message for frame, message in zip(frames or [b""] * len(messages), messages, strict=True)]
+    if kind in _REGISTERED or (kind is None and cluster.registry and framed and all(map(_has_frame, framed))):
         try:
-            return _infer_registered(messages, cluster, kind, side)
+            inferred = _infer_registered(framed, cluster, kind, side)
         except UnknownSchemaError as e:  # binary numbers begin with zeros, too
+            if kind is not None:
+                raise
             inferred = _infer_unframed(messages, kind, side)
             return attrs.evolve(inferred, notes=(*inferred.notes, f"they may name schemas, but {e}"))
-    return _infer_unframed(messages, kind, side)
+        if frames and all(frames):
+            in_header = attrs.evolve(inferred.format, schema_id_location="header")  # type: ignore[misc]
+            return attrs.evolve(inferred, format=in_header)
+        return inferred
+    inferred = _infer_unframed(messages, kind, side)
+    if kind is None and any(frames):
+        note = (
+            f"the header {RegistryFormat.frame_headers[side]!r} of {sum(map(bool, frames))} records names a schema; "
+            "name its registry with --registry"
+        )
+        return attrs.evolve(inferred, notes=(*inferred.notes, note))
+    return inferred
 
 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
@@ -264,12 +298,12 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
 
 
 def _has_frame(message: bytes) -> bool:
-    """Return whether a message begins with a zero byte, and has more than the four bytes of an id after it."""
-    return len(message) > _HEAD and message[0] == 0
+    """Return whether a message begins like one with a frame, and has something after the schema's id or GUID."""
+    return len(message) > {0: ID_FRAME, 1: GUID_FRAME}.get(message[0], len(message)) if message else False
 
 
 def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
-    """Infer format and columns from the schema with the highest id that the messages name; see `infer_side`.
+    """Infer format and columns from the schema with the highest id of those that frames name; see `infer_side`.
 
     The client of the registry is kept for this process.
 
@@ -286,18 +320,19 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
     from kdsl.registry import registry_client
 
     client = registry_client(cluster.registry)
-    ids = sorted({_schema_id(m) for m in messages if _has_frame(m)})
+    frames = split_frames(pa.array([m for m in messages if _has_frame(m)], pa.binary()))
+    ids = {_id_of(client, schema_id): (schema_id, indexes) for schema_id, indexes in frames.groups()}
     if not ids:
         raise CodegenError(
             f"no {side} begins with a zero byte and the id of a schema, so they are not {kind}; choose another "
             "--format, or leave it out to detect the format"
         )
-    schema = client.schema(ids[-1])
+    schema_id, indexes = ids[max(ids)]
+    schema = client.schema(schema_id)
     notes, name = [], ""
     if schema.kind == "PROTOBUF":
-        name, *others = _message_names(
-            schema, [m[_HEAD:] for m in messages if _has_frame(m) and _schema_id(m) == ids[-1]]
-        )
+        bodies = frames.bodies if indexes is None else frames.bodies.take(pa.array(indexes))
+        name, *others = _message_names(schema, bodies)
         if others:
             notes.append(f"there are also the messages {', '.join(others)}; the table is that of {name}")
     draft = draft_registered_schema(client, schema, cluster.registry.url, topic="x", message=name, column=side)
@@ -306,16 +341,24 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
         actual = draft.table.value_format.identifier
         raise CodegenError(f"the {side}s are of the format {actual!r}, and not {kind!r}; write --format {actual}")
     if len(ids) > 1:
-        notes.append(f"the records have {len(ids)} schemas, the ids {', '.join(map(str, ids))}; the table has the last")
+        listed = ", ".join(map(str, sorted(ids)))
+        notes.append(f"the records have {len(ids)} schemas, the ids {listed}; the table has the last")
     return InferredSide(draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes))
 
 
-def _schema_id(message: bytes) -> int:
-    """Return the id of the schema in the frame of a message."""
-    return int.from_bytes(message[1:_HEAD], "big")
+def _id_of(client: RegistryClient, schema_id: SchemaId) -> int:
+    """Return the id of a schema, which the registry is asked for if a GUID names it; -1 if it is not known.
+
+    Raises:
+        RegistryError: The registry does not answer, or refuses.
+    """
+    if isinstance(schema_id, int):
+        return schema_id
+    number = client.find_id(schema_id)
+    return -1 if number is None else number
 
 
-def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[str]:
+def _message_names(schema: RegisteredSchema, bodies: pa.BinaryArray) -> list[str]:
     """List the names of the Protobuf messages that bodies name by their indexes, the most frequent one first.
 
     Raises:
@@ -326,7 +369,7 @@ def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[st
     from kdsl_formats.protobuf.registered import message_names
 
     known = message_names(schema)
-    framed, _ = split_indexes(pa.array(bodies, pa.binary()))
+    framed, _ = split_indexes(bodies)
     names = [known[one.path] for one in sorted(framed, key=lambda one: -len(one.indexes)) if one.path in known]
     if not names:
         raise CodegenError(f"the records contain none of the messages of their schema: {', '.join(known.values())}")
@@ -384,7 +427,7 @@ def _split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     try:
         return [split_row(line, dialect, len(line) + 1) for line in lines]
     except ValueError as e:
-        raise CodegenError(f"a value is not csv: {e}; choose another --format") from None
+        raise CodegenError(f"a value is not csv: {reveal_values(str(e))}; choose another --format") from None
 
 
 def _parse_scalar(text: str) -> Any:

@@ -21,15 +21,15 @@ from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class
 
-# One argument sets three options; `dead_letters` and `topic_settings` those after the boundaries.
+# One argument sets several options; `dead_letters` and `topic_settings` those after the boundaries.
 STARTUP = ("startup", "startup_timestamp", "startup_offsets")
 BOUNDED = ("bounded", "bounded_timestamp", "bounded_offsets")
-DEAD_LETTERS = ("dead_letter_topic", "dead_letter_max_count", "dead_letter_properties")
+DEAD_LETTERS = ("dead_letter_topic", "dead_letter_max_count", "dead_letter_batch_reads", "dead_letter_properties")
 TOPIC_SETTINGS = ("topic_partitions", "topic_replication_factor", "topic_configs")
 OTHER = ("name", "comment", "key", "value", "key_fields", "primary_key", "group_id", "properties")
 OWN = ("name", "comment")
 """Arguments that a table class does not inherit."""
-_DURATIONS = ("discovery", "watermark_drift", "state_ttl", "buffer_interval")
+_DURATIONS = ("discovery", "watermark_drift", "watermark_max_ahead", "state_ttl", "buffer_interval")
 _WITHOUT_EFFECT = ("watermark_emit", "watermark_update", "watermark_idle", "transaction_naming")
 _FIXES = {
     **dict.fromkeys(_WITHOUT_EFFECT, "remove it: the option has no effect in Spark"),

@@ -69,6 +69,7 @@ class CommonKeywords(TypedDict, total=False):
     max_records_per_partition: int
     watermark_group: str
     watermark_drift: timedelta | str
+    watermark_max_ahead: timedelta | str
     changelog: ChangelogMode
     changelog_buckets: int
     changelog_state: ChangelogState

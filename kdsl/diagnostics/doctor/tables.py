@@ -7,20 +7,24 @@ from datetime import timedelta
 
 from confluent_kafka import KafkaError
 
-from kdsl.client_settings.kdsl_settings import KdslSettings
+from kdsl.client_settings.kdsl_settings import ISOLATION_LEVEL, KdslSettings
 from kdsl.cluster import Cluster
-from kdsl.diagnostics.clients import open_admin, subscribe
+from kdsl.diagnostics.clients import needs_jvm, open_admin, subscribe
 from kdsl.diagnostics.doctor.admin import Inspector, NotAnsweredError, Settings, TopicState, topic_settings
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
+from kdsl.diagnostics.topic_records import read_ranges
 from kdsl.durations import duration_text
 from kdsl.errors import KdslError, OffsetError, ResolveError, listing, nearest
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.exactly_once.acquire import read_limits
 from kdsl.run.leases.lease import group_lease
 from kdsl.run.librdkafka.transactions.token_store import TokenAdmin
+from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import message_key_has_primary_key
 
 _NEVER = str(2**63 - 1)
+_SAMPLED_PARTITIONS = 20
+_SAMPLED_OFFSETS = 50
 
 
 def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
@@ -82,11 +86,44 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
         elif compacted:
             message = "the topic is compacted: only the last of the older records of each key is kept"
             yield warning(f"topic {name}", message, "read it as an upsert table if the records are updates by key")
+        yield from _check_isolation(plan, name, state, cluster, compacted=compacted)
     yield from _check_group(plan, inspector, cluster.kdsl_settings)
     if plan.check_group:
         yield from _check_lease(plan, inspector)
     if all_exist and names:
         yield _check_start(plan, cluster, written=written)
+
+
+def _check_isolation(
+    plan: ReadPlan, name: str, state: TopicState, cluster: Cluster, *, compacted: bool
+) -> Iterator[Finding]:
+    """Warn if a topic has transactions and the read takes uncommitted records, unless somebody chose the level.
+
+    The last offsets of each partition are read: the end of a transaction takes an offset without a record. Compaction
+    also removes records, so of a compacted topic only transactions that are open now are noticed. That nothing could be
+    read is ignored here, as other checks report it.
+    """
+    if ISOLATION_LEVEL in cluster.properties or needs_jvm(cluster):
+        return
+    partitions = [(name, partition.id) for partition in state.partitions][:_SAMPLED_PARTITIONS]
+    try:
+        admin = open_admin(cluster, plan.table)
+        first, ends = admin.earliest(partitions), admin.latest(partitions, committed=False)
+        stable = admin.latest(partitions, committed=True)
+        has_transactions = any(stable[partition] < ends[partition] for partition in partitions)
+        if not has_transactions and not compacted:
+            ranges = [Range(*p, max(first[p], ends[p] - _SAMPLED_OFFSETS), ends[p]) for p in partitions]
+            records = sum(batch.num_rows for batch in read_ranges(cluster, name, ranges, ()))
+            has_transactions = records < sum(map(len, ranges))
+    except KdslError:
+        return
+    if has_transactions:
+        message = (
+            "it has records of transactions, and the read takes uncommitted ones, also those of transactions that were "
+            "aborted"
+        )
+        fix = f"set the client property {ISOLATION_LEVEL} to read_committed; read_uncommitted keeps what the read does"
+        yield warning(f"topic {name}", message, fix)
 
 
 def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iterator[Finding]:

@@ -216,9 +216,18 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "ARRAY_AGG": ("Spark returns an empty array when there are no rows", "use LISTAGG"),
     "INITCAP": ("in Spark words end at blanks only", "combine UPPER, LOWER and SUBSTRING"),
     "COLLECT": ("Spark has no multiset", "use LISTAGG, or aggregate elsewhere"),
-    "JSON_OBJECT": ("Spark writes JSON differently", "write the table with the format json"),
-    "JSON_ARRAY": ("Spark writes JSON differently", "write the table with the format json"),
-    "JSON_STRING": ("Spark writes JSON differently", "write the table with the format json"),
+    **dict.fromkeys(
+        ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING", "JSON_OBJECTAGG", "JSON_ARRAYAGG"),
+        ("Spark writes JSON differently", "write the values as columns of a table with the format json"),
+    ),
+    **dict.fromkeys(
+        ("PARSE_JSON", "TRY_PARSE_JSON"),
+        (
+            "no column of a table has its type, VARIANT",
+            "read single values with JSON_VALUE, or declare the column as a ROW, ARRAY or MAP",
+        ),
+    ),
+    "APPROX_COUNT_DISTINCT": ("Spark estimates in another way", "use COUNT(DISTINCT …), which is exact, in a batch"),
     "JSON_QUERY": ("Spark writes the JSON of a part differently", "declare the part as a ROW, ARRAY or MAP column"),
     "HASH_CODE": ("it is a hash of Java's", "use MD5 or SHA256"),
     "CURRENT_WATERMARK": ("Spark does not expose watermarks to expressions", "remove it"),

@@ -8,7 +8,7 @@ from typing import NoReturn, Protocol
 
 import attrs
 
-from kdsl.errors import nearest
+from kdsl.errors import listing, nearest
 from kdsl.flink_sql.expressions import functions
 from kdsl.flink_sql.expressions.calls import Arguments
 from kdsl.flink_sql.expressions.casts import NoCastError, cast, spark_cast
@@ -33,6 +33,9 @@ from kdsl.types.sql import literal, quote_name, string_sql
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME = re.compile(r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
+
+_TYPING_ERROR = 0.8
+"""How alike a wrong name and a function must be to be a typing error: similar names mean different things."""
 
 
 class Scope(Protocol):
@@ -146,11 +149,23 @@ class ExpressionTranslator:
             shown = ".".join(parts)
             listed = ", ".join(map(repr, names))
             fix = f"use one of {listed}" if names else "write a constant, or name a table after FROM"
+            elsewhere = self.find_tables_with(parts)
+            if elsewhere:
+                reason = f"no table after FROM has a column {shown!r}; it is a column of {listing(elsewhere)}"
+                self.fail(node, parts[0], reason, f"join {elsewhere[0]!r}, or {fix}")
             self.fail(node, parts[0], f"there is no column {shown!r}{nearest(shown, names)}", fix)
         value, rest = match
         for member in rest:
             value = self.translate_member(node, value, member)
         return value
+
+    def find_tables_with(self, parts: tuple[str, ...]) -> list[str]:
+        """Return the tables that the expression cannot use and that have a column, for messages.
+
+        Translators of queries override this.
+        """
+        del parts
+        return []
 
     def translate_member(self, node: n.Node, value: TypedSql, name: str) -> TypedSql:
         """Translate a member of a row, which is nullable if the row is.
@@ -650,7 +665,7 @@ class ExpressionTranslator:
             reason, fix = functions.REFUSED[name]
             self.fail(node, node.name, f"{name} cannot be translated: {reason}", fix)
         known = [*functions.FUNCTIONS, *functions.AGGREGATES, "CAST", "TRY_CAST"]
-        hint = nearest(name, known)
+        hint = nearest(name, known, _TYPING_ERROR)
         self.fail(
             node, node.name, f"there is no function {node.name!r} that can be translated{hint}", "use another function"
         )

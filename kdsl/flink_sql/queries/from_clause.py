@@ -61,7 +61,7 @@ class FromClause:
 
     def expression_translator(self, scope: Relations) -> QueryExpressionTranslator:
         """Create a translator of expressions over some tables."""
-        return QueryExpressionTranslator(self.source, scope, self.facts, self.translate_query)
+        return QueryExpressionTranslator(self.source, scope, self.facts, self.translate_query, self.tables)
 
     def translate_condition(self, expressions: QueryExpressionTranslator, node: n.Node, what: str) -> str:
         """Translate a condition, which must be BOOLEAN, to SQL; ``what`` names the clause for the error.

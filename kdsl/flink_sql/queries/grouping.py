@@ -46,8 +46,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         comes: For a changelog, the SQL of whether a row adds a row.
     """
 
-    def __init__(self, text: str, scope: Relations, facts: QueryFacts, query: Nested) -> None:
+    def __init__(
+        self, text: str, scope: Relations, facts: QueryFacts, query: Nested, tables: Mapping[str, t.Row]
+    ) -> None:
         super().__init__(text, scope)
+        self.tables = tables
         self.relations, self.facts, self.query = scope, facts, query
         self.grouped: frozenset[str] | None = None
         self.optional: frozenset[str] = frozenset()
@@ -91,6 +94,13 @@ class QueryExpressionTranslator(ExpressionTranslator):
         except AmbiguousError as e:
             fix = f"write {e.tables[0]}.{e.name}"
             self.fail(node, e.name, f"{e.name!r} is a column of {' and of '.join(e.tables)}", fix)
+
+    def find_tables_with(self, parts: tuple[str, ...]) -> list[str]:
+        """Return the tables that the query could read, and does not, and that have a column; for messages."""
+        column, tables = parts[0], self.tables
+        if len(parts) > 1 and parts[0] in tables:
+            column, tables = parts[1], {parts[0]: tables[parts[0]]}
+        return [name for name, row in tables.items() if column in row.names and name not in self.facts.tables]
 
     def translate_aggregate(self, node: n.Call) -> TypedSql:
         """Translate an aggregate, an analytic function, or a part of a group window.

@@ -79,6 +79,30 @@ COMMAND_LINE = Where(path="-D")
 """The location of settings from the command line."""
 
 
+_CHANGING_RESULTS: Mapping[str, tuple[str, str]] = {
+    "table.exec.state.ttl": (
+        "the state of groups and joins is kept until a watermark passes it, without a watermark forever, so rows that "
+        "come after that time give other results than in Flink",
+        "declare a WATERMARK, and group by windows or bound joins by times, which removes their state; for the rows of "
+        "a table of change data set 'scan.changelog.state.ttl' in the table",
+    ),
+    "table.exec.sink.not-null-enforcer": (
+        "a NULL for a column that is NOT NULL is always an error",
+        "write WHERE column IS NOT NULL in the query, which leaves out such rows as 'DROP' does",
+    ),
+    "table.exec.legacy-cast-behaviour": (
+        "a CAST that fails is always an error",
+        "write TRY_CAST, which is NULL then, as a CAST is with this setting",
+    ),
+    "table.exec.source.idle-timeout": (
+        "Spark waits for no partition; rows behind the latest time of all partitions, less the delay of the watermark, "
+        "are late",
+        "remove it, and declare a delay in the WATERMARK that covers how far the times of partitions are apart",
+    ),
+}
+"""Settings of Flink without which a script may have other results: what is different, and what to write."""
+
+
 class SessionSettings:
     """The settings as ``SET`` and ``RESET`` change them.
 
@@ -119,6 +143,9 @@ class SessionSettings:
             return True
         message = f"the setting {key!r} is not supported{nearest(key, KEYS)}, and is ignored"
         fix = f"remove it; the settings are {', '.join(KEYS)}"
+        if key in _CHANGING_RESULTS:
+            effect, fix = _CHANGING_RESULTS[key]
+            message = f"the setting {key!r} is not supported, and is ignored: {effect}"
         self.problems.append(Problem("setting-unknown", message, fix, where, severity="warning"))
         return False
 

@@ -8,6 +8,8 @@ from kdsl.errors import Problem, Where
 from kdsl.flink_sql.queries.facts import Note, TimeWindow
 
 _BATCH = "or run it as a batch: SET 'execution.runtime-mode' = 'batch'"
+_AS_BATCH = "run it as a batch: SET 'execution.runtime-mode' = 'batch'"
+"""The fix with which the rows are the same; what changes them comes after it, and says so."""
 _WITHOUT_BEFORE = (
     "a group without a window changes its result with each row, and Spark does not return the result before, which an "
     "update (-U and +U) includes"
@@ -20,26 +22,39 @@ _REASONS: dict[str, tuple[str, str]] = {
         f"write into a table of 'upsert-kafka', {_BATCH}",
     ),
     "grouping": ("Spark groups a stream by one set of keys", f"write one INSERT for each set, {_BATCH}"),
-    "distinct": ("Spark cannot tell whether an equal row came earlier in the stream", f"remove DISTINCT, {_BATCH}"),
-    "distinct values": ("Spark does not store the distinct values of a stream", f"remove DISTINCT, {_BATCH}"),
+    "distinct": (
+        "Spark cannot tell whether an equal row came earlier in the stream",
+        f"{_AS_BATCH}; or leave out DISTINCT and write into a table of 'upsert-kafka' whose PRIMARY KEY has all "
+        "columns, where equal rows replace each other (any other table would get them again)",
+    ),
+    "distinct values": (
+        "Spark does not store the distinct values of a stream",
+        f"{_AS_BATCH} (without DISTINCT, equal values would count again, which is another result)",
+    ),
     "over": (
         "Spark has no OVER windows on streams",
-        "to keep the last row of each key, write the rows to a table of 'upsert-kafka' with that PRIMARY KEY; "
-        "otherwise group by a window, read tables that end ('scan.bounded.mode') without a checkpoint, "
-        f"{_BATCH}",
+        f"{_AS_BATCH}; or read tables that end ('scan.bounded.mode') without a checkpoint. These are other results: a "
+        "table of 'upsert-kafka' with the PRIMARY KEY of PARTITION BY keeps the row of each key that arrives last, "
+        "whatever ORDER BY says; MAX or MIN in a group by a window is that of the window",
     ),
-    "order": ("a stream never has all rows, which are needed to order them", f"remove ORDER BY, {_BATCH}"),
-    "offset": ("a stream has no order by which rows could be skipped", f"remove OFFSET, {_BATCH}"),
+    "order": (
+        "a stream never has all rows, which are needed to order them",
+        f"remove ORDER BY: the rows are the same, in the order in which they arrive; {_BATCH}",
+    ),
+    "offset": (
+        "a stream has no order by which rows could be skipped",
+        f"{_AS_BATCH} (without OFFSET, the rows that it skips would be written, too)",
+    ),
     "outer join": (
         "a row is known to have no match only when a watermark has passed the latest time of a possible match, and the "
         "condition does not bound the times of the two tables by each other",
         "declare a WATERMARK in both tables and add a condition on their columns, as b.ts BETWEEN a.ts AND a.ts + "
-        f"INTERVAL '4' HOUR; or join with JOIN, {_BATCH}",
+        f"INTERVAL '4' HOUR; {_BATCH} (JOIN would leave out the rows without a match)",
     ),
     "outer join by interval": (
         "Spark computes the time after which a row of an outer join has no more matches only from intervals of fixed "
         "length, up to 32 days",
-        f"write the bound in days, as INTERVAL '30' DAY; or join with JOIN, {_BATCH}",
+        f"write the bound in days, as INTERVAL '30' DAY; {_BATCH} (JOIN would leave out the rows without a match)",
     ),
     "outer join of queries": (
         "Spark compares bounds of TIMESTAMP columns with the watermark only where tables or views are joined directly, "
@@ -49,14 +64,20 @@ _REASONS: dict[str, tuple[str, str]] = {
     ),
     "outer join with a constant": (
         "the join preserves rows that never change, and Spark does not know when they have no more matches",
-        f"write the join so that it preserves the rows of the stream, {_BATCH}",
+        f"{_AS_BATCH} (a join that preserves the rows of the stream, or JOIN, has other rows)",
     ),
     "join without equality": (
         "Spark joins two streams by equal values, and no condition requires any",
-        f"add a condition as a.x = b.y, {_BATCH}",
+        f"{_AS_BATCH} (a condition as a.x = b.y leaves out rows)",
     ),
-    "set": ("Spark cannot tell whether an equal row will come in the stream", f"write UNION ALL, {_BATCH}"),
-    "nested": ("Spark has no queries inside expressions of streams", f"write a JOIN, {_BATCH}"),
+    "set": (
+        "Spark cannot tell whether an equal row will come in the stream",
+        f"{_AS_BATCH} (UNION ALL would write equal rows again)",
+    ),
+    "nested": (
+        "Spark has no queries inside expressions of streams",
+        f"{_AS_BATCH} (a JOIN has a row for each match, which is another result if there are several)",
+    ),
 }
 
 _TAKING_CHANGES = ("blackhole", "upsert-kafka")

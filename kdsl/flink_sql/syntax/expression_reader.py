@@ -38,6 +38,7 @@ _BARE = frozenset(
 _CORRECT = "correct the SQL at this position"
 _COMPARE = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
+_WITH_WORDS = ("JSON_OBJECT", "JSON_ARRAY", "JSON_OBJECTAGG", "JSON_ARRAYAGG")
 
 
 def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
@@ -443,6 +444,7 @@ class ExpressionReader(Cursor):
             "TIMESTAMPDIFF": self._read_timestamp_arithmetic,
             "TIMESTAMPADD": self._read_timestamp_arithmetic,
             **dict.fromkeys(_JSON, self._read_json),
+            **dict.fromkeys(_WITH_WORDS, self._skip_arguments),
         }.get(upper)
         if special is not None:
             arguments, words = special()
@@ -468,6 +470,13 @@ class ExpressionReader(Cursor):
             self.expect(")")
         over = self._read_window_of_over() if self.at("OVER") else None
         return n.Call(name, arguments, words, distinct, star, condition, over, at=at)
+
+    def _skip_arguments(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Skip the arguments of a function that has words between them and no translation, up to its bracket."""
+        depth = 0
+        while self.token.kind != "end" and (depth or not self.at(")")):
+            depth += {"(": 1, ")": -1}.get(self.take().text, 0)
+        return (), {}
 
     def _read_cast(self, at: int, *, trying: bool) -> n.Node:
         """Read the arguments of CAST or TRY_CAST, and ``)``; raise UntranslatableError for a mistake."""

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import attrs
 
-from kdsl.errors import nearest
+from kdsl.errors import closest, nearest
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.expression_reader import RESERVED, ExpressionReader
 
@@ -348,7 +348,10 @@ class QueryReader(ExpressionReader):
             self.expect(")")
             return n.Unnest(value, ordinal=self.accept("WITH", "ORDINALITY"), at=at)
         if token.upper not in WINDOWS:
-            self.fail(f"the table function {token.text} cannot be translated", token, f"use {', '.join(WINDOWS)}")
+            meant = closest(token.upper, WINDOWS)
+            rows = "write CROSS JOIN UNNEST(array) AS u (item), where SPLIT(text, ',') makes an array of a string"
+            fix = f"write {meant}" if meant is not None else f"{rows}; the windows are {', '.join(WINDOWS)}"
+            self.fail(f"the table function {token.text} cannot be translated", token, fix)
         table: n.Table | None = None
         time = ""
         keys: tuple[str, ...] = ()

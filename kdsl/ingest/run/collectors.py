@@ -21,7 +21,8 @@ from kdsl.ingest.run.raw import raw_table
 from kdsl.ingest.run.tasks import read_rejections
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.cluster import letter_cluster
-from kdsl.run.dead_letters.reasons import ReasonWriter
+from kdsl.run.dead_letters.model import Rejection, name_key
+from kdsl.run.dead_letters.reasons import write_reason
 from kdsl.run.librdkafka.letter_writer import LetterWriter
 from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.read import check_dead_letters
@@ -60,9 +61,9 @@ def open_collector(spark: SparkSession, ingestion: IngestionDef, name: str = "")
     match pipeline.collector:
         case "logger":
             prefix = f"{pipeline.collector_name}: " if pipeline.collector_name else ""
-            return partial(_log_records, raw_table(feed).read_plan(), prefix)
+            return partial(_log_records, prefix)
         case "file":
-            return partial(_write_lines, raw_table(feed).read_plan(), pipeline.collector_path or "", name)
+            return partial(_write_lines, pipeline.collector_path or "", name)
         case "kafka":
             plan = _letter_plan(feed, pipeline, keyed=_replaces_rows(ingestion))
             check_dead_letters(spark, plan, feed.cluster)
@@ -98,26 +99,24 @@ def _select_rejected(packets: DataFrame) -> DataFrame:
     return packets.where("table IS NULL AND records IS NOT NULL").select("records", "notes")
 
 
-def _lines(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rejected records of packets as JSON documents, one row for each; keys, values and headers are in base64."""
-    reasons = ReasonWriter(plan)
     for batch in batches:
         for packet in batch.to_pylist():
             records, rejections = read_rejections(packet)
             rows = records.to_pylist()
-            texts = [json.dumps(_document(rows[one.index], one.side, one.reason, reasons)) for one in rejections]
+            texts = [json.dumps(_document(rows[one.index], one)) for one in rejections]
             yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["value"])
 
 
-def _document(record: dict[str, Any], side: str, reason: str, reasons: ReasonWriter) -> dict[str, Any]:
+def _document(record: dict[str, Any], rejection: Rejection) -> dict[str, Any]:
     """A rejected record as a document for JSON: key, value and headers in Base64, ``timestamp`` None without a time."""
     key, value = record["key"], record["value"]
-    text = reasons.write(reason, b"\n".join(part for part in (key, value) if part))
     millis = record["timestamp"]
     at = None if millis == NO_TIMESTAMP else format_instant(millis)
     headers = [[h["key"], _base64(h["value"])] for h in record["headers"] or ()]
     place = {name: record[name] for name in ("topic", "partition", "offset")}
-    return {**place, "timestamp": at, "side": side, "reason": text, "headers": headers,
+    return {**place, "timestamp": at, "side": rejection.side, "reason": write_reason(rejection), "headers": headers,
             "key": _base64(key), "value": _base64(value)}  # fmt: skip
 
 
@@ -126,9 +125,9 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def _write_lines(plan: ReadPlan, path: str, name: str, packets: DataFrame, batch: Batch) -> None:
+def _write_lines(path: str, name: str, packets: DataFrame, batch: Batch) -> None:
     """Write rejected records as JSON lines to the `batch_folder`, in place of those of an earlier attempt."""
-    lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
+    lines = _select_rejected(packets).mapInArrow(_lines, "value string")
     lines.write.mode("overwrite").options(**TEXT_OPTIONS).text(f"{path.rstrip('/')}/{batch_folder(name, batch)}")
 
 
@@ -146,13 +145,14 @@ def batch_folder(name: str, batch: Batch) -> str:
     return f"query={batch.writer or 'unknown'}/batch={batch.number}/id={digest}"
 
 
-def _log_records(plan: ReadPlan, name: str, packets: DataFrame, batch: Batch) -> None:
+def _log_records(name: str, packets: DataFrame, batch: Batch) -> None:
     """Log warnings of where the first 100 rejected records of a batch are, and why; and of how many more there are."""
-    lines = _select_rejected(packets).mapInArrow(partial(_lines, plan), "value string")
+    lines = _select_rejected(packets).mapInArrow(_lines, "value string")
     for (line,) in lines.limit(MAX_LOGGED).collect():
         record = json.loads(line)
-        _log.warning("%stopic %s, partition %d, offset %d: %s", name,
-                     *(record[part] for part in ("topic", "partition", "offset", "reason")))  # fmt: skip
+        place = (record[part] for part in ("topic", "partition", "offset"))
+        reason = name_key(record["side"], record["reason"])
+        _log.warning("%stopic %s, partition %d, offset %d: %s", name, *place, reason)
     count = lines.count()
     if count > MAX_LOGGED:
         _log.warning("%s%s more records of batch %d cannot be read", name, f"{count - MAX_LOGGED:,}", batch.number)

@@ -22,7 +22,7 @@ from kdsl.ingest.messages import Reporter
 from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import RecordSplitter, Split
 from kdsl.plan.model import ReadPlan
-from kdsl.run.dead_letters.model import Rejection
+from kdsl.run.dead_letters.model import Rejection, name_key
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
 from kdsl.run.records.packets import PACKET_COLUMNS, Divider, read_packets, write_packet
@@ -230,7 +230,9 @@ class RecordDivider:
         collect = self.collect and bool(rejections)
         notes = PacketNotes(
             dirty=len(rejections),
-            reasons=tuple(f"{_place(raw, one.index)}: {one.reason}" for one in rejections[:_REASONS]),
+            reasons=tuple(
+                f"{_place(raw, one.index)}: {name_key(one.side, one.reason)}" for one in rejections[:_REASONS]
+            ),
             rejections=tuple(attrs.evolve(one, index=i) for i, one in enumerate(rejections)) if collect else (),
             hint=split.hint,
             without_rows=without_rows,

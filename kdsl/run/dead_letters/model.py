@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 import attrs
 import pyarrow as pa
 
+from kdsl.shown_values import hide_values, reveal_values
+
 Stage = Literal["KEY_CONVERTER", "VALUE_CONVERTER", "HEADER_CONVERTER", "TRANSFORMATION"]
 """Where in its work a reader failed, in the words of Kafka Connect (``org.apache.kafka.connect.runtime.errors.Stage``).
 
@@ -29,7 +31,8 @@ class Rejection:
 
     Attributes:
         index: The index of the record in the record batch that it came with.
-        reason: Why, in a sentence without the record's topic, partition and offset.
+        marked_reason: Why, in a sentence without the record's topic, partition and offset, in which values of the
+            record are marked (`kdsl.shown_values`). The argument is named ``reason``.
         side: The part of the record that is at fault.
         column: The column; None if the whole message is at fault.
         error: The name of the exception that the record would have raised.
@@ -37,11 +40,26 @@ class Rejection:
     """
 
     index: int
-    reason: str
+    marked_reason: str = attrs.field(alias="reason")
     side: RejectedSide = "value"
     column: str | None = None
     error: str = "kdsl.errors.RecordError"
     stage: Stage = attrs.field(default=attrs.Factory(lambda self: _SIDES[self.side], takes_self=True))
+
+    @property
+    def reason(self) -> str:
+        """Why, with values of the record, for whoever reads the table."""
+        return reveal_values(self.marked_reason)
+
+    @property
+    def reason_without_values(self) -> str:
+        """Why, without values of the record, for dead letters."""
+        return hide_values(self.marked_reason)
+
+
+def name_key(side: str, reason: str) -> str:
+    """Say before a reason that the key is at fault, if it is, for messages that do not show the side."""
+    return f"the key cannot be read: {reason}" if side == "key" else reason
 
 
 class DeadLetterOutput(Protocol):

@@ -24,7 +24,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.admin.admin_client import SafeAdminClient
 from kdsl.run.dead_letters.headers import NEEDS, TRUNCATED, Origin, build_headers
 from kdsl.run.dead_letters.model import Rejection
-from kdsl.run.dead_letters.reasons import ReasonWriter
+from kdsl.run.dead_letters.reasons import ColumnFinder, write_reason
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
 from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
@@ -64,6 +64,8 @@ class LetterWriter:
         read_again: Reads fields that the decoder does not need; None if records have them.
         accumulator: The id of the accumulator for reports; None if tasks cannot report.
         topics: Finds the ids of the topics that are read.
+        sends: Whether letters are sent; otherwise the rejected records are only counted (a batch read that is not asked
+            for letters).
 
     Raises:
         DeadLetterError: The query has more letters than its limit.
@@ -78,12 +80,15 @@ class LetterWriter:
         read_again: ReadAgain | None = None,
         accumulator: int | None = None,
         topics: TopicIds = _UNKNOWN_TOPICS,
+        *,
+        sends: bool = True,
     ) -> None:
         assert plan.dead_letters is not None
         self._plan, self._topic, self._cluster = plan, plan.dead_letters, cluster
         self._read, self._task, self._read_again, self._accumulator = read, task, read_again, accumulator
-        self._reasons = ReasonWriter(plan)
+        self._finder = ColumnFinder(plan)
         self._topics, self._topic_ids = topics, dict[str, str]()
+        self._sends = sends
         delay = None if plan.watermark is None else parse_duration(plan.watermark.delay)
         self._lateness = None if delay is None else delay // timedelta(milliseconds=1)
         self._stack = ExitStack()
@@ -91,7 +96,7 @@ class LetterWriter:
         self._settings: Mapping[str, str] = {}
         self._first: list[str] = []
         self.count = 0
-        """How many letters the task has written."""
+        """How many letters the task has written, or would have written."""
         self._earlier, reasons = (0, ()) if self._topic.max_count == NO_LIMIT else committed(read)
         if self._topic.max_count != NO_LIMIT and self._earlier > self._topic.max_count:
             raise too_many(plan.table, self._earlier, self._topic.max_count, reasons)
@@ -132,21 +137,17 @@ class LetterWriter:
         """
         table, limit = self._plan.table, self._topic.max_count
         rejected = records.take(pa.array([rejection.index for rejection in rejections]))
-        data = [
-            b"\n".join(part for part in parts if part)
-            for parts in zip(*(_bytes(rejected, name) for name in ("key", "value")), strict=True)
-        ]
-        texts = [self._reasons.write(r.reason, one) for r, one in zip(rejections, data, strict=True)]
+        texts = [write_reason(rejection) for rejection in rejections]
         places = list(zip(*(rejected.column(name).to_pylist() for name in _IDENTITY), strict=True))
         allowed = len(rejections)
         if limit != NO_LIMIT:
             allowed = min(allowed, limit - self._earlier - self.count)
         for (topic, partition, offset), text in list(zip(places, texts, strict=True))[: FEW - len(self._first)]:
             self._first.append(f"topic {topic}, partition {partition}, offset {offset}: {text}")
-        if allowed:
+        if allowed and self._sends:
             first = rejected.slice(0, allowed)
             self._send(first if self._is_complete(first) else self._complete(first), rejections, texts)
-            self.count += allowed
+        self.count += allowed
         if allowed < len(rejections):
             if self._producer is not None:
                 self._flush(self._producer)
@@ -193,7 +194,7 @@ class LetterWriter:
 
             def of_letter(added: Mapping[str, str], i: int = i, build: Any = build) -> list[tuple[str, bytes | None]]:
                 """Build the headers of the i-th letter, with further ones."""
-                column = rejections[i].column or self._reasons.find_column(rejections[i].reason)
+                column = self._finder.find_column(rejections[i])
                 return build_headers(
                     build,
                     origins[i],
@@ -280,9 +281,10 @@ class LetterWriter:
         Raises:
             DeadLetterError: A letter cannot be written.
         """
-        if self._producer is None:
+        if not self.count:
             return
-        self._flush(self._producer)
+        if self._producer is not None:
+            self._flush(self._producer)
         batch, task = current_batch(), current_task()
         if self._accumulator is not None and batch is not None:
             report = LetterReport(

@@ -186,13 +186,14 @@ def _task_zone() -> str:
     return (None if task is None else session_zone(task)) or "UTC"
 
 
-def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(options: OptionItems, task: InputPartition, *, batch: bool = False) -> Iterator[pa.RecordBatch]:
     """Read and decode the rows of a task, in a Python worker; yield rows, chunks of upserts, or their changes.
 
     Another partition than a `Task` gives no rows. States of partitions are stored at the end. No ranges give no rows;
     states of partitions without a range are carried forward.
 
-    Dead letters are written and metrics reported as the options say. The consumer is borrowed from the pool; after an
+    Dead letters are written and metrics reported as the options say; a ``batch`` writes letters only if it is asked for
+    them. The consumer is borrowed from the pool; after an
     error it is closed. From then on the process keeps freed memory (`keep_freed_memory`).
 
     Raises:
@@ -231,7 +232,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
     fetcher.on_short_log = check.verify
     fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], task.epochs)
     try:
-        with _dead_letters(options, task, decoder, names, kdsl_settings.api_timeout_ms / 1000):
+        with _dead_letters(options, task, decoder, names, batch=batch):
             if reports:
                 of_client = consumer if reports_client else None
                 yield from _read_with_reports(batches, check, task, options, fetcher, of_client)
@@ -270,11 +271,12 @@ def _create_output(options: OptionItems, task: Task) -> TaskOutput:
 
 @contextmanager
 def _dead_letters(
-    options: OptionItems, task: Task, decoder: RecordDecoder, names: Mapping[str, str], timeout: float
+    options: OptionItems, task: Task, decoder: RecordDecoder, names: Mapping[str, str], *, batch: bool
 ) -> Iterator[None]:
     """Let a decoder write the records that it rejects in the body as dead letters; do nothing if the table has none.
 
-    When the body has succeeded, all letters are acknowledged.
+    When the body has succeeded, all letters are acknowledged. Those of a ``batch`` are only counted, unless the table
+    asks for them.
 
     Raises:
         DeadLetterError: A letter cannot be written, or there are too many.
@@ -286,6 +288,8 @@ def _dead_letters(
     if of_letters is None:
         yield
         return
+    assert plan.dead_letters is not None
+    timeout = cluster.kdsl_settings.api_timeout_ms / 1000
     read_again = None if decoder.needs >= NEEDS else RecordReader(plan, cluster, str(options), names, timeout)
     accumulator = dict(options).get(LETTERS_ACCUMULATOR)
     letters = LetterWriter(
@@ -296,6 +300,7 @@ def _dead_letters(
         read_again,
         None if accumulator is None else int(accumulator),
         TopicIds(None, task.ids),
+        sends=plan.dead_letters.batch_reads or not batch,
     )
     with letters, decoder.rejecting(letters):
         yield
@@ -449,7 +454,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
-        return iter(check_batches(_read(self._options, partition), _row_schema(self._options)))
+        return iter(check_batches(_read(self._options, partition, batch=True), _row_schema(self._options)))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

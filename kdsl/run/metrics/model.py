@@ -108,7 +108,7 @@ class SourceMetrics:
     num_rule_violations: Mapping[str, int] = _counter(
         "numRuleViolations",
         "rows",
-        "Rows that violate a row rule, by rule: they were kept, left out or sent to the dead letters, as it says.",
+        "Rows that violate a row rule, by rule: they were kept, left out, or left out as dead letters, as it says.",
         labels=("rule",),
     )
     pending_records: int | None = _gauge(

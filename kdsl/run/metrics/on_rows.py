@@ -52,7 +52,9 @@ def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> 
     column = quote_name(TASK_REPORT)
     gathered = f"transform(array(collect_list({column})), reports -> named_struct({fields}, 'reports', reports))[0]"
     rows = df.observe(name, parse_column(gathered).alias(OBSERVED))
-    return rows.where(f"{column} is null or {column} not like '%\"{_ROWLESS}\"%'").drop(TASK_REPORT)
+    # Of the members of a report, only those below the first level have names of the user.
+    rowless = f"get_json_object({column}, {literal(f'$.{_ROWLESS}')[0]})"
+    return rows.where(f"{rowless} is null").drop(TASK_REPORT)
 
 
 def filter_and_observe(df: DataFrame, name: str, condition: Column) -> DataFrame:

@@ -30,7 +30,9 @@ from kdsl.formats import (
 )
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
 from kdsl.run.dead_letters.model import DeadLetterOutput, RejectedSide, Rejection
+from kdsl.run.records.alternatives import find_alternative
 from kdsl.run.records.drops import Reason, key_of_column
+from kdsl.run.records.frame_headers import join_frame_headers
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
 from kdsl.run.records.nulls import find_null_violations, forbids_null
@@ -103,10 +105,6 @@ class _RejectedError(Exception):
         self.rejections = rejections
 
 
-MAX_RETRY_BYTES = 1 << 16
-"""The largest message, in bytes, for which other format options are tried: its error should not take seconds."""
-
-
 class RecordDecoder:
     """Decodes raw records as a table's rows. It is created once per worker and used for many batches.
 
@@ -130,6 +128,8 @@ class RecordDecoder:
             then left out (`rejecting`); None (the default) means that such records are errors.
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
+        requires: Those of them that a batch must have. Without headers, messages whose headers name their schemas are
+            taken for messages with a frame.
         filtered: How many records the header filter has left out so far.
         dropped: How many of the other records, of their rows, or of single values have been left out so far, by
             `Reason`, and some of them also by column (`kdsl.run.records.drops.key_of_column`).
@@ -177,15 +177,21 @@ class RecordDecoder:
             whole_deletes=not plan.keyed,
             changelog=plan.changelog,
         )
-        parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
-        self.needs: frozenset[str] = frozenset(
+        self._parts: dict[Side, Part] = {}
+        if plan.key is not None:
+            self._parts["key"] = plan.key
+        if plan.value is not None:
+            self._parts["value"] = plan.value
+        self.requires: frozenset[str] = frozenset(
             [
-                *parts,
+                *self._parts,
                 *(field_of(m.key) for m in plan.metadata if m.column not in self._format_columns),
                 *(["headers"] if plan.headers else []),
                 *([] if plan.upserts is None else ["value", "timestamp"]),
             ]
         )
+        with_frames = any(side in part.format.frame_headers for side, part in self._parts.items())
+        self.needs: frozenset[str] = self.requires | frozenset(["headers"] if with_frames else [])
 
     @contextmanager
     def rejecting(self, dead_letters: DeadLetterOutput) -> Iterator[None]:
@@ -467,11 +473,14 @@ class RecordDecoder:
         """
         if decoder is None:
             return None
-        messages = raw.column(name)
+        part = self._parts[name]
+        messages, without_schema = join_frame_headers(raw, name, part)
         decoded = decoder.decode(messages)
+        if without_schema and not _ignores_parse_errors(part):
+            decoded = attrs.evolve(decoded, bad=(*decoded.bad, *without_schema))
         if decoded.bad:
             if self.dead_letters is not None:
-                raise _RejectedError([Rejection(bad.index, bad.reason, name) for bad in decoded.bad])
+                raise _RejectedError([Rejection(bad.index, bad.marked_reason, name) for bad in decoded.bad])
             first = min(decoded.bad, key=lambda bad: bad.index)
             raise self._record_error(raw, name, first, len(decoded.bad) - 1)
         if decoded.infinite:
@@ -544,7 +553,7 @@ class RecordDecoder:
         try:
             array = build_metadata_column(raw.column(field_of(shown.key)), shown, self._zone)
         except BadMetadataError as e:
-            reason = f"column {column!r}: {e.reason}"
+            reason = f"column {column!r}: {e.marked_reason}"
             self._reject(e.rows, reason, "record", column)
             bad = BadRecord(e.rows[0], reason)
             raise self._record_error(raw, None, bad, len(e.rows) - 1, "declare a wider type") from None
@@ -562,7 +571,7 @@ class RecordDecoder:
             return convert_metadata(value.metadata[key], self._plan.value.format.metadata[key], shown.type, self._zone)
         except BadMetadataError as e:
             messages = e.rows if value.messages is None else [value.messages[row].as_py() for row in e.rows]
-            reason = f"column {shown.column!r}: {e.reason}"
+            reason = f"column {shown.column!r}: {e.marked_reason}"
             self._reject(messages, reason, "value", shown.column)
             bad = BadRecord(messages[0], reason)
             raise self._record_error(raw, None, bad, len(messages) - 1, "declare a wider type") from None
@@ -661,31 +670,31 @@ class RecordDecoder:
         }
         data = raw.column(source)[bad.index].as_py() if source else None
         reason = f"the {source} cannot be decoded: {bad.reason}" if source and not fix else bad.reason
-        fix = fix or self._suggest_options(source, data)
+        if not fix and source is not None and data is not None:
+            fix = self._suggest_options("key" if source == "key" else "value", raw, bad.index)
         return RecordError("read", self._plan.table, reason, data=data, more=more, fix=fix, **coordinates)
 
-    def _suggest_options(self, source: str | None, data: bytes | None) -> str:
-        """Return advice that names options of the format with which the message can be decoded.
+    def _suggest_options(self, source: Side, raw: pa.RecordBatch, index: int) -> str:
+        """Return advice that names options of the format with which the batch can be read (`find_alternative`).
 
-        It is empty if none of the format's alternatives can decode it, if it exceeds `MAX_RETRY_BYTES`, or if the error
-        is not about a message. For the JSON value ``null`` the advice is the option that makes it a tombstone.
+        It is empty if there are none. For the JSON value ``null`` the advice is the option that makes it a tombstone.
         """
         part = self._plan.key if source == "key" else self._plan.value
-        if source is None or part is None or data is None or len(data) > MAX_RETRY_BYTES:
+        if part is None:
             return ""
-        if source == "value" and data == _JSON_NULL and getattr(part.format, "null_is_tombstone", None) is False:
+        messages = join_frame_headers(raw, source, part)[0]
+        if not messages[index].is_valid:  # its header cannot be read, which no option changes
+            return ""
+        null_is_tombstone = getattr(part.format, "null_is_tombstone", None)
+        if source == "value" and messages[index].as_py() == _JSON_NULL and null_is_tombstone is False:
             name, key = type(part.format).__name__, f"{part.format.identifier}.decode.null-is-tombstone"
             return f"write {name}(null_is_tombstone=True), in SQL and YAML '{key}' = 'true', if it deletes its row"
-        for other in part.format.alternatives():
-            try:
-                decoded = other.decoder(part.row, self._uses[source]).decode(pa.array([data], pa.binary()))
-            except (KdslError, ValueError):
-                continue
-            if len(decoded.rows) and not decoded.bad:
-                prefix = f"{'key.' if source == 'key' else ''}{other.identifier}."
-                arguments, options = part.format.spell_changes(other, prefix)
-                return f"write {type(other).__name__}({arguments}) to read it, in SQL and YAML {options}"
-        return ""
+        other = find_alternative(part.format, part.row, self._uses[source], messages, index)
+        if other is None:
+            return ""
+        prefix = f"{'key.' if source == 'key' else ''}{other.identifier}."
+        arguments, options = part.format.spell_changes(other, prefix)
+        return f"write {type(other).__name__}({arguments}) to read it, in SQL and YAML {options}"
 
 
 def _columns_as_declared(plan: ReadPlan) -> tuple[t.Field, ...]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from kdsl.declare.metadata import METADATA
 from kdsl.plan.model import MetadataColumn
+from kdsl.shown_values import reveal_values, show_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type, cast_array
 from kdsl.types.zones import find_offset, region_name
@@ -63,11 +64,16 @@ class BadMetadataError(Exception):
 
     Attributes:
         rows: The indices of such records of the batch, ascending.
-        reason: Why the first of them does not fit.
+        marked_reason: Why the first of them does not fit, with its value marked (`kdsl.shown_values`).
     """
 
     rows: tuple[int, ...]
-    reason: str
+    marked_reason: str = attrs.field(alias="reason")
+
+    @property
+    def reason(self) -> str:
+        """Why the first of them does not fit, with its value."""
+        return reveal_values(self.marked_reason)
 
 
 def field_of(key: str) -> str:
@@ -204,7 +210,9 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
             minimum, maximum = int(limits.min), int(limits.max)
         numbers = array.fill_null(0).to_numpy(zero_copy_only=False)  # integers also with NULLs; 0 fits every type
         rows = np.flatnonzero((numbers < minimum) | (numbers > maximum))
-        reason = f"{int(numbers[rows[0]])} does not fit {to.spelling}, whose values are {minimum} to {maximum}"
+        reason = (
+            f"{show_value(int(numbers[rows[0]]))} does not fit {to.spelling}, whose values are {minimum} to {maximum}"
+        )
         raise BadMetadataError(tuple(rows.tolist()), reason) from None
 
 

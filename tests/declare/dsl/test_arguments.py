@@ -61,7 +61,7 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
     assert set(ARGUMENTS) == options - {
         "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets",
         "semantic", "watermark_emit", "watermark_update", "watermark_idle", "transaction_naming",
-        "dead_letter_topic", "dead_letter_max_count", "dead_letter_properties",
+        "dead_letter_topic", "dead_letter_max_count", "dead_letter_batch_reads", "dead_letter_properties",
         "topic_partitions", "topic_replication_factor", "topic_configs",
     } | {
         "topic_settings", "dead_letters", "key", "value", "group_id", "properties", "name", "comment", "key_fields",

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from unittest.mock import MagicMock
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from kdsl import Col, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
@@ -25,6 +25,7 @@ from kdsl.table import Table
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.patience import wait_for_answers
+from tests.transactions import settle
 
 
 @pytest.fixture(autouse=True)
@@ -451,3 +452,38 @@ class TestATableThatIsOnlyWritten:
         ):
             assert start.state == "error"
             assert "startup='earliest'" in start.fix
+
+
+@pytest.mark.parametrize("ends", ["commit", "abort", "open"])
+def test_a_topic_with_transactions_that_is_read_uncommitted_is_a_warning(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, ends: str
+) -> None:
+    """Whoever chose an isolation level, and a table that writes exactly-once itself, is not warned."""
+    topic = kdsl_topic(partitions=2)
+    kdsl_kafka.produce(topic, "{}")
+    hint = f"topic {topic}: it has records of transactions, and the read takes uncommitted ones"
+
+    def warns(**options: object) -> bool:
+        orders = table(topic, **options)
+        findings = list(examine(orders.cluster(cluster), [orders.read_plan(cluster=cluster)]))
+        return any(message.startswith(hint) for message in messages_of(findings, "warning"))
+
+    assert not warns()
+    producer = Producer({**kdsl_kafka.client_properties, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"{}", partition=1)
+    producer.flush(60)
+    if ends == "commit":
+        producer.commit_transaction(60)
+    elif ends == "abort":
+        producer.abort_transaction(60)
+    if ends != "open":
+        settle(kdsl_kafka, topic)
+
+    assert warns()
+    for level in ("read_committed", "read_uncommitted"):
+        assert not warns(properties={"isolation.level": level})
+    assert not warns(delivery="exactly-once", transactional_id_prefix=topic)
+    if ends == "open":
+        producer.abort_transaction(60)

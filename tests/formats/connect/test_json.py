@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kdsl.formats import Decoded, Format
+from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type, plain_values
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
@@ -152,7 +153,7 @@ def test_rows_by_columns_are_those_of_single_messages(
         try:
             rows = reference.read_rows(message or b"")
         except ValueError as e:
-            bad.append((i, str(e)))
+            bad.append((i, reveal_values(str(e))))
         else:
             expected += rows
             owner += [i] * len(rows)
@@ -192,7 +193,7 @@ def test_changes_by_columns_are_those_of_single_messages(
         try:
             changes = reader.read_changes(message)
         except ValueError as e:
-            bad.append((i, str(e)))
+            bad.append((i, reveal_values(str(e))))
         else:
             expected += changes.rows
             kinds += changes.kinds

@@ -62,7 +62,7 @@ def declare(
     connector: str = "kafka",
     **options: str,
 ) -> Table:
-    """A table; options have ``_`` for ``-`` and ``__`` for ``.``."""
+    """A table whose batch reads write letters, too; options have ``_`` for ``-`` and ``__`` for ``.``."""
     chosen = {"connector": connector, "topic": topic}
     if isinstance(form, Format):
         strings = form.to_strings()
@@ -70,7 +70,8 @@ def declare(
         form = form.identifier
     chosen |= {"value.format": form}
     chosen |= {"scan.startup.mode": "earliest-offset"} if connector == "kafka" else {}
-    chosen |= {} if letters is None else {"scan.dead-letter.topic": letters}
+    if letters is not None:
+        chosen |= {"scan.dead-letter.topic": letters, "scan.dead-letter.batch-reads": "true"}
     chosen |= {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
     clause = ", ".join(f"'{key}' = '{value}'" for key, value in chosen.items())
     return sql(f"CREATE TABLE orders ({', '.join(columns or COLUMNS)}) WITH ({clause})")
@@ -242,6 +243,34 @@ class TestLetters:
         actual = read_sorted_letters(cluster, letters)
         assert [letter.id.partition("@")[0] for letter in actual] == [f"{topic}-0-1"] * 2
         assert count_letters(actual) == {("orders", "value", "field 'day': '…' is not a DATE (expected yyyy-MM-dd)"): 1}
+
+    @pytest.mark.parametrize("transport", ["librdkafka", "jvm"])
+    def test_batch_reads_write_no_letters_unless_they_are_asked_for_them(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        caplog: pytest.LogCaptureFixture,
+        tmp_path: Path,
+        transport: str,
+    ) -> None:
+        """Each action reads the records again. A stream writes them, once."""
+        topic, letters = kdsl_topic(), kdsl_topic("dead")
+        kdsl_kafka.produce(topic, GOOD % 1, b"bad", GOOD % 2)
+        table = declare(topic, letters, transport=transport, scan__dead_letter__batch_reads="false")
+        rows = table.read(spark, cluster)
+
+        assert numbers(rows) == [1, 2]
+        assert rows.count() == 2
+        assert read_sorted_letters(cluster, letters) == []
+        until(lambda: "1 that cannot be read, or that a rule rejects: dead letters, which a batch" in caplog.text)
+        limited = declare(topic, letters, scan__dead_letter__max_count="0", scan__dead_letter__batch_reads="false")
+        with pytest.raises(Exception, match="1 records could not be read, and the limit of dead letters is 0"):
+            limited.read(spark, cluster).collect()
+        assert read_sorted_letters(cluster, letters) == []
+        start(table.read_stream(spark, cluster), tmp_path / "checkpoint", "noop").awaitTermination()
+        assert len(read_sorted_letters(cluster, letters)) == 1
 
     def test_letters_go_to_another_cluster_with_its_own_settings(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
