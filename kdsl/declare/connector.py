@@ -22,6 +22,7 @@ Delivery = Literal["none", "at-least-once", "exactly-once"]
 ExactlyOnce = Literal["direct", "staged"]
 Naming = Literal["INCREMENTING", "POOLING"]
 Transport = Literal["librdkafka", "jvm"]
+TableUse = Literal["read", "write", "both"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "net", "upsert"]
@@ -371,6 +372,13 @@ class KafkaOptions(Options):
         "direct: rows are written to Kafka at once, and must be the same when a batch is computed again. staged: any "
         "rows; they are first stored in the checkpoint's folder.",
         default="direct",
+        ignore_case=True,
+    )
+    direction: TableUse = option(
+        "direction",
+        "What the table is for: read, write or both. A table that is declared for one direction is not checked for the "
+        "other, and refuses it.",
+        default="both",
         ignore_case=True,
     )
     transport: Transport | None = option(

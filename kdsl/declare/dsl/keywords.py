@@ -13,6 +13,7 @@ from kdsl.declare.connector import (
     ExactlyOnce,
     Latency,
     NotNullEnforcer,
+    TableUse,
     Transport,
     ValueFields,
 )
@@ -79,6 +80,7 @@ class CommonKeywords(TypedDict, total=False):
     delivery: Delivery
     transactional_id_prefix: str
     exactly_once: ExactlyOnce
+    direction: TableUse
     transport: Transport
     latency: Latency
     dew_endpoint: str
