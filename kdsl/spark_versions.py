@@ -245,6 +245,11 @@ def spark_version(version: str) -> SparkVersion | None:
     return next(iter((*exact, *reversed(same_minor))), None)
 
 
+def oldest_java(version: str) -> int:
+    """The oldest Java that a version of Spark runs on: 17 since Spark 4.0, before that 8."""
+    return 17 if _numbers(version) >= (4,) else 8
+
+
 def list_working(package: Callable[[SparkVersion], Package | None]) -> str:
     """The minor versions that a library works with, in a sentence, each with the library's newest coordinate.
 

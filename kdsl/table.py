@@ -57,6 +57,10 @@ class Table:
         """The table's name."""
         return self.definition.name
 
+    def _repr_html_(self) -> str:
+        """The columns as notebooks show them, with the topics in the caption."""
+        return self.definition.to_html()
+
     @explain_missing_package("a schema of Spark's")
     def schema(self) -> StructType:
         """The schema of the DataFrame that a read returns.

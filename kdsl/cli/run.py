@@ -207,11 +207,15 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
     Without a master it runs on this machine and listens on the loopback address only. ``PYSPARK_PYTHON`` and, without
     a master, ``SPARK_LOCAL_IP`` are set if they are not. A running session gets those settings that Spark can change.
     What this process writes to standard error meanwhile is hidden. Spark's errors are raised unchanged.
+
+    Raises:
+        JavaError: There is no Java that Spark can run on.
     """
     from pyspark.sql import SparkSession
 
-    from kdsl.run.session import hide_jvm_output, use_this_python
+    from kdsl.run.session import check_java, hide_jvm_output, use_this_python
 
+    check_java()
     use_this_python()
     defaults: dict[str, Any] = {
         "spark.ui.showConsoleProgress": "false",

@@ -9,6 +9,7 @@ from kdsl.client_settings.kerberos import needs_java
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.durations import duration_text
+from kdsl.notebooks import PlanText
 from kdsl.plan.model import (
     DeadLetterTopic,
     HeaderCondition,
@@ -34,7 +35,7 @@ def show(plan: ReadPlan | WritePlan) -> str:
     """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``."""
     steps = _describe_read(plan) if isinstance(plan, ReadPlan) else _describe_write(plan)
     verb = "Read" if isinstance(plan, ReadPlan) else "Write"
-    return "\n".join([f"{verb} {plan.table}", *steps])
+    return PlanText("\n".join([f"{verb} {plan.table}", *steps]))
 
 
 def _describe_read(plan: ReadPlan) -> Iterator[str]:

@@ -210,3 +210,7 @@ class ResolvedTable:
     rules: tuple[RowRule, ...] = ()
     dead_letters: DeadLetterTopic | None = None
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)
+
+    def _repr_html_(self) -> str:
+        """The columns as notebooks show them."""
+        return self.table.to_html()

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdsl.errors import KdslError
+from kdsl.java import find_java
+from kdsl.loading import warn_of_job
 from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect, names_of_settings
@@ -26,6 +28,7 @@ from kdsl.spark_versions import (
     REALTIME,
     TIME_TYPE,
     SparkVersionError,
+    oldest_java,
     pyspark_version,
     refusal,
     require,
@@ -89,11 +92,25 @@ def use_this_python() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
+def check_java() -> None:
+    """Check that Spark can start its JVM on this machine, so that it does not end in PySpark's traceback.
+
+    Nothing is checked where a session is active already, or is that of a remote server.
+
+    Raises:
+        JavaError: There is no Java, or it is too old for the installed PySpark.
+    """
+    from pyspark.sql import SparkSession
+
+    if "SPARK_REMOTE" not in os.environ and SparkSession.getActiveSession() is None:
+        find_java(f"PySpark {pyspark_version()}", oldest_java(pyspark_version()))
+
+
 def start_local_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active session, or start one on this machine that listens on loopback only.
 
     It sets environment variables that Spark reads: ``PYSPARK_PYTHON`` and ``SPARK_LOCAL_IP``, if they are not set. What
-    the JVM prints is hidden (`hide_jvm_output`). Spark's errors are passed on.
+    the JVM prints is hidden (`hide_jvm_output`). Spark's errors are passed on, and so is that of `check_java`.
 
     Args:
         name: The name of the application.
@@ -102,6 +119,7 @@ def start_local_session(name: str, settings: Mapping[str, str] | None = None) ->
     """
     from pyspark.sql import SparkSession
 
+    check_java()
     use_this_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(name)
@@ -203,10 +221,13 @@ def check_spark(spark: SparkSession) -> None:
 def check_runtime(spark: SparkSession, table: str) -> None:
     """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks; no task is run.
 
+    If a command is importing the program that reads or writes, a warning is logged (`kdsl.loading`).
+
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         SessionError: As for `check_python`; or the session takes quoted names for regular expressions.
     """
+    warn_of_job(table)
     check_spark(spark)
     if get_setting(spark, _NAME_PATTERNS, "false") == "true":
         raise SessionError(
