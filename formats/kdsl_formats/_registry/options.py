@@ -375,7 +375,7 @@ class RegistryFormat(Format):
         """Whether a schema can be the option ``schema`` of a format that has one and for which it is not set."""
         if schema.references or getattr(self, "schema", "") is not None:
             return False
-        chosen = attrs.evolve(self, schema=schema.text)  # type: ignore[call-arg]
+        chosen = attrs.evolve(self, schema=schema.text)  # type: ignore[misc]
         return not any(problem.severity == "error" for problem in chosen.check(row, "write"))
 
     def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
