@@ -140,7 +140,9 @@ def format_of(kind: str, **options: Any) -> Format:
 
 
 def declare(topic: str, value: Format) -> Table:
-    class Orders(KafkaTable, topic=topic, value=value, key=AvroConfluent(), startup="earliest"):
+    class Orders(
+        KafkaTable, topic=topic, value=value, key=AvroConfluent(), value_fields="EXCEPT_KEY", startup="earliest"
+    ):
         key: Key[str | None]
         id: Col[int]
         note: Col[str | None]
