@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
@@ -17,7 +17,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
-from kdsl_formats._avro.model import AvroTypeError, Json, RecordField, Type, schema_type
+from kdsl_formats._avro.model import MISSING, AvroTypeError, Json, RecordField, Type, schema_type
 from kdsl_formats._avro.resolution import find_failures, is_named, resolve
 from kdsl_formats._registry.framing import Frames, describe_schema, merge_groups, split_frames
 
@@ -61,6 +61,22 @@ def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
     if within:
         fields = next((_record_fields(field.type) for field in fields if field.name == within), ())
     return tuple(field.name for field in fields)
+
+
+def null_defaults(schema: Json, within: str = "") -> dict[str, Any]:
+    """The defaults, other than null, of the fields of a schema's record that may be null; arguments of `field_names`.
+
+    Raises:
+        AvroTypeError: The schema is invalid.
+    """
+    fields = _record_fields(schema_type(schema))
+    if within:
+        fields = next((_record_fields(field.type) for field in fields if field.name == within), ())
+    return {
+        field.name: field.default
+        for field in fields
+        if field.default not in (MISSING, None) and any(b.kind == "null" for b in field.type.branches)
+    }
 
 
 def _record_fields(kind: Type) -> tuple[RecordField, ...]:
@@ -202,6 +218,23 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json, *, record
         return
     for path, message in find_failures(resolve(writer, reader, row, exact_units=True, records=records)):
         yield f"{path}: {message}" if path else message
+
+
+def list_refusals(writer_schema: Json, row: t.Row, reader_schema: Json) -> list[tuple[str, str]]:
+    """List the paths and reasons of all values of a writer's schema that cannot be read into a table.
+
+    Unlike `find_misfits`, it lists types of a union that are refused although others can be read.
+
+    Args:
+        writer_schema: The schema that messages are written with.
+        row: The type of the rows.
+        reader_schema: The schema that it is resolved to.
+
+    Raises:
+        AvroTypeError: A schema is invalid, or as in `resolve`.
+    """
+    reader, writer = schema_type(_match_nullability(reader_schema, writer_schema)), schema_type(writer_schema)
+    return list(find_failures(resolve(writer, reader, row, exact_units=True), everywhere=True))
 
 
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:

@@ -378,6 +378,17 @@ class RegistryFormat(Format):
         chosen = attrs.evolve(self, schema=schema.text)  # type: ignore[misc]
         return not any(problem.severity == "error" for problem in chosen.check(row, "write"))
 
+    def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
+        """The defaults of nullable columns that Kafka Connect's converter may have written in place of NULL, by column.
+
+        None by default, and where the schema is not one of Kafka Connect.
+
+        Raises:
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
+        """
+        del row, schema, client
+        return {}
+
     def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
         """Report options that contradict each other on writing; nothing for reading.
 
