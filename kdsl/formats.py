@@ -288,8 +288,8 @@ class Format(Options):
         insert_only: Whether all rows are inserts; otherwise they may be changes (`ROW_KINDS`).
         metadata: The types of what a message contains besides its row, by key; a table shows it as ``value.<key>``.
         needs_registry: Whether messages name their schema by its id in a schema registry.
-        connection: The prefixes of the options that only configure the connection to an external service; a restarted
-            query may change them.
+        connection: The prefixes of the options that a restarted query may change: those that only configure the
+            connection to an external service, or that change with the columns.
         frame_headers: By side, the header that may name the schema of a message in place of a frame before its body;
             empty for formats whose messages name no schema.
     """
@@ -383,6 +383,18 @@ class Format(Options):
         By default that is the format itself. It is called only if `check` has found no problem; an error means that a
         file or class has changed since.
         """
+        return self
+
+    def with_defaults(self, row: t.Row, defaults: Mapping[str, Any]) -> Self:
+        """Return the format with the defaults that columns have where a message lacks them; itself by default.
+
+        It is for formats whose messages name their schema, because elsewhere a missing value is NULL.
+
+        Args:
+            row: The columns, with their names on the wire.
+            defaults: The defaults by column, as values that Arrow accepts.
+        """
+        del row, defaults
         return self
 
     def display_options(self) -> Mapping[str, str]:

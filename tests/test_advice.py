@@ -26,6 +26,7 @@ from kdsl.resolve import problems
 from tests.resolve.tables import table
 from tests.source_trees import modules
 
+AVRO = {"format": "avro-confluent", "avro-confluent.url": "http://registry:8081"}
 UNFOLLOWED = Path(__file__).with_name("unfollowed_advice.txt")
 CLUSTER = Cluster("broker:9092")
 SCRIPT = """
@@ -278,6 +279,8 @@ DECLARED = [
              "b TIMESTAMP(3) METADATA FROM timestamp"), ("id INT", "a TIMESTAMP(3) METADATA FROM timestamp")),
     Declared("debezium-truncate", {"options": {"format": "debezium-json", "debezium-json.truncate": "apply"}}, "",
              {"options": {"format": "debezium-json", "debezium-json.truncate": "skip"}}),
+    Declared("avro-defaults", {"options": {**AVRO, "avro-confluent.defaults": '{"x": 1}'}}, "a default for each path",
+             {"options": {**AVRO, "avro-confluent.defaults": '{"id": 1}'}}, "read", ("id INT NOT NULL",)),
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from google.protobuf.message_factory import GetMessageClass
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.types import model as t
 from kdsl.types.limits import MAX_DEPTH
-from kdsl_formats.protobuf.schema import JSON_LIKE, SCALARS, TIMESTAMP, WRAPPERS, enum_names, is_map
+from kdsl_formats.protobuf.schema import JSON_LIKE, SCALARS, TIMESTAMP, UNSIGNED, WRAPPERS, enum_names, is_map
 from kdsl_formats.protobuf.sources import Schema, SchemaError, pool_of
 
 Form = Literal["scalar", "enum", "message", "timestamp", "wrapper", "json"]
@@ -34,8 +34,6 @@ _TEXTS = (t.Char, t.VarChar)
 _BYTES = (t.Binary, t.VarBinary)
 MOST_MESSAGES = 10_000
 """The maximum number of messages of a layout: each ROW of the table, and each message in a required field."""
-UNSIGNED = t.Decimal(20, 0)
-"""The type that holds every unsigned number of 64 bits."""
 _TIMESTAMP_ROW = t.row(seconds=t.BigInt(), nanos=t.Int())
 
 

@@ -12,8 +12,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats.protobuf.layout import UNSIGNED, column_types, fits
-from kdsl_formats.protobuf.schema import is_map
+from kdsl_formats.protobuf.layout import column_types, fits
+from kdsl_formats.protobuf.schema import UNSIGNED, is_map
 
 
 def readable_part(message: Descriptor, row: t.Row, *, may_lack_all: bool = False) -> t.Row:
