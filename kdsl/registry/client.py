@@ -345,7 +345,7 @@ class RegistryClient:
         if answer.status == httpx.codes.NOT_FOUND and not register:
             raise UnknownSubjectError(
                 f"the registry {self.address} does not have this schema under the subject {subject!r}"
-                f"{error_details(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
+                f"{error_details(answer)}"
             )
         if answer.status in (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY):
             reason = "cannot be registered" if register else "cannot be looked up"

@@ -22,7 +22,7 @@ from kdsl_formats._avro.resolution import find_failures, is_named, resolve
 from kdsl_formats._registry.framing import Frames, describe_schema, merge_groups, split_frames
 
 if TYPE_CHECKING:
-    from kdsl.registry import RegistryClient, SchemaId
+    from kdsl.registry import RegisteredSchema, RegistryClient, SchemaId
 
 SubjectOf = Callable[[str], str]
 """Returns the subject for the full name of a record."""
@@ -255,8 +255,7 @@ class FramedWriter:
         row: The type of the rows.
         schema: The schema of the table.
         subject_of: Returns the subject for a record's full name.
-        register: Whether to register the schema if it is not registered.
-        normalize: Whether the registry normalizes the schema.
+        find_or_register: Returns the id of the schema under a subject (`RegistryFormat.find_or_register`).
         latest: Whether to write with the latest schema of the subject instead.
     """
 
@@ -266,14 +265,13 @@ class FramedWriter:
         row: t.Row,
         schema: Json,
         subject_of: SubjectOf,
+        find_or_register: Callable[[RegistryClient, str, RegisteredSchema], int],
         *,
-        register: bool = True,
-        normalize: bool = False,
         latest: bool = False,
     ) -> None:
         """Store the arguments; the registry is not asked, and nothing is checked yet."""
         self._registry, self._row, self._schema, self._subject_of = registry, row, schema, subject_of
-        self._register, self._normalize, self._latest = register, normalize, latest
+        self._find_or_register, self._latest = find_or_register, latest
         self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
 
     def write(self, rows: pa.StructArray) -> tuple[Encoded, int]:
@@ -308,7 +306,8 @@ class FramedWriter:
             what = f"the version {latest.version} of the subject {subject!r} (id {latest.id}) in the registry"
             return latest.id, self._new_encoder(lambda: whole_schema(client, latest.schema), f"{what} {client.address}")
         writer = self._new_encoder(lambda: self._schema, "the schema of the table")
-        return self._register_or_look_up(client, subject, RegisteredSchema(schema_text(self._schema))), writer
+        registered = RegisteredSchema(schema_text(self._schema))
+        return self._find_or_register(client, subject, registered), writer
 
     def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
         """An encoder for a schema that a function returns, whose other errors pass; `what` names the schema in errors.
@@ -320,9 +319,3 @@ class FramedWriter:
             return AvroEncoder(schema(), self._row)
         except AvroTypeError as e:
             raise KdslError(f"{what} cannot hold the rows of the table: {e}") from None
-
-    def _register_or_look_up(self, client: RegistryClient, subject: str, schema: Any) -> int:
-        """Register a schema if the writer may, otherwise look it up; returns its id, or raises `RegistryError`."""
-        if self._register:
-            return client.register(subject, schema, normalize=self._normalize)
-        return client.look_up(subject, schema, normalize=self._normalize).id

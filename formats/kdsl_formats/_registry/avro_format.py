@@ -5,6 +5,7 @@ The formats differ in the contents of messages: rows, or envelopes around rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -36,6 +37,7 @@ from kdsl_formats._registry.avro import (
     record_name,
     schema_text,
 )
+from kdsl_formats._registry.differences import Parts, avro_parts
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats._registry.schema_option import parse_schema_option, schema_problems
 
@@ -203,6 +205,10 @@ class AvroRegistryFormat(RegistryFormat):
         schema = self.table_schema(row, "write")
         return record_name(schema), RegisteredSchema(schema_text(schema))
 
+    def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
+        """The names of the schema's records, and their fields; none if it is not Avro."""
+        return avro_parts(json.loads(schema.text)) if schema.kind == "AVRO" else {}
+
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
         """Why rows cannot be read or written with a registered schema, or "" if they can.
 
@@ -330,8 +336,7 @@ class _Encoder:
                 chosen.envelope_row(self._row),
                 chosen.table_schema(self._row, "write"),
                 lambda record: chosen.subject_of(self._use, record),
-                register=chosen.auto_register,
-                normalize=chosen.normalize,
+                lambda client, subject, schema: chosen.find_or_register(client, subject, schema, self._row),
                 latest=chosen.use_latest_version,
             )
         encoded, schema_id = self._writer.write(chosen.wrap_rows(self._row, rows, kinds))

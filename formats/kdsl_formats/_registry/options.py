@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import UUID
 
+import attrs
 import pyarrow as pa
 
 from kdsl.client_settings.properties import Properties, Value
@@ -17,10 +19,11 @@ from kdsl.options import option
 from kdsl.registry.settings import is_login, registry_problems
 from kdsl.secrets import Secret
 from kdsl.types import model as t
+from kdsl_formats._registry.differences import Parts, describe_differences
 from kdsl_formats._registry.framing import Frames, add_frames, frame_of, join_frames, read_frame
 
 if TYPE_CHECKING:
-    from kdsl.registry import RegisteredSchema, RegistryClient
+    from kdsl.registry import RegisteredSchema, RegistryClient, SubjectVersion
 
 _OLD_PREFIX = "schema-registry."
 _OWN = (
@@ -302,6 +305,78 @@ class RegistryFormat(Format):
         Raises:
             RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
         """
+
+    def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
+        """The parts of a schema in words, by which differences are named; by default none are.
+
+        Raises:
+            KdslError: It is not a schema of the format, or the registry lacks a referenced schema.
+        """
+        del schema, client
+        return {}
+
+    def find_or_register(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> int:
+        """Register the schema of written rows, or look it up if `auto_register` is false; returns its id.
+
+        Raises:
+            UnknownSubjectError: As in `look_up`.
+            IncompatibleSchemaError: The registry rejects the schema.
+            RegistryError: The registry does not answer, or refuses the request.
+        """
+        if self.auto_register:
+            return client.register(subject, schema, normalize=self.normalize)
+        return self.look_up(client, subject, schema, row).id
+
+    def look_up(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> SubjectVersion:
+        """Look up the schema of written rows under a subject.
+
+        Raises:
+            UnknownSubjectError: It is not registered there; the message names how the subject's latest schema differs,
+                and the options by which rows can be written.
+            RegistryError: The registry does not answer, or refuses the request.
+        """
+        from kdsl.registry import UnknownSubjectError
+
+        try:
+            return client.look_up(subject, schema, normalize=self.normalize)
+        except UnknownSubjectError as e:
+            if self.auto_register:
+                raise
+            reason = self._explain_unregistered(client, subject, schema, row)
+            raise UnknownSubjectError(f"{e}, and 'auto-register' is false; {reason}") from None
+
+    def _explain_unregistered(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> str:
+        """How the latest schema of a subject differs from that of the written rows, and what to do; see `look_up`."""
+        from kdsl.registry import UnknownSubjectError
+
+        register = f"register the schema there, or set 'auto-register' to 'true': {schema.text}"
+        try:
+            latest = client.request_latest(subject)
+        except UnknownSubjectError:
+            return f"the registry has no such subject; {register}"
+        if not self.normalize:
+            with suppress(UnknownSubjectError):
+                version = client.look_up(subject, schema, normalize=True).version
+                return f"only the form of version {version} differs: set 'normalize' to 'true'"
+        what = f"the latest schema (version {latest.version}, id {latest.id})"
+        with suppress(KdslError):
+            registered, own = self.schema_parts(latest.schema, client), self.schema_parts(schema, client)
+            if differences := describe_differences(registered, own):
+                what = f"{what} differs: {differences}"
+        misfit = self.schema_misfit(row, latest.schema, client, "write")
+        if misfit:
+            return f"{what}; the table's rows cannot be written with it: {misfit}; change the columns, or {register}"
+        advice = "set 'use-latest-version' to 'true', and rows are written with it"
+        if self._fits_as_option(latest.schema, row):
+            advice += "; or set 'schema' to its text"
+        return f"{what}; {advice}; or {register}"
+
+    def _fits_as_option(self, schema: RegisteredSchema, row: t.Row) -> bool:
+        """Whether a schema can be the option ``schema`` of a format that has one and for which it is not set."""
+        if schema.references or getattr(self, "schema", "") is not None:
+            return False
+        chosen = attrs.evolve(self, schema=schema.text)  # type: ignore[misc]
+        return not any(problem.severity == "error" for problem in chosen.check(row, "write"))
 
     def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
         """The defaults of nullable columns that Kafka Connect's converter may have written in place of NULL, by column.

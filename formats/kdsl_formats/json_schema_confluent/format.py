@@ -15,6 +15,7 @@ from kdsl.errors import KdslError, Problem
 from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._registry.differences import Parts, json_parts
 from kdsl_formats._registry.framing import split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.json.decoder import JsonDecoder
@@ -120,6 +121,10 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         text = json.dumps(derive_schema(row, self.writing_rules(), _TITLE), separators=(",", ":"), ensure_ascii=False)
         return _TITLE, RegisteredSchema(text, JSON_SCHEMA)
 
+    def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
+        """The title of the schema and its members; none if it is not a JSON Schema."""
+        return json_parts(parse_schema(schema.text)) if schema.kind == JSON_SCHEMA else {}
+
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
         """Why rows cannot be read, or written, with a registered schema, or "" if they can.
 
@@ -212,6 +217,4 @@ class _Encoder:
                     f"{client.address} cannot hold the rows of the table: {misfit}"
                 )
             return latest.id
-        if chosen.auto_register:
-            return client.register(subject, schema, normalize=chosen.normalize)
-        return client.look_up(subject, schema, normalize=chosen.normalize).id
+        return chosen.find_or_register(client, subject, schema, self._row)

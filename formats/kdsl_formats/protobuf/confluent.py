@@ -16,6 +16,7 @@ from kdsl.options import option
 from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._registry.differences import Parts
 from kdsl_formats._registry.framing import describe_schema, merge_groups, read_frame, split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.protobuf.confluent_frame import Path, encode_path, path_of, split_indexes
@@ -147,6 +148,12 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
 
         schema = self.schema()
         return schema.name, file_to_register(client, schema, normalize=self.normalize)
+
+    def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
+        """The package of the schema, its messages and their fields, and its enums."""
+        from kdsl_formats.protobuf.registered import protobuf_parts
+
+        return protobuf_parts(client, schema)
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
         """Why rows cannot be read or written with a registered schema, or "" if they can.
@@ -380,7 +387,13 @@ class _Encoder:
             file = FileDescriptorSet.FromString(schema.files).file[-1]
             path = path_of(file, schema.name)
             subject = chosen.subject_of(self._use, schema.name)
-            number = register_schema(client, subject, schema, register=chosen.auto_register, normalize=chosen.normalize)
+            number = register_schema(
+                client,
+                schema,
+                lambda registered: chosen.find_or_register(client, subject, registered, self._row),
+                register=chosen.auto_register,
+                normalize=chosen.normalize,
+            )
         misfits = list(find_problems(schema.message, self._row, writing=True))
         if misfits:
             raise KdslError(f"the message {schema.name} cannot hold the rows of the table: {misfits[0]}")

@@ -181,10 +181,10 @@ def _check_sink_schema(use: _SchemaUse, client: RegistryClient, check: str, subj
     chosen, schema = use.format, None
     try:
         _, schema = chosen.sink_schema(use.part.row, client)
-        version = client.look_up(subject, schema, normalize=chosen.normalize)
+        version = chosen.look_up(client, subject, schema, use.part.row)
     except UnknownSubjectError as e:
         if not chosen.auto_register:
-            return error(check, str(e), "register the schema there, or remove auto-register = false")
+            return error(check, str(e), "follow one of these, or remove auto-register = false")
         reason = "" if schema is None else client.refusal(subject, schema, normalize=chosen.normalize)
         if reason:
             message = f"the registry would refuse the schema of {use.plan.table}: {reason}"

@@ -47,6 +47,7 @@ from kdsl.ingest.run.tasks import (
 )
 from kdsl.ingest.run.unstorable import choose_search, find_null_characters
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
+from kdsl.ingest.run.value_errors import explain_value_error
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.resolve.columns import find_case_clashes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -243,6 +244,9 @@ class BatchRunner(ABC):
                 self._driver.require(e)
                 more = self._find_unwritable(batch, e)
                 if not more:
+                    reason = explain_value_error(self._plan, decision, e)
+                    if reason is not None:
+                        raise IngestError(reason) from e
                     raise
                 for table in decision.sinks:  # some of them may be changed
                     self._live.pop(table, None)
