@@ -54,6 +54,7 @@ from kdsl.declare.dsl.ref import (
 )
 from kdsl.declare.dsl.relation import aliased as aliased
 from kdsl.declare.dsl.rows import row_kind as row_kind, with_row_kind as with_row_kind
+from kdsl.declare.start_and_end import Checkpoint as Checkpoint
 from kdsl.declare.topic_settings import TopicSettings as TopicSettings
 from kdsl.deployment.compare import apply as apply, diff as diff
 from kdsl.deployment.model import Difference as Difference

@@ -288,6 +288,14 @@ class WriteError(KdslError):
     """A task of a batch write failed. The message is the task's own error; the cause holds Spark's exception."""
 
 
+class SparkJobError(KdslError):
+    """A job or a query of Spark failed for a reason that kdsl knows; the message is that reason alone.
+
+    The error is also an instance of the class of Spark's exception, which is its cause (``__cause__``) and has the
+    traces.
+    """
+
+
 class ExactlyOnceError(KdslError):
     """An exactly-once write cannot be guaranteed; nothing was written."""
 

@@ -175,10 +175,13 @@ class Encoded:
     Attributes:
         messages: A binary array with one element per row; null is a null message (a tombstone, or no key).
         bad: The rows that failed; their messages are null.
+        frame: What names the schema of the messages that are not null, if it belongs in the header
+            `Format.choose_frame_header` instead of before them; None in formats without such a header.
     """
 
     messages: pa.BinaryArray
     bad: tuple[BadRecord, ...] = ()
+    frame: bytes | None = None
 
 
 TableId = tuple[str, ...]
@@ -285,8 +288,10 @@ class Format(Options):
         insert_only: Whether all rows are inserts; otherwise they may be changes (`ROW_KINDS`).
         metadata: The types of what a message contains besides its row, by key; a table shows it as ``value.<key>``.
         needs_registry: Whether messages name their schema by its id in a schema registry.
-        connection: The prefixes of the options that only configure the connection to an external service; a restarted
-            query may change them.
+        connection: The prefixes of the options that a restarted query may change: those that only configure the
+            connection to an external service, or that change with the columns.
+        frame_headers: By side, the header that may name the schema of a message in place of a frame before its body;
+            empty for formats whose messages name no schema.
     """
 
     identifier: ClassVar[str]
@@ -294,6 +299,7 @@ class Format(Options):
     metadata: ClassVar[Mapping[str, t.DataType]] = {}
     needs_registry: ClassVar[bool] = False
     connection: ClassVar[tuple[str, ...]] = ()
+    frame_headers: ClassVar[Mapping[Side, str]] = {}
 
     def __init_subclass__(cls) -> None:
         """Make the subclass a group of options, whose title in messages has the identifier."""
@@ -379,6 +385,18 @@ class Format(Options):
         """
         return self
 
+    def with_defaults(self, row: t.Row, defaults: Mapping[str, Any]) -> Self:
+        """Return the format with the defaults that columns have where a message lacks them; itself by default.
+
+        It is for formats whose messages name their schema, because elsewhere a missing value is NULL.
+
+        Args:
+            row: The columns, with their names on the wire.
+            defaults: The defaults by column, as values that Arrow accepts.
+        """
+        del row, defaults
+        return self
+
     def display_options(self) -> Mapping[str, str]:
         """Return the options that differ from their defaults, for display; long values may be shortened or digested."""
         return self.to_strings()
@@ -390,6 +408,29 @@ class Format(Options):
     @abstractmethod
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """Create an encoder of rows of this type, whose column names are those on the wire."""
+
+    def join_frames(
+        self, side: Side, messages: pa.BinaryArray, frames: pa.BinaryArray
+    ) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
+        """Join messages with what the header of `frame_headers` says, to the messages that a decoder takes.
+
+        By default, which suits a format without such a header, messages are returned as they are.
+
+        Args:
+            side: Whether they are keys or values.
+            messages: The messages; null is a null message.
+            frames: The header's value for each message; null for a record without it.
+
+        Returns:
+            The messages; and those whose header cannot be read, which are null.
+        """
+        del side, frames
+        return messages, ()
+
+    def choose_frame_header(self, side: Side) -> str | None:
+        """The header that gets what names the schema of a written message (`Encoded.frame`); None if there is none."""
+        del side
+        return None
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer | None:
         """Return an observer, which learns tables and their columns from messages; None if the format cannot.

@@ -165,6 +165,7 @@ class KafkaTable(metaclass=_TableClass):
     read_stream = read_operation(Table.read_stream)
     snapshot = read_operation(Table.snapshot)
     dead_letters = operation(Table.dead_letters)
+    unread_by = operation(Table.unread_by)
     decode = read_operation(Table.decode)
     write = operation(Table.write)
     write_stream = operation(Table.write_stream)

@@ -16,12 +16,15 @@ from kdsl.documents import SQL_ENDINGS, read_text
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.formats import Direction
 from kdsl.kafka_table import KafkaTable
+from kdsl.loading import loading
+from kdsl.resolve import directions_of
 from kdsl.table import Table, load_tables
 
 if TYPE_CHECKING:
     from kdsl.cluster import Cluster
     from kdsl.deployment.desired import Declaration
     from kdsl.flink_sql.ddl.script_reader import Script
+    from kdsl.flink_sql.scripts.script_plan import ScriptPlan
     from kdsl.ingest import Ingestion
 
 YAML = (".yaml", ".yml")
@@ -122,9 +125,14 @@ def declarations(
     has_tables = module is None or not pipelines or bool(_list_module_tables(module))
     loaded_tables = _choose_tables(source, name, module) if has_tables else []
     return [
-        *(Declaration(table, directions, title=table.name) for table in loaded_tables),
+        *(Declaration(table, _narrow_directions(table, directions), title=table.name) for table in loaded_tables),
         *(Declaration(one, title=title_of(one)) for one in pipelines),
     ]
+
+
+def _narrow_directions(table: Table, directions: tuple[Direction, ...]) -> tuple[Direction, ...]:
+    """Return the directions in which a table is compared: the only one, or of both those that it is declared for."""
+    return directions_of(table.definition) if len(directions) > 1 else directions
 
 
 def _script_declarations(
@@ -150,18 +158,16 @@ def _script_declarations(
         fail_on(problems, script_.subject)
     folders = predict_folders(plan.jobs)
     written = {job.sink.name: job for job in plan.insert_jobs if job.sink is not None}
-    read = {name for job in plan.insert_jobs for name in job.tables}
+    used = script_directions(plan)
     result = []
     for table in plan.tables:
         if table.topic is None:
             continue
-        used: tuple[Direction, ...] = (
-            *(["read"] if table.name in read else ()), *(["write"] if table.name in written else ())
-        )  # fmt: skip
         job = written.get(table.name)
         folder = None if job is None else folders.get(job.name)
         folder = folder if folder is not None and Path(folder.removeprefix("file:")).is_dir() else None
-        result.append(Declaration(table.topic, used or directions, folder, title=table.topic.name))
+        of_table = used.get(table.name) or _narrow_directions(table.topic, directions)
+        result.append(Declaration(table.topic, of_table, folder, title=table.topic.name))
     for copies in plan.copy_jobs:
         folder = folders.get(copies.name)
         for copy in copies.copies:
@@ -177,6 +183,16 @@ def _script_declarations(
                 )
             )
     return result
+
+
+def script_directions(plan: ScriptPlan) -> Mapping[str, tuple[Direction, ...]]:
+    """What statements of a script do with its tables, by the names in the plan; tables that none uses are missing."""
+    read = {name for job in plan.insert_jobs for name in job.tables}
+    written = {job.sink.name for job in plan.insert_jobs if job.sink is not None}
+    by_direction: Mapping[Direction, set[str]] = {"read": read, "write": written}
+    return {
+        name: tuple(direction for direction, names in by_direction.items() if name in names) for name in read | written
+    }
 
 
 def script(path: str | Path) -> Script:
@@ -291,7 +307,8 @@ def cluster(target: str) -> Cluster:
 def _import_module(source: str) -> ModuleType:
     """Import a module by its file or its name; its folder, or the current one, is put at the front of ``sys.path``.
 
-    The module of a file stays in ``sys.modules``, under a name that no other module has (`_free_name`).
+    The module of a file stays in ``sys.modules``, under a name that no other module has (`_free_name`). A job that it
+    starts is logged (`kdsl.loading`).
 
     Raises:
         TargetError: There is no such file or module.
@@ -308,13 +325,15 @@ def _import_module(source: str) -> ModuleType:
     sys.path.insert(0, str(path.parent.resolve()) if source.endswith(".py") else str(Path.cwd()))
     try:
         if not source.endswith(".py"):
-            return importlib.import_module(source)
+            with loading(source):
+                return importlib.import_module(source)
         spec = importlib.util.spec_from_file_location(_free_name(path.stem), path.resolve())
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        with loading(source):
+            spec.loader.exec_module(module)
     except ModuleNotFoundError as e:
         if e.name and source.split(".")[0] == e.name.split(".")[0]:
             raise TargetError(f"there is no module or file {source!r}") from e

@@ -7,6 +7,7 @@ reports.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -166,9 +167,15 @@ class Options:
         return tuple(a for a in attrs.fields(cls) if a.name not in cls.without)
 
     def __init_subclass__(cls) -> None:
-        """Make the subclass a frozen attrs class, and resolve its annotations; NameError for one that is unknown."""
+        """Make the subclass a frozen attrs class, and resolve its annotations; NameError for one that is unknown.
+
+        Its signature lists the options, for notebooks, consoles and ``help``.
+        """
         attrs.define(cls, slots=False, frozen=True, kw_only=True, init=False, repr=False)
         attrs.resolve_types(cls)
+        cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [_parameter(a) for a in sorted(cls.declarations(), key=lambda a: a.metadata["kw_only"])]
+        )
 
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
@@ -394,6 +401,13 @@ class Options:
             keyword = "" if a.metadata["sql_only"] else f"`{a.name}`"
             rows.append(f"| `{prefix}{a.metadata['key']}` | {keyword} | {kind} | {default} | {doc} |")
         return "\n".join(rows)
+
+
+def _parameter(a: attrs.Attribute[Any]) -> inspect.Parameter:
+    """The parameter of an option in the signature of its group."""
+    kind = inspect.Parameter.KEYWORD_ONLY if a.metadata["kw_only"] else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    default = inspect.Parameter.empty if a.default is attrs.NOTHING else a.default
+    return inspect.Parameter(a.name, kind, default=default, annotation=a.type)
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ import attrs
 
 from kdsl.cluster import Cluster
 from kdsl.declare.connector import KafkaOptions
-from kdsl.declare.start_and_end import Startup
+from kdsl.declare.start_and_end import StartAt
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.extras import explain_missing_package
 from kdsl.formats import ROW_KIND
@@ -44,7 +44,7 @@ def table(
     *,
     name: str | None = None,
     columns: Iterable[str] | None = None,
-    start_at: Startup | None = None,
+    start_at: StartAt | None = None,
     change_columns: bool = False,
     **dataset: Any,
 ) -> None:
@@ -82,7 +82,7 @@ def view(
     *,
     name: str | None = None,
     columns: Iterable[str] | None = None,
-    start_at: Startup | None = None,
+    start_at: StartAt | None = None,
     change_columns: bool = False,
     **dataset: Any,
 ) -> None:
@@ -141,7 +141,7 @@ def auto_cdc(
     *,
     target: str | None = None,
     columns: Iterable[str] | None = None,
-    start_at: Startup | None = None,
+    start_at: StartAt | None = None,
     sequence_by: str = COMMIT_VERSION,
     **dataset: Any,
 ) -> None:
@@ -195,7 +195,7 @@ def auto_cdc(
     )
 
 
-def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, start_at: Startup | None) -> ReadPlan:
+def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, start_at: StartAt | None) -> ReadPlan:
     """Return the plan of a table's changes: each record an upsert or a delete, with its offset and its timestamp.
 
     Warnings about the table are logged, each once in a process.

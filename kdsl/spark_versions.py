@@ -143,6 +143,11 @@ SOURCE_NAMES = Feature(
     "4.2",
     "sources have no names, and no table can join or leave a checkpoint",
 )
+STATE_READER = Feature(
+    "The comparison of a query with the rows that its checkpoint has stored (joins of streams)",
+    "4.0",
+    "no warning names the changed columns before the first batch, which fails",
+)
 PIPELINES = Feature("A pipeline (`kdsl.pipelines`)", "4.1")
 AUTO_CDC = Feature("An AUTO CDC flow (`kdsl.pipelines.auto_cdc`)", "4.2")
 CONNECT_STATE = Feature("State over Spark Connect (streams of upsert tables with rows before updates)", "4.1")
@@ -162,6 +167,7 @@ FEATURES: tuple[Feature, ...] = (
     ICEBERG,
     STREAM_WRITER,
     REPARTITION_BY_ID,
+    STATE_READER,
     PIPELINES,
     CONNECT_STATE,
     TIME_TYPE,
@@ -243,6 +249,11 @@ def spark_version(version: str) -> SparkVersion | None:
     same_minor = [tested for tested in TESTED if number is not None and tested.minor == _minor(number[0])]
     exact = [tested for tested in same_minor if number is not None and tested.version == number[0]]
     return next(iter((*exact, *reversed(same_minor))), None)
+
+
+def oldest_java(version: str) -> int:
+    """The oldest Java that a version of Spark runs on: 17 since Spark 4.0, before that 8."""
+    return 17 if _numbers(version) >= (4,) else 8
 
 
 def list_working(package: Callable[[SparkVersion], Package | None]) -> str:

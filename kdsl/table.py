@@ -17,7 +17,7 @@ from kdsl.client_settings.properties import Properties
 from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
-from kdsl.declare.start_and_end import Startup
+from kdsl.declare.start_and_end import Checkpoint, StartAt
 from kdsl.errors import KdslError, Problem, ResolveError, fail_on, nearest
 from kdsl.extras import explain_missing_package
 from kdsl.formats import ROW_KIND, Direction
@@ -56,6 +56,10 @@ class Table:
     def name(self) -> str:
         """The table's name."""
         return self.definition.name
+
+    def _repr_html_(self) -> str:
+        """The columns as notebooks show them, with the topics in the caption."""
+        return self.definition.to_html()
 
     @explain_missing_package("a schema of Spark's")
     def schema(self) -> StructType:
@@ -133,7 +137,7 @@ class Table:
         cluster: Cluster | None = None,
         *,
         columns: Iterable[str] | None = None,
-        start_at: Startup | None = None,
+        start_at: StartAt | None = None,
         change_columns: bool = False,
     ) -> DataFrame:
         """Read the topic once, from the start to the end that the table declares; by default to the current ends.
@@ -147,7 +151,7 @@ class Table:
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
             columns: The wanted columns; only what they need is decoded. None means all.
             start_at: Where to start this read, instead of where the table declares: a mode, an aware datetime, or the
-                offset of each partition.
+                offset of each partition; or the `kdsl.Checkpoint` of another query, where that has stopped.
             change_columns: Whether a changelog has Spark's change columns instead of ``_row_kind``, after its own:
                 ``_change_type`` (``insert``, ``update_preimage``, ``update_postimage``, ``delete``),
                 ``_commit_version`` (the offset of the record) and ``_commit_timestamp`` (its timestamp). Of upserts
@@ -180,7 +184,7 @@ class Table:
         cluster: Cluster | None = None,
         *,
         columns: Iterable[str] | None = None,
-        start_at: Startup | None = None,
+        start_at: StartAt | None = None,
         change_columns: bool = False,
         name: str | None = None,
     ) -> DataFrame:
@@ -196,7 +200,8 @@ class Table:
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
             columns: The wanted columns; only what they need is decoded. None means all.
             start_at: Where to start without a checkpoint, instead of where the table declares: a mode, an aware
-                datetime, or the offset of each partition.
+                datetime, the offset of each partition, or the `kdsl.Checkpoint` of another query, where that has
+                stopped.
             change_columns: Whether a changelog has Spark's change columns instead of ``_row_kind``, as for `read`.
             name: The name of the source in the checkpoint, where Spark names sources (Spark 4.2 with
                 ``spark.sql.streaming.queryEvolution.enableSourceEvolution``); None is the table's name. Needed for a
@@ -222,7 +227,7 @@ class Table:
         self,
         cluster: Cluster | None = None,
         columns: Iterable[str] | None = None,
-        start_at: Startup | None = None,
+        start_at: StartAt | None = None,
     ) -> ReadPlan:
         """The plan of a stream, for `run_stream`; warnings about the table are logged, each once in a process.
 
@@ -256,7 +261,7 @@ class Table:
         spark: SparkSession,
         cluster: Cluster,
         *,
-        start_at: Startup | None = None,
+        start_at: StartAt | None = None,
         whole_partitions: bool = False,
     ) -> DataFrame:
         """Read the topic as a stream of packets of raw records, which nothing decodes (`kdsl.run.records.packets`).
@@ -283,6 +288,49 @@ class Table:
         if plan.transport != "jvm":
             plan = attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
         return read_stream(spark, plan, at, whole_partitions=whole_partitions)
+
+    @explain_missing_package("a condition of Spark's")
+    def unread_by(
+        self,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        *,
+        partition: Column,
+        offset: Column,
+        topic: Column | None = None,
+        cluster: Cluster | None = None,
+    ) -> Column:
+        """Return the condition that the query of another checkpoint has not read a record of this table.
+
+        It keeps those results of a new query that the query of the checkpoint has not written, if the new one starts
+        before the place where that has stopped (`Checkpoint.rewind`), to fill its state:
+
+        ```python
+        new = Orders.unread_by(spark, old, partition=o.partition, offset=o.offset)
+        new = new | Payments.unread_by(spark, old, partition=p.partition, offset=p.offset)
+        joined = orders.join(payments, …).where(new)
+        ```
+
+        Args:
+            spark: The session.
+            checkpoint: The checkpoint of the other query, which reads this table.
+            partition: The column with the partition of the record, the metadata ``partition``.
+            offset: The column with its offset, the metadata ``offset``.
+            topic: The column with its topic, the metadata ``topic``; needed if the table may have several topics.
+            cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+
+        Returns:
+            A condition that is false where the columns are NULL.
+
+        Raises:
+            ResolveError: The table cannot be read, or its cluster is unknown or invalid.
+            CheckpointError: The checkpoint cannot be read, has no completed batch or does not read the table; or
+                ``topic`` is needed.
+        """
+        from kdsl.run.checkpoint.start import unread_by
+
+        plan = self.read_plan(cluster=cluster)
+        return unread_by(spark, plan, checkpoint.location, partition=partition, offset=offset, topic=topic)
 
     @explain_missing_package("a write with Spark")
     def write(
@@ -547,7 +595,7 @@ class Table:
         at: Cluster | None = None,
         *,
         log: bool = False,
-        start_at: Startup | None = None,
+        start_at: StartAt | None = None,
     ) -> ResolvedTable:
         """Resolve the table with the cluster's properties; without an argument ``cluster``, with its own.
 

@@ -76,6 +76,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kafka")
         if "kdsl_registry" in fixtures:
             item.add_marker("registry")
+        for marker in item.iter_markers("since"):
+            if not marker.args[0].is_in(pyspark_version()):
+                item.add_marker(pytest.mark.skip(f"{marker.args[0].name} needs Spark {marker.args[0].since} or newer"))
     on_spark, on_kafka = (
         Counter(item.path for item in items if item.get_closest_marker(name)) for name in ("spark", "kafka")
     )

@@ -22,6 +22,7 @@ from kdsl.formats import Format, Observed, Side, Use
 from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSubjectError
 from kdsl.resolve import resolve
+from kdsl.resolve.keys import with_column_defaults
 from kdsl.types import model as t
 from kdsl.types.widening import join_columns
 from kdsl_formats.raw import Raw
@@ -205,7 +206,7 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
     except UnknownSubjectError:
         return None
     try:
-        table = draft_registered_schema(client, latest.schema, registry.url, topic=topic, column=side).table
+        table = draft_registered_schema(client, latest.schema, None, topic=topic, column=side).table
     except CodegenError as e:
         raise InferenceError(
             f"the subject {latest.subject!r} in the registry {client.address} does not give the columns of a table: "
@@ -213,7 +214,7 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
             "are JSON without registered schemas, choose format='json' for the catalog ('format' = 'json')"
         ) from e
     assert table.value_format is not None
-    chosen = attrs.evolve(table.value_format, url=None)  # type: ignore[misc]
+    chosen = with_column_defaults(table.value_format, table.columns)
     columns = tuple(t.Field(c.name, c.type, c.comment) for c in table.columns)
     return SideSchema(chosen, columns), f"{latest.subject} (version {latest.version})"
 

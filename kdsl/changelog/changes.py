@@ -15,6 +15,7 @@ from kdsl.kafka_table import KafkaTable
 from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.plan.model import OutputMode
 from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.state_rows import warn_of_changed_rows
 from kdsl.run.dataframes.latest import choose_key, last_changes
 from kdsl.run.dataframes.output_mode import aggregates
 from kdsl.run.dead_letters.counts import check_letters
@@ -129,7 +130,7 @@ class Changelog:
             name: For a stream: the query's name.
             output_mode: For a stream: Spark's output mode; None means ``update`` for an aggregation, else ``append``.
             adopt: For a stream: continue with the table as it is, although it is not the one that earlier batches were
-                applied to, or has fewer batches than the checkpoint.
+                applied to, has fewer batches than the checkpoint, or has lost rows of them.
 
         Returns:
             The query of a stream, else None.
@@ -168,6 +169,7 @@ class Changelog:
         target.check(self.df)
         warn_of_repeated_events(self.df, repr(target))
         opened = Checkpoint.open(spark, checkpoint)
+        warn_of_changed_rows(self.df, opened, self._name)
         if not adopt:
             self._check_progress(opened, target)
         guard = TableGuard(opened.folder, target, adopt=adopt)
@@ -182,7 +184,9 @@ class Changelog:
             if not writer:
                 writer.append(_query_id(opened) or "")
             guard.check(spark, number)
-            self._apply(rows, target, Batch(writer[0], number, _content(writer[0], opened, number)))
+            previous = number - 1 if number else None
+            content = _content(writer[0], opened, number)
+            self._apply(rows, target, Batch(writer[0], number, content, previous, adopt=guard.adopts))
             guard.keep(spark)
 
         return start_query(self.df.writeStream.outputMode(mode).foreachBatch(apply), checkpoint, trigger, name)
@@ -218,7 +222,8 @@ class Changelog:
             raise ChangelogError(
                 f"{self._name}: {target!r} has {has} of the query of {checkpoint.location}, but this checkpoint "
                 f"records that batch {done} was applied: the target is another table, or it was emptied or restored, "
-                f"and would miss the changes between; continue with the table that has them, or {fix}"
+                f"and would miss the changes between; continue with the table that has them, or {fix}; or accept the "
+                "table as it is, without these changes, with adopt=True"
             )
 
     def _apply(self, rows: DataFrame, target: Target, batch: Batch | None) -> None:

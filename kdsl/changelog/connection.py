@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,11 +12,13 @@ from typing import Any
 import attrs
 
 from kdsl.changelog.dialects import product
-from kdsl.changelog.target import Batch, is_applied
+from kdsl.changelog.target import WAYS_ON, Batch, is_applied, require_same_table
 from kdsl.errors import ChangelogError
 from kdsl.spark_internals.errors import GatewayError, JavaError, java_exception, java_message
 
+_log = logging.getLogger(__name__)
 _CONTENT = "batch_content"
+_FILE, _HAS_ROWS = "table_file", "has_rows"
 _MAX_NAME = 128
 """The bytes of a writer or a target in the table of batches: two of them fit into the primary key of any database."""
 _TABLE_KINDS = ("TABLE", "BASE TABLE", "PARTITIONED TABLE", "FOREIGN TABLE", "SYSTEM VERSIONED")
@@ -50,6 +53,46 @@ class CountedStatement:
     sql: str
     rows: int
     error: str
+
+
+@attrs.frozen
+class StagedRows:
+    """The rows that a staging table must have at the end of a transaction that read it.
+
+    Attributes:
+        table: The staging table.
+        rows: The number of its rows.
+    """
+
+    table: str
+    rows: int
+
+
+class StagedRowsError(ChangelogError):
+    """A staging table has got more rows since they were counted; the transaction was rolled back."""
+
+
+@attrs.frozen
+class DatabaseTarget:
+    """The table of a transaction.
+
+    Attributes:
+        table: Its name, as in SQL.
+        description: What messages call it.
+        batches: The table of batches.
+        id: The identity that it must have (`Connection.identify`); None for any.
+        has_key: Whether its rows have a key, and so are a copy of the state elsewhere, from which nobody takes rows.
+        exists: Whether it exists before the transaction.
+        changes: Whether the transaction changes its columns.
+    """
+
+    table: str
+    description: str
+    batches: str
+    id: str | None = None
+    has_key: bool = True
+    exists: bool = True
+    changes: bool = False
 
 
 @attrs.frozen
@@ -323,31 +366,13 @@ class Connection:
         """Create the table of batches, unless another process has just created it; JavaError if that is refused."""
         columns = (
             f"writer VARCHAR({_MAX_NAME}) NOT NULL, target VARCHAR({_MAX_NAME}) NOT NULL, batch_id BIGINT NOT NULL, "
-            f"{_CONTENT} VARCHAR(128), PRIMARY KEY (writer, target)"
+            f"{_CONTENT} VARCHAR(128), {_FILE} VARCHAR(64), {_HAS_ROWS} SMALLINT, PRIMARY KEY (writer, target)"
         )
         try:
             self.run(f"CREATE TABLE {table} ({columns})")
         except JavaError:
             if not self.exists(table):
                 raise
-
-    def add_content_column(self, table: str) -> None:
-        """Add the column for the contents of batches to a table of batches that lacks it.
-
-        Earlier versions of kdsl created tables without it. JavaError if the table cannot be read or changed.
-        """
-        if _CONTENT in map(str.lower, self.columns(table)):
-            return
-        for word in ("ADD COLUMN", "ADD"):  # Postgres, Derby, MySQL, H2; SQL Server and Oracle
-            try:
-                self.run(f"ALTER TABLE {table} {word} {_CONTENT} VARCHAR(128)")
-            except JavaError:
-                if _CONTENT in map(str.lower, self.columns(table)):  # another process has just added it
-                    return
-                if word == "ADD":
-                    raise
-            else:
-                return
 
     def last_number(self, batches: str, writer: str, target: str) -> int | None:
         """Read the number of a writer's last batch; None if there is none.
@@ -383,8 +408,21 @@ class Connection:
         finally:
             prepared.close()
 
+    def identify(self, table: str) -> str | None:
+        """Read the number (``oid``) that Postgres gave a table; None if there is no table, and for other databases.
+
+        JavaError if the database rejects the query.
+        """
+        if self._product() != "postgresql":
+            return None
+        return self.query("SELECT CAST(CAST(to_regclass(?) AS oid) AS text)", table)[0][0]
+
     def run_transaction(
-        self, statements: Sequence[str | CountedStatement], batches: str, target: str, batch: Batch | None
+        self,
+        statements: Sequence[str | CountedStatement],
+        target: DatabaseTarget,
+        batch: Batch | None,
+        staged: Sequence[StagedRows] = (),
     ) -> None:
         """Store a batch's identity and run statements in one transaction; run none if the target has the batch.
 
@@ -393,20 +431,30 @@ class Connection:
 
         Args:
             statements: The statements.
-            batches: The table of batches.
             target: The table to which the batch is applied.
             batch: The identity of the batch; None runs the statements in any case, and stores nothing.
+            staged: The rows of the staging tables, which only get more. They are counted again at the end: a task that
+                was abandoned, or runs twice, may have added some after they were counted.
 
         Raises:
-            ChangelogError: A statement changed another number of rows than it must change; or the batch has a content,
-                and the target has another one with this number or a later one.
+            ChangelogError: A statement changed another number of rows than it must change; the batch has a content,
+                and the target has another one with this number or a later one; the target is gone, or another table
+                than it must be, or has lost rows.
+            StagedRowsError: A staging table has more rows than were counted.
             JavaError: The database rejects a statement, as if another process has just stored the writer's first batch.
         """
         self._java.setAutoCommit(False)
         try:
-            if batch is None or self._store_number(batches, target, batch):
+            self._lock_table(target)
+            if target.id is not None:
+                require_same_table(target.description, target.id, self.identify(target.table))
+            if batch is None or self._store_number(target, batch):
                 for statement in statements:
                     self._execute(statement)
+                for stage in staged:
+                    self._require_staged_rows(stage)
+                if batch is not None:
+                    self._store_state(target, batch)
                 self._java.commit()
             else:
                 self._java.rollback()
@@ -416,6 +464,104 @@ class Connection:
             raise
         finally:
             self._java.setAutoCommit(True)
+
+    def _lock_table(self, target: DatabaseTarget) -> None:
+        """Keep a table of Postgres from being dropped or truncated until the transaction ends, while others write it.
+
+        Other databases lock it with the first statement that writes. JavaError if the database rejects it.
+        """
+        kinds = "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass(?) AND relkind IN ('r', 'p')"
+        if target.exists and self._product() == "postgresql" and self.query_number(kinds, target.table):
+            mode = "ACCESS EXCLUSIVE" if target.changes else "ROW EXCLUSIVE"
+            self.run(f"LOCK TABLE {target.table} IN {mode} MODE")
+
+    def has_late_rows(self, staged: Sequence[StagedRows]) -> bool:
+        """Whether a staging table has got more rows since they were counted; JavaError if that cannot be read."""
+        try:
+            for stage in staged:
+                self._require_staged_rows(stage)
+        except StagedRowsError:
+            return True
+        return False
+
+    def _require_staged_rows(self, stage: StagedRows) -> None:
+        """Check that a staging table has as many rows as were counted.
+
+        Raises:
+            StagedRowsError: It has another number.
+            JavaError: It cannot be read.
+        """
+        count = self.query_number(f"SELECT COUNT(*) FROM {stage.table}")
+        if count != stage.rows:
+            raise StagedRowsError(f"the staging table {stage.table} has {count} rows instead of {stage.rows}")
+
+    def require_rows(self, target: DatabaseTarget, writer: str) -> None:
+        """Check that a table still has rows of earlier batches, as far as the database can tell.
+
+        A table with rows that has none now was emptied, unless kdsl deleted the last ones. That is checked if the rows
+        have a key, and in Postgres also without one if the table has another file, as after a TRUNCATE: of rows without
+        a key, others may have taken all. A table of Postgres with rows and another file was rewritten, or truncated and
+        filled again: that is a warning.
+
+        Args:
+            target: The table.
+            writer: The writer of the batches.
+
+        Raises:
+            ChangelogError: It was emptied.
+            JavaError: The database rejects a query.
+        """
+        rows = self.query(
+            f"SELECT {_FILE}, {_HAS_ROWS} FROM {target.batches} WHERE writer = ? AND target = ?",
+            *self._names(writer, target),
+        )
+        if not rows:
+            return
+        file, had_rows = rows[0]
+        now = self._read_file(target.table)
+        is_rewritten = None not in (file, now) and file != now
+        if not (target.has_key or is_rewritten):
+            return
+        is_empty = not self._has_rows(target, writer)
+        if is_empty and had_rows == "1" and not self._was_emptied_by_kdsl(target):
+            how = "probably by TRUNCATE, because it has a new file" if is_rewritten else "by a DELETE or TRUNCATE"
+            raise ChangelogError(
+                f"{target.description} has lost rows of earlier batches of the writer {writer!r}: it had rows after "
+                f"the last one, and was emptied since, {how}; {WAYS_ON}"
+            )
+        if is_rewritten and not is_empty:
+            _log.warning(
+                "%s has another file than after the last batch of the writer %r: it was rewritten, by VACUUM FULL, "
+                "CLUSTER or ALTER TABLE, or truncated and filled again; in the last case rows of earlier batches are "
+                "lost",
+                target.description,
+                writer,
+            )
+
+    def _read_file(self, table: str) -> str | None:
+        """Read the number of the file of a table of Postgres, which changes with each TRUNCATE or rewrite.
+
+        None for a table without a file, such as one with partitions, and for other databases. JavaError if the database
+        rejects the query.
+        """
+        if self._product() != "postgresql":
+            return None
+        return self.query("SELECT CAST(pg_relation_filenode(to_regclass(?)) AS text)", table)[0][0]
+
+    def _has_rows(self, target: DatabaseTarget, writer: str) -> bool:
+        """Whether a table to which a writer has applied a batch has rows; JavaError if the database rejects that."""
+        query = f"SELECT COUNT(*) FROM {target.batches} WHERE writer = ? AND target = ? AND EXISTS "
+        return bool(self.query_number(f"{query}(SELECT 1 FROM {target.table})", *self._names(writer, target)))
+
+    def _was_emptied_by_kdsl(self, target: DatabaseTarget) -> bool:
+        """Whether a table had no rows after the last batch of some writer; JavaError if the database rejects that."""
+        query = f"SELECT COUNT(*) FROM {target.batches} WHERE target = ? AND {_HAS_ROWS} = 0"
+        return bool(self.query_number(query, _shorten(target.table)))
+
+    @staticmethod
+    def _names(writer: str, target: DatabaseTarget) -> tuple[str, str]:
+        """A writer and a target as the table of batches has them."""
+        return _shorten(writer), _shorten(target.table)
 
     def try_statements(self, statements: Sequence[str]) -> str | None:
         """Run statements in a transaction, and roll it back; return why the database refuses one of them.
@@ -452,24 +598,38 @@ class Connection:
         elif self.run(statement.sql) != statement.rows:
             raise ChangelogError(statement.error)
 
-    def _store_number(self, batches: str, target: str, batch: Batch) -> bool:
+    def _store_number(self, target: DatabaseTarget, batch: Batch) -> bool:
         """Store the identity of a batch in its row, which is then locked until the transaction ends.
 
         Returns:
             Whether the target does not have the batch yet; if it has, that is logged.
 
         Raises:
-            ChangelogError: The target has another batch with its number, or a later one.
+            ChangelogError: The target has another batch with its number, or a later one; or it has lost rows of earlier
+                ones.
             JavaError: The database rejects it, as if another process has just stored the writer's first batch.
         """
-        own, names = "writer = ? AND target = ?", (_shorten(batch.writer), _shorten(target))
+        batches, names = target.batches, self._names(batch.writer, target)
+        own = "writer = ? AND target = ?"
         locked = self.run(f"UPDATE {batches} SET batch_id = batch_id WHERE {own}", *names)
+        if locked and not batch.adopt:
+            self.require_rows(target, batch.writer)
+        last = self.last_batch(batches, batch.writer, target.table) if locked else None
+        if is_applied(target.description, batch, last, repeatable=target.has_key):
+            return False
         if locked:
-            if is_applied(target, batch, self.last_batch(batches, batch.writer, target)):
-                return False
             update = f"UPDATE {batches} SET batch_id = ?, {_CONTENT} = ? WHERE {own}"
             self.run(update, batch.number, batch.content, *names)
         else:
             insert = f"INSERT INTO {batches} (writer, target, batch_id, {_CONTENT}) VALUES (?, ?, ?, ?)"
             self.run(insert, *names, batch.number, batch.content)
         return True
+
+    def _store_state(self, target: DatabaseTarget, batch: Batch) -> None:
+        """Store what `require_rows` compares, at the end of a transaction; JavaError if the database rejects it."""
+        own, names = "writer = ? AND target = ?", self._names(batch.writer, target)
+        has_rows = int(self._has_rows(target, batch.writer))
+        self.run(f"UPDATE {target.batches} SET {_HAS_ROWS} = ? WHERE {own}", has_rows, *names)
+        file = self._read_file(target.table)
+        if file is not None:
+            self.run(f"UPDATE {target.batches} SET {_FILE} = ? WHERE {own}", file, *names)

@@ -40,7 +40,12 @@ class TableGuard:
     def __init__(self, folder: Folder, target: Target, *, adopt: bool) -> None:
         self._folder, self._target, self._adopt = folder, target, adopt
         self._known: str | None = None
-        self._is_kept = False
+        self._is_kept = self._is_first_done = False
+
+    @property
+    def adopts(self) -> bool:
+        """Whether the next batch accepts the table as it is: it is the first one of a run with ``adopt``."""
+        return self._adopt and not self._is_first_done
 
     def check(self, spark: SparkSession, number: int) -> None:
         """Check before a batch that the table is the one of earlier batches; the first batch may create it.
@@ -52,7 +57,7 @@ class TableGuard:
         if not isinstance(self._target, IdentifiedTarget):
             return
         actual = self._target.identify(spark)
-        if not self._is_kept and self._adopt:
+        if self.adopts:
             expected = None
             with suppress(CheckpointError):  # a damaged file is replaced
                 expected = self._read(required=False)
@@ -69,6 +74,7 @@ class TableGuard:
             ChangelogError: The table cannot be read.
             CheckpointError: The checkpoint cannot be written.
         """
+        self._is_first_done = True
         if self._is_kept or not isinstance(self._target, IdentifiedTarget):
             return
         self._known = self._target.identify(spark)

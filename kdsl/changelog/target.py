@@ -28,11 +28,16 @@ class Batch:
         content: What distinguishes the batch from others with its number, at most 128 characters. Within
             ``foreachBatch`` it is by default the id of the query and a digest of the batch's offsets; elsewhere it is
             unknown unless it is passed.
+        previous: The number of the writer's batch before this one that was applied to the table, if it is known: a
+            table without it has lost it.
+        adopt: Whether the table is accepted as it is, even if rows of earlier batches were taken from it.
     """
 
     writer: str
     number: int
     content: str = attrs.field(default="", validator=attrs.validators.max_len(128))
+    previous: int | None = None
+    adopt: bool = False
 
     def of_part(self, *names: str) -> Self:
         """The identity of one of several parts that are written by themselves, such as that of a table.
@@ -46,23 +51,30 @@ class Batch:
         return attrs.evolve(self, writer=f"{self.writer}/{digest}")
 
 
-def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
+OTHER_CONTENT = "of another batch"
+"""The content of a batch that is not the one that was looked for, if nothing else is known about it."""
+
+
+def is_applied(target: str, batch: Batch, last: Batch | None, *, repeatable: bool = True) -> bool:
     """Whether a table has a batch already.
 
     The answer yes is logged. A batch without content is compared by its number alone: if the last number is the same or
-    a later one, the answer is yes, logged as a warning. A last batch with the same number whose content is unknown
-    counts as not applied: to apply it again changes nothing.
+    a later one, the answer is yes, logged as a warning. If rows have a key, a last batch with the same number
+    whose content is unknown does not count, nor does the last batch itself with ``adopt``: to apply it again changes
+    nothing, and it may be among what the table has lost.
 
     Args:
         target: The table, for messages.
         batch: The batch.
         last: The last batch of its writer that was applied to the table; None if there is none.
+        repeatable: Whether to apply the last batch again changes nothing, as for rows with a key.
 
     Raises:
-        ChangelogError: The batch has a content, and the table has another batch with this number or a later one: the
-            changes would be lost.
+        ChangelogError: The table has lost the writer's batch before this one; or the batch has a content, and the table
+            has another batch with this number or a later one: the changes would be lost.
     """
     if last is None or last.number < batch.number:
+        _require_previous(target, batch, last)
         return False
     if not batch.content:
         _log.warning(
@@ -71,20 +83,39 @@ def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
             target, last.number, batch.writer, batch.number,
         )  # fmt: skip
         return True
+    if last.number == batch.number and repeatable and (not last.content or batch.adopt):
+        return False
     if last.number == batch.number and last.content == batch.content:
         _log.info("%s has batch %d of %r already", target, batch.number, batch.writer)
         return True
-    if last.number == batch.number and not last.content:
-        return False  # as earlier versions of kdsl stored it; to apply the last batch again changes nothing
     query, _, _ = batch.content.partition("/")
-    if last.content and query != last.content.partition("/")[0]:
-        reason = "a query with another checkpoint, or another query that uses the name, has applied that one"
+    causes = (
+        "a query with another checkpoint, or another query that uses the name, has applied that one",
+        "an older copy of the checkpoint was restored, or a driver that was presumed dead goes on",
+    )
+    if last.content in ("", OTHER_CONTENT):
+        reason = ", or ".join(causes)
     else:
-        reason = "an older copy of the checkpoint was restored, or a driver that was presumed dead goes on"
+        reason = causes[query == last.content.partition("/")[0]]
     raise ChangelogError(
         f"{target} has batch {last.number} of the writer {batch.writer!r}, and this is another batch with the number "
         f"{batch.number}: {reason}; to apply it, name another writer, as Batch('{batch.writer}-2', number), or start "
         "a query of apply_to(checkpoint=...) with a new checkpoint, and read from the start"
+    )
+
+
+def _require_previous(target: str, batch: Batch, last: Batch | None) -> None:
+    """Check that a table has the writer's batch before this one.
+
+    Raises:
+        ChangelogError: It does not, and is not accepted as it is.
+    """
+    if batch.previous is None or batch.adopt or (last is not None and last.number >= batch.previous):
+        return
+    has = "no batch" if last is None else f"batch {last.number}, and no later one,"
+    raise ChangelogError(
+        f"{target} has {has} of the writer {batch.writer!r}, although batch {batch.previous} was applied to it: the "
+        f"table was restored to an earlier state, or emptied, and would miss the changes between; {WAYS_ON}"
     )
 
 
@@ -112,7 +143,7 @@ def explain_replaced_table(expected: str, actual: str | None) -> str:
 WAYS_ON = (
     "restore that table, or start with a new checkpoint, which reads from the start; or accept the table as it is, "
     "without these rows: start an ingestion once with --allow sink (allow=['sink'] in Python), and a query of apply_to "
-    "with adopt=True"
+    "with adopt=True; in your own foreachBatch, name another writer"
 )
 
 
@@ -146,7 +177,8 @@ class Target(Protocol):
         """Read the number of the last batch of a writer that was applied to the table; None if there is none.
 
         Raises:
-            ChangelogError: The table cannot be read; some targets pass on Java's error instead.
+            ChangelogError: The table cannot be read; some targets pass on Java's error instead. Or rows of that batch,
+                or of earlier ones, were taken from the table, as far as the target can notice that.
         """
         ...
 
@@ -163,8 +195,8 @@ class Target(Protocol):
             batch: The identity of the batch; None applies it in any case.
 
         Raises:
-            ChangelogError: The table has another batch with this number, or a later one; or the changes cannot be
-                applied. Some targets pass on Spark's or Java's error instead.
+            ChangelogError: The table has another batch with this number, or a later one, or has lost rows of earlier
+                batches; or the changes cannot be applied. Some targets pass on Spark's or Java's error instead.
         """
         ...
 

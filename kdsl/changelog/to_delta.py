@@ -6,6 +6,7 @@ jars, and uses a second session with Delta's rules and catalog, in which the ``M
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -13,11 +14,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from json import JSONDecoder
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from kdsl.changelog.delta_history import (
+    CHANGES_TYPES,
+    Commit,
+    find_lost_rows,
+    read_contents,
+    write_metadata,
+)
 from kdsl.changelog.merge import (
     check_jvm_target,
     check_table_name,
@@ -26,7 +33,7 @@ from kdsl.changelog.merge import (
     write_condition,
     write_is_delete,
 )
-from kdsl.changelog.target import Batch, is_applied, require_same_table
+from kdsl.changelog.target import OTHER_CONTENT, WAYS_ON, Batch, is_applied, require_same_table
 from kdsl.errors import ChangelogError
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
@@ -47,6 +54,7 @@ from kdsl.spark_internals.session import (
     wrap_session,
 )
 from kdsl.spark_internals.sql_text import parse_column, run_sql
+from kdsl.spark_internals.storage import settings_for_tables
 from kdsl.spark_versions import list_working, spark_version
 from kdsl.types import model as t
 from kdsl.types.convert import convert_sql
@@ -68,6 +76,9 @@ _NO_VERSION = "Available versions"  # in Delta's error for a version that is not
 _API = "io.delta.tables.DeltaTable"
 _TXN = "spark.databricks.delta.write"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_DIGEST_BITS = 20
+"""How many bits of a transaction's version are a digest of the batch's content; those before it are the number."""
+_MAX_NUMBER = 1 << (62 - _DIGEST_BITS)
 _NTZ = "'delta.feature.timestampNtz' = 'supported'"
 _WIDENING = "delta.enableTypeWidening"
 _NARROWER_CHANGES = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
@@ -365,6 +376,8 @@ class DeltaTarget:
 
             existing = self.read_columns(spark) or ()
             converted = {f.name: convert_sql(quote_name(f.name), *new.get(f.name, (f.type, f.type))) for f in existing}
+            session = session.with_settings({_METADATA: session.add_metadata(CHANGES_TYPES)})
+        with session.active():
             rows = DataFrame(session.open(self).toDF(), session.python())
             rows = rows.select(*(parse_column(sql).alias(name) for name, sql in converted.items()))
             writer = java_dataframe(rows).write().format("delta").mode("overwrite").option("overwriteSchema", "true")
@@ -420,11 +433,37 @@ class DeltaTarget:
         unchanged, such as those for a log that cannot be read.
 
         Raises:
-            ChangelogError: The session has no Delta, and Delta cannot be added.
+            ChangelogError: The session has no Delta, and Delta cannot be added; or another commit took back rows of the
+                writer's batches.
         """
         session = _Delta(spark)
         with session.active():
-            return session.last_batch(session.open(self), writer)
+            table = session.open(self)
+            transaction = session.last_transaction(table, writer)
+            if transaction is None:
+                return None
+            self._require_rows(session, table, writer)
+            return transaction >> _DIGEST_BITS
+
+    def _require_rows(self, session: _Delta, table: Any, writer: str) -> None:
+        """Check that no commit since a writer's last batch took back rows, as far as the table's log knows.
+
+        A warning is logged if the commit of that batch, and others after it, were removed from the log.
+
+        Raises:
+            ChangelogError: A commit took back rows.
+        """
+        lost = find_lost_rows(lambda limit: session.read_history(table, limit), writer)
+        if lost.commits:
+            raise ChangelogError(
+                f"{self!r} has lost rows of earlier batches of the writer {writer!r}: they were taken back by "
+                f"{' and '.join(map(str, lost.commits))}; {WAYS_ON}"
+            )
+        if lost.unknown is not None:
+            _log.warning(
+                "%r: the log of the table no longer has the commit of the last batch of the writer %r; whether a "
+                "commit between that one and version %d took back rows is not known", self, writer, lost.unknown,
+            )  # fmt: skip
 
     def identify(self, spark: SparkSession) -> str | None:
         """Read the id that Delta gave the table when it was created; None if there is no table.
@@ -443,8 +482,9 @@ class DeltaTarget:
         """Merge changes into the table in one commit; a table that does not exist is created before.
 
         Columns that the table does not have are added if ``schema_evolution`` is set. A batch that the table already
-        has is skipped, which is logged. If the merge fails, Spark's exception is raised, also for a change without all
-        values whose row the table does not have.
+        has is skipped, which is logged; whether it has it does not depend on the table's history. If the
+        merge fails, Spark's exception is raised, also for a change without all values whose row the table does not
+        have.
 
         Args:
             changes: The changes, at most one for each key.
@@ -453,8 +493,9 @@ class DeltaTarget:
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or does not have a column of
-                the changelog and ``schema_evolution`` is not set; it is gone or another one than it must be; or Delta
-                cannot be added to the session.
+                the changelog and ``schema_evolution`` is not set; it is gone or another one than it must be; another
+                commit took back rows of earlier batches; the batch's number is too large for Delta; or Delta cannot be
+                added to the session.
         """
         session = _Delta(changes.sparkSession)
         with session.active():
@@ -466,21 +507,45 @@ class DeltaTarget:
                     raise ChangelogError(f"{self!r} does not exist, although it was created before")
                 session.create(self, changes)
                 table = session.open(self)
-            last = None if batch is None else session.find_last(table, batch)
-            if batch is not None and is_applied(repr(self), batch, last):
-                return
-            existing = [str(name) for name in table.toDF().columns()]
-            names = match_columns(f"delta({self.table!r})", changes, existing, add=self.schema_evolution)
-            if (
-                self.schema_evolution
-                and _has_ntz(changes.schema.json())
-                and not _has_ntz(str(table.toDF().schema().json()))
-            ):
+            own = session
+            if batch is not None:
+                base, transaction = session.version(table), session.last_transaction(table, batch.writer)
+                last = session.find_last(table, batch, transaction)
+                if last is not None and not batch.adopt:
+                    self._require_rows(session, table, batch.writer)
+                if is_applied(repr(self), batch, last, repeatable=bool(keys)):
+                    return
+                numbered = transaction is None or transaction < _write_transaction(batch)
+                own = session.for_batch(batch, base, numbered=numbered)
+            schema = table.toDF().schema()
+            names = match_columns(f"delta({self.table!r})", changes, list(schema.names()), add=self.schema_evolution)
+            if self.schema_evolution and _has_ntz(changes.schema.json()) and not _has_ntz(str(schema.json())):
                 self._allow_ntz(session)
-        numbered = last is None or batch is None or last.number < batch.number
-        own = session if batch is None else session.for_batch(batch, numbered=numbered)
         with own.active():
-            _merge(own.open(self), changes, keys, names, evolve=self.schema_evolution).execute()
+            table = own.open(self)
+            if self.id is not None:  # it may have been replaced since it was checked
+                require_same_table(repr(self), self.id, None if table is None else own.read_id(table))
+            _merge(table, changes, keys, names, evolve=self.schema_evolution).execute()
+
+
+def _write_transaction(batch: Batch) -> int:
+    """The version of Delta's transaction that stores a batch: its number, and a digest of its content.
+
+    The digest is 0 if the content is not known. Transactions stay in the table when its history is cleaned up.
+
+    Raises:
+        ChangelogError: The number is too large.
+    """
+    if abs(batch.number) >= _MAX_NUMBER:
+        raise ChangelogError(
+            f"the batch number {batch.number} of the writer {batch.writer!r} is too large: Delta stores numbers below "
+            f"{_MAX_NUMBER:,}"
+        )
+    digest = 0
+    if batch.content:
+        first = int.from_bytes(hashlib.sha256(batch.content.encode()).digest()[:4], "big")
+        digest = first % ((1 << _DIGEST_BITS) - 1) + 1
+    return batch.number << _DIGEST_BITS | digest
 
 
 def _write_create_table(table: str, columns: str, partition_keys: Sequence[str], properties: Mapping[str, str]) -> str:
@@ -571,6 +636,8 @@ class _Delta:
     def __init__(self, spark: SparkSession) -> None:
         """Use a session that has Delta's rules and catalog; for another one attach what is missing, and use a clone.
 
+        A session whose settings would lose values or rows is cloned, too.
+
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
@@ -589,6 +656,11 @@ class _Delta:
         if tables is not None and tables != spark.conf.get(CASE_SENSITIVE):
             session = session.cloneSession()
             session.conf().set(CASE_SENSITIVE, tables)
+        lossless = settings_for_tables(lambda name: spark.conf.get(name, None))
+        if lossless:
+            session = session.cloneSession()
+            for name, value in lossless.items():
+                session.conf().set(name, value)
         self._session = session
         self._api: Any = getattr(self._jvm.io.delta.tables, "DeltaTable")  # noqa: B009
 
@@ -674,8 +746,8 @@ class _Delta:
         )
         return json.loads(row.toJSON().head())  # type: ignore[no-any-return]
 
-    def last_batch(self, table: Any, writer: str) -> int | None:
-        """Read the number of the last batch of a writer from the table's log; None if there is none.
+    def last_transaction(self, table: Any, writer: str) -> int | None:
+        """Read the version of a writer's last transaction (`_write_transaction`) from a table's log; None if none.
 
         Java's errors are raised unchanged.
 
@@ -687,48 +759,86 @@ class _Delta:
             return None
         log = table.deltaLog()
         log.update(False, scala_none(self._jvm), scala_none(self._jvm))
-        number = log.unsafeVolatileSnapshot().transactions().get(writer)
-        return int(number.get()) if number.isDefined() else None
+        version = log.unsafeVolatileSnapshot().transactions().get(writer)
+        return int(version.get()) if version.isDefined() else None
 
-    def find_last(self, table: Any, batch: Batch) -> Batch | None:
+    def find_last(self, table: Any, batch: Batch, transaction: int | None) -> Batch | None:
         """Find the last batch of a batch's writer in the table; None if the writer has none.
 
-        Its content is read from the table's history only if its number is not less than that of ``batch``, and
-        ``batch`` has a content itself; otherwise, or if the history does not have it, it is empty. Java's errors are
-        raised unchanged.
+        Its content is looked for only if its number is not less than that of ``batch``, and ``batch`` has a content
+        itself; otherwise it is empty. The table's history has it, or, if that was cleaned up, the transaction says
+        whether it is the one of ``batch``. Java's errors are raised unchanged.
 
         Args:
             table: Delta's object of the table, or None.
             batch: The batch.
+            transaction: The writer's last transaction (`last_transaction`).
         """
-        number = self.last_batch(table, batch.writer)
-        if number is None or number < batch.number or not batch.content:
-            return None if number is None else Batch(batch.writer, number)
-        from pyspark.sql import DataFrame, functions as F
-
-        start = _start_of_metadata(batch.writer, number)
-        commits = DataFrame(table.history(), self._spark).where(F.instr("userMetadata", start) > 0)
-        last = commits.orderBy("version", ascending=False).select("userMetadata").first()
-        content = "" if last is None else JSONDecoder().raw_decode(str(last[0]).partition(start)[2])[0]
+        if transaction is None:
+            return None
+        number = transaction >> _DIGEST_BITS
+        if number < batch.number or not batch.content or not transaction % (1 << _DIGEST_BITS):
+            return Batch(batch.writer, number)
+        commits = [commit.metadata for commit in self.read_history(table)]
+        content = next((text for n, text in read_contents(commits, batch.writer) if n == number), None)
+        if content is None:
+            content = batch.content if transaction == _write_transaction(batch) else OTHER_CONTENT
         return Batch(batch.writer, number, content)
 
-    def for_batch(self, batch: Batch, *, numbered: bool = True) -> _Delta:
+    def read_history(self, table: Any, limit: int | None = None) -> list[Commit]:
+        """Read the commits of a table that its log has, newest first.
+
+        Java's errors are raised unchanged.
+
+        Args:
+            table: Delta's object of the table.
+            limit: How many commits to read; None for all.
+        """
+        from pyspark.sql import DataFrame, functions as F
+
+        history = DataFrame(table.history() if limit is None else table.history(limit), self.python())
+        rows = history.select(
+            "version",
+            F.unix_timestamp("timestamp").alias("time"),
+            "operation",
+            "operationParameters",
+            "userName",
+            "userMetadata",
+        ).collect()
+        commits = [
+            Commit(
+                row.version, row.time or 0, row.operation or "", row.operationParameters or {}, row.userName,
+                row.userMetadata or "",
+            )
+            for row in rows
+        ]  # fmt: skip
+        return sorted(commits, key=lambda commit: -commit.version)
+
+    def for_batch(self, batch: Batch, base: int, *, numbered: bool = True) -> _Delta:
         """Create a new session that stores the identity of a batch with each write, and return Delta in it.
 
-        The number is stored as Delta's transaction, the content in the commit's ``userMetadata``.
+        The number and a digest of the content are stored as Delta's transaction: a write of this transaction or an
+        earlier one that comes late changes nothing. The commit's ``userMetadata`` has the content, and the version that
+        was checked.
 
         Args:
             batch: The batch.
-            numbered: Whether to store its number; otherwise the table has the number already.
+            base: The last version of the table that is known to have the rows of earlier batches.
+            numbered: Whether to store the transaction; otherwise the table has it already.
+
+        Raises:
+            ChangelogError: The batch's number is too large.
         """
-        settings = {}
+        metadata = write_metadata(batch.writer, batch.number, batch.content, base)
+        settings = {_METADATA: self.add_metadata(metadata)}
         if numbered:
-            settings = {f"{_TXN}.txnAppId": batch.writer, f"{_TXN}.txnVersion": str(batch.number)}
-        if batch.content:
-            before = self._session.conf().get(_METADATA, "")
-            start = _start_of_metadata(batch.writer, batch.number)
-            settings[_METADATA] = f"{before} {start}{json.dumps(batch.content)}}}".lstrip()
+            transaction = str(_write_transaction(batch))
+            settings |= {f"{_TXN}.txnAppId": batch.writer, f"{_TXN}.txnVersion": transaction}
         return self.with_settings(settings)
+
+    def add_metadata(self, text: str) -> str:
+        """The ``userMetadata`` of commits of this session with a string after it."""
+        return f"{self._session.conf().get(_METADATA, '')} {text}".lstrip()
 
     def with_settings(self, settings: Mapping[str, str]) -> _Delta:
         """Create a new session with further settings, and return Delta in it."""
@@ -737,11 +847,6 @@ class _Delta:
         for name, value in settings.items():
             own._session.conf().set(name, value)  # noqa: SLF001
         return own
-
-
-def _start_of_metadata(writer: str, number: int) -> str:
-    """The beginning of what a commit's ``userMetadata`` contains: the writer and the number of its batch."""
-    return f'{{"writer": {json.dumps(writer)}, "batch": {number}, "content": '
 
 
 def _attach_jars(spark: SparkSession) -> None:

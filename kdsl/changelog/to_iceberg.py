@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import islice
 from time import sleep
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from kdsl.changelog.merge import (
     write_condition,
     write_is_delete,
 )
-from kdsl.changelog.target import Batch, is_applied
+from kdsl.changelog.target import WAYS_ON, Batch, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.retry import Backoff
@@ -63,6 +64,7 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _VIEW = "kdsl_changes"
 _WRITER, _BATCH, _CONTENT = "kdsl.writer", "kdsl.batch", "kdsl.content"
+_RECORDS = "total-records"
 _AUDIT = ("spark.wap.branch", "spark.wap.id")
 _ISOLATION = "write.merge.isolation-level"
 _CONFLICTS = (
@@ -137,12 +139,13 @@ class IcebergTarget:
 
         Raises:
             ChangelogError: Iceberg cannot be added to the session, it has no catalog of Iceberg, or a setting of the
-                table or the session does not permit `apply`.
+                table or the session does not permit `apply`; or another write emptied the table since that batch.
         """
         name = self._attach(spark)
         with _own_session(spark, name) as session:
-            last = _find_last(self._load(session, name), writer)
-        return None if last is None else last.number
+            search = _find_last(self._load(session, name), writer)
+        self._require_rows(search, writer)
+        return None if search.last is None else search.last.number
 
     def identify(self, spark: SparkSession) -> str | None:
         """Read the UUID that Iceberg gave the table when it was created; None if there is no table.
@@ -169,9 +172,10 @@ class IcebergTarget:
             batch: The identity of the batch; None applies the changes whatever the table has.
 
         Raises:
-            ChangelogError: The table has another batch with this number or a later one, or lacks a column of the
-                changelog or a field of its structs, which is not added; its merges are not serializable, or the session
-                stages its writes; or Iceberg cannot be added to the session, or that has no catalog of Iceberg.
+            ChangelogError: The table has another batch with this number or a later one, was emptied by another write
+                or restored to an earlier snapshot since the last batch, or lacks a column of the changelog or a field
+                of its structs, which is not added; its merges are not serializable, or the session stages its
+                writes; or Iceberg cannot be added to the session, or that has no catalog of Iceberg.
         """
         spark = changes.sparkSession
         name = self._attach(spark)
@@ -224,15 +228,42 @@ class IcebergTarget:
             run_sql(session, _write_merge(name, changes, keys, existing))
             if batch is None:
                 return
-            last = _find_last(self._load(session, name), batch.writer)
+            last = _find_last(self._load(session, name), batch.writer).last
             # A merge without effect adds no snapshot. After a later batch, which another driver has applied since, the
             # number must not be stored: that driver's next batch would be compared with it.
             if last is None or last.number < batch.number:
                 run_sql(session, f"INSERT INTO {name} SELECT * FROM {name} WHERE false")  # noqa: S608
 
     def _has(self, batch: Batch | None, table: _Table | None) -> bool:
-        """Whether the table has a batch already, as `is_applied`, also with its errors; not for None."""
-        return batch is not None and is_applied(repr(self), batch, _find_last(table, batch.writer))
+        """Whether the table has a batch already, as `is_applied`, also with its errors; not for None.
+
+        ChangelogError, too, if another write emptied the table since the last batch. A warning is logged if the
+        snapshot of that batch may have expired.
+        """
+        if batch is None:
+            return False
+        search = _find_last(table, batch.writer)
+        if not batch.adopt:
+            self._require_rows(search, batch.writer)
+        if search.last is None and search.has_expired and batch.previous is not None:
+            _log.warning(
+                "%r: the snapshot of the last batch of the writer %r has expired; whether the table was restored to an "
+                "earlier state since is not known", self, batch.writer,
+            )  # fmt: skip
+            batch = attrs.evolve(batch, previous=None)
+        return is_applied(repr(self), batch, search.last)
+
+    def _require_rows(self, search: _Search, writer: str) -> None:
+        """Check that no other write has emptied the table since the last batch of a writer.
+
+        Raises:
+            ChangelogError: One has.
+        """
+        if search.last is not None and search.emptied is not None:
+            raise ChangelogError(
+                f"{self!r} has lost rows of earlier batches of the writer {writer!r}: it was emptied by "
+                f"{search.emptied}; {WAYS_ON}"
+            )
 
     @property
     def _call(self) -> str:
@@ -370,22 +401,45 @@ class _Table:
     branch: str | None
 
 
-def _find_last(table: _Table | None, writer: str) -> Batch | None:
-    """Find the last batch of a writer among the current snapshot and those before it; None if there is none.
+@attrs.frozen
+class _Search:
+    """What a search for the last batch of a writer found in the current snapshot of a table and those before it.
 
-    None also without a table. Snapshots that were rolled back do not count. Java's errors are raised unchanged.
+    Attributes:
+        last: The batch; None if there is none.
+        emptied: The first snapshot after that batch by which another write emptied the table, for messages; None if
+            there is none.
+        has_expired: Whether the search ended at a snapshot that has expired.
+    """
+
+    last: Batch | None = None
+    emptied: str | None = None
+    has_expired: bool = False
+
+
+def _find_last(table: _Table | None, writer: str) -> _Search:
+    """Search for the last batch of a writer among the current snapshot and those before it; none without a table.
+
+    Snapshots that were rolled back do not count. Java's errors are raised unchanged.
     """
     if table is None:
-        return None
-    java = table.java
+        return _Search()
+    java, emptied = table.java, None
     snapshot = java.currentSnapshot() if table.branch is None else java.snapshot(table.branch)
     while snapshot is not None:
         summary = snapshot.summary()
         if summary.get(_WRITER) == writer:
-            return Batch(writer, int(summary.get(_BATCH)), summary.get(_CONTENT) or "")
+            return _Search(Batch(writer, int(summary.get(_BATCH)), summary.get(_CONTENT) or ""), emptied)
         parent = snapshot.parentId()
-        snapshot = None if parent is None else java.snapshot(parent)  # None if it has expired
-    return None
+        before = None if parent is None else java.snapshot(parent)  # None if it has expired
+        if parent is not None and before is None:
+            return _Search(None, emptied, has_expired=True)
+        records = [None if one is None else one.summary().get(_RECORDS) for one in (before, snapshot)]
+        if summary.get(_WRITER) is None and records[1] == "0" and records[0] not in (None, "0"):
+            time = datetime.fromtimestamp(snapshot.timestampMillis() / 1000, UTC)
+            emptied = f"snapshot {snapshot.snapshotId()} ({snapshot.operation()}, {time:%Y-%m-%d %H:%M:%S} UTC)"
+        snapshot = before
+    return _Search(None, emptied)
 
 
 @contextmanager

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import attrs
 
 from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
-from kdsl.changelog.connection import Connection, CountedStatement, DatabaseTable, is_unique_violation
+from kdsl.changelog.connection import (
+    Connection,
+    CountedStatement,
+    DatabaseTable,
+    DatabaseTarget,
+    StagedRows,
+    StagedRowsError,
+    is_unique_violation,
+)
 from kdsl.changelog.dialects import BATCHES, DIALECTS, Dialect, Statements, cast_type, dialect_of, product
 from kdsl.changelog.jdbc_strings import write_as_strings
 from kdsl.changelog.merge import list_columns
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TRIES = 3
+_SPECULATION = "with spark.speculation a task may be written twice: turn it off"
 _NULL_CHARACTER = "0x00"
 """How Postgres names the character U+0000 in the error of a string that has it."""
 _DRIVERS = {
@@ -185,14 +194,7 @@ class JdbcTarget:
             SecretError: As for `check`.
         """
         with self._connect(spark) as connection:
-            return self._identify(connection)
-
-    def _identify(self, connection: Connection) -> str | None:
-        """Read the identity of the table, as `identify` does, over a connection."""
-        if product(_unwrap(self.url)) != "postgresql":
-            return None
-        rows = connection.query("SELECT CAST(CAST(to_regclass(?) AS oid) AS text)", self.table)
-        return rows[0][0]
+            return connection.identify(self.table)
 
     @_translate_java_errors
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
@@ -202,14 +204,46 @@ class JdbcTarget:
         see `check`.
 
         Raises:
-            ChangelogError: The database cannot be reached, or reports an error.
+            ChangelogError: The database cannot be reached, or reports an error; or the table was emptied since the
+                writer's last batch (`Connection.require_rows`).
             SecretError: As for `check`.
         """
         batches = self._in_schema(BATCHES)
+        self.drop_staging_tables(spark, writer)
+        with self._connect(spark) as connection:
+            if not connection.exists(batches):
+                return None
+            connection.require_rows(self._describe(), writer)
+            return connection.last_number(batches, writer, self.table)
+
+    @_translate_java_errors
+    def drop_staging_tables(self, spark: SparkSession, writer: str) -> None:
+        """Drop the staging tables for this table that batches of a writer have left.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
+        """
         with self._connect(spark) as connection:
             for name in connection.tables(self._stage_prefix(writer)):
                 connection.drop(self._in_schema(name))
-            return connection.last_number(batches, writer, self.table) if connection.exists(batches) else None
+
+    def _describe(self, keys: Sequence[str] = ("",), change: TableChange | None = None) -> DatabaseTarget:
+        """The table of a transaction; by default one whose rows have a key.
+
+        Args:
+            keys: The columns of the key; empty if there is none.
+            change: A change of the table's columns.
+        """
+        return DatabaseTarget(
+            self.table,
+            repr(self),
+            self._in_schema(BATCHES),
+            self.id,
+            has_key=bool(keys),
+            exists=change is None or not change.creates,
+            changes=change is not None,
+        )
 
     @_translate_java_errors
     def apply(
@@ -218,9 +252,10 @@ class JdbcTarget:
         """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
 
         The batch's number is stored in the table `BATCHES` of the same schema, which is created if it does not exist.
-        Staging tables are created, and dropped at the end. If the transaction violates a unique constraint in Postgres,
-        it is repeated so that rows can swap their unique values. Both this and a batch that is skipped are logged.
-        Without keys all rows are inserted.
+        Staging tables are created, and dropped at the end; if one of them gets rows of a task that Spark has abandoned
+        or runs twice, they are filled again, up to three times. If the transaction violates a unique constraint in
+        Postgres, it is repeated so that rows can swap their unique values. Both this and a batch that is skipped are
+        logged. Without keys all rows are inserted.
 
         Args:
             changes: See `Target.apply`.
@@ -231,7 +266,7 @@ class JdbcTarget:
         Raises:
             ChangelogError: The database or Spark reports an error, or Spark writes a wrong number of rows; the table
                 has another batch with this number or a later one, does not have a column of the changelog, or does not
-                have the row of a change without all values.
+                have the row of a change without all values; or it was emptied since the last batch.
             SecretError: As for `check`.
         """
         spark, batches = changes.sparkSession, self._in_schema(BATCHES)
@@ -239,31 +274,72 @@ class JdbcTarget:
         with self._connect(spark) as connection:
             if table_change is not None:
                 connection.run(f"SET lock_timeout = {table_change.lock_timeout // timedelta(milliseconds=1)}")
+            target = self._describe(keys, table_change)
             if self.id is not None:
-                require_same_table(repr(self), self.id, self._identify(connection))
+                require_same_table(repr(self), self.id, connection.identify(self.table))
             if batch is not None:
                 if not connection.exists(batches):
                     connection.create_batches_table(batches)
-                connection.add_content_column(batches)
-                if is_applied(repr(self), batch, connection.last_batch(batches, batch.writer, self.table)):
+                last = connection.last_batch(batches, batch.writer, self.table)
+                if last is not None and not batch.adopt:
+                    connection.require_rows(target, batch.writer)
+                if is_applied(repr(self), batch, last, repeatable=bool(keys)):
                     return
-            staging = _Staging(self, connection, keys, writer)
-            try:
-                staging.prepare(changes, table_change)
-                alter = [] if table_change is None else table_change.write(self.table)
-                deletes, upserts = staging.fill() if keys else staging.fill_inserts()
-                waits = f"{self!r}: the transaction of a batch still runs, or waits for locks of other transactions"
+            for remaining in reversed(range(_TRIES)):
+                staging = _Staging(self, connection, keys, writer)
                 try:
-                    with announce_wait(_log, waits):
-                        connection.run_transaction([*alter, *deletes, *upserts], batches, self.table, batch)
-                except JavaError as e:
-                    swaps = staging.free_unique_values() if is_unique_violation(e) else []
-                    if not swaps:
-                        raise
-                    _log.info("%r: the batch may swap unique values; it is applied again in two steps", self)
-                    connection.run_transaction([*alter, *deletes, *swaps, *upserts], batches, self.table, batch)
-            finally:
-                staging.drop()
+                    staging.prepare(changes, table_change)
+                    alter = [] if table_change is None else table_change.write(self.table)
+                    deletes, upserts = staging.fill() if keys else staging.fill_inserts()
+                    self._run_transaction(connection, staging, (alter, deletes, upserts), target, batch)
+                except StagedRowsError as e:
+                    if not remaining:
+                        raise ChangelogError(f"{self!r}: {e}, {_TRIES} times; {_SPECULATION}") from e
+                    _log.info("%r: %s: a task wrote them after the others were counted; they are staged again", self, e)
+                else:
+                    return
+                finally:
+                    staging.drop()
+
+    def _run_transaction(
+        self,
+        connection: Connection,
+        staging: _Staging,
+        statements: tuple[Sequence[str], Sequence[str], Sequence[str | CountedStatement]],
+        target: DatabaseTarget,
+        batch: Batch | None,
+    ) -> None:
+        """Run the statements of a batch in one transaction, if needed again in two steps so that rows can swap values.
+
+        Args:
+            connection: The connection.
+            staging: The staging tables.
+            statements: Those that change the table's columns, those that delete, and those that update and insert.
+            target: The table.
+            batch: The identity of the batch.
+
+        Raises:
+            ChangelogError: See `Connection.run_transaction`.
+            StagedRowsError: A staging table has got more rows since they were counted.
+            JavaError: The database rejects a statement.
+        """
+        alter, deletes, upserts = statements
+        waits = f"{self!r}: the transaction of a batch still runs, or waits for locks of other transactions"
+        error: Exception | None = None
+        try:
+            with announce_wait(_log, waits):
+                connection.run_transaction([*alter, *deletes, *upserts], target, batch, staging.rows)
+        except JavaError as e:
+            error = e
+        if error is None:
+            return
+        if connection.has_late_rows(staging.rows):  # outside the handler: Java's error must not be its context either
+            raise StagedRowsError("a staging table has more rows than were counted")
+        swaps = staging.free_unique_values() if is_unique_violation(error) else []
+        if not swaps:
+            raise error
+        _log.info("%r: the batch may swap unique values; it is applied again in two steps", self)
+        connection.run_transaction([*alter, *deletes, *swaps, *upserts], target, batch, staging.rows)
 
     @_translate_java_errors
     def read_schema(self, spark: SparkSession) -> TableSchema | None:
@@ -401,48 +477,36 @@ class JdbcTarget:
         with self._connect(spark) as connection:
             connection.run(statement)
 
-    def _fill_table(self, connection: Connection, statement: str, stage: str, rows: DataFrame, expected: int) -> None:
-        """Create a staging table and fill it, up to three times until it has as many rows as the DataFrame.
+    def _fill_table(self, connection: Connection, stage: str, rows: DataFrame, expected: int) -> int:
+        """Fill a staging table, which is empty, and return how many rows it has then.
 
-        A task that Spark retries or runs twice may write its rows twice; the table is then dropped and filled again.
-        Other errors of Java and PySpark are raised unchanged.
+        A task that Spark retries or runs twice may write its rows twice. Other errors of Java and PySpark are raised
+        unchanged.
 
         Args:
             connection: The connection.
-            statement: Creates the table.
             stage: The table's name.
             rows: The rows.
             expected: How many rows there are.
 
         Raises:
-            ChangelogError: The number of rows in the table was wrong each time, or Postgres cannot store a character.
+            ChangelogError: Postgres cannot store a character.
             SecretError: As for `check`.
         """
         from pyspark.errors import PySparkException
 
-        for remaining in reversed(range(_TRIES)):
-            connection.drop(stage)
-            connection.run(statement)
-            if expected:
-                writer = rows.write.format("jdbc").mode("append").options(**self._options())
-                wrong: Mapping[str, int] = {}
-                try:
-                    writer.option("url", _reveal(self.url)).option("dbtable", stage).save()
-                except (GatewayError, PySparkException) as e:
-                    wrong = _find_null_characters(rows) if _NULL_CHARACTER in str(e) else {}
-                    if not wrong:
-                        raise
-                if wrong:  # outside the handler: Java's error must not be its context either
-                    raise ChangelogError(self._null_character_reason(wrong))
-            count = connection.query_number(f"SELECT COUNT(*) FROM {stage}")  # noqa: S608  # kdsl's own name
-            if count == expected:
-                return
-            if not remaining:
-                raise ChangelogError(
-                    f"{self!r}: Spark wrote {count} rows instead of {expected} to a staging table, {_TRIES} times; "
-                    "with spark.speculation a task may be written twice: turn it off"
-                )
-        raise AssertionError  # the last try returns or raises
+        if expected:
+            writer = rows.write.format("jdbc").mode("append").options(**self._options())
+            wrong: Mapping[str, int] = {}
+            try:
+                writer.option("url", _reveal(self.url)).option("dbtable", stage).save()
+            except (GatewayError, PySparkException) as e:
+                wrong = _find_null_characters(rows) if _NULL_CHARACTER in str(e) else {}
+                if not wrong:
+                    raise
+            if wrong:  # outside the handler: Java's error must not be its context either
+                raise ChangelogError(self._null_character_reason(wrong))
+        return connection.query_number(f"SELECT COUNT(*) FROM {stage}") or 0  # noqa: S608  # kdsl's own name
 
     def _null_character_reason(self, counts: Mapping[str, int]) -> str:
         """Return the message of the error that columns have U+0000, which no string of Postgres has.
@@ -582,6 +646,9 @@ class _Staging:
         connection: The connection.
         keys: The columns of the key.
         writer: The writer of the batch.
+
+    Attributes:
+        rows: How many rows each filled table must have when the transaction that reads it ends.
     """
 
     _changes: DataFrame
@@ -595,6 +662,7 @@ class _Staging:
         self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
         self._stages: list[str] = []
         self._upserted: list[tuple[Statements, str]] = []
+        self.rows: list[StagedRows] = []
 
     def prepare(self, changes: DataFrame, table_change: TableChange | None) -> None:
         """Convert the rows for the database, and find columns that need casts; the other methods need this first.
@@ -733,7 +801,9 @@ class _Staging:
     def _load(
         self, columns: Sequence[str], names: Sequence[str], rows: DataFrame, count: int, statements: Statements
     ) -> str:
-        """Create and fill a staging table, and return its name.
+        """Create and fill a staging table, up to three times until it has as many rows as were counted.
+
+        Each time it has another name: what a task of an earlier time still writes does not get into it.
 
         Args:
             columns: The table's columns, quoted.
@@ -742,6 +812,9 @@ class _Staging:
             count: How many rows there are.
             statements: The statements for these columns.
 
+        Returns:
+            Its name; `rows` has it, too.
+
         Raises:
             ChangelogError: The number of rows was wrong each time, or Postgres cannot store a character.
             SecretError: A reference in the address or the properties cannot be resolved. Other errors of Java and
@@ -749,11 +822,20 @@ class _Staging:
         """
         from pyspark.sql import functions as F
 
-        stage = self._name_stage()
         selected = rows.select(*(F.col(quote_name(name)).alias(self._names[name]) for name in names))
-        create = statements.staging(stage, columns, self._template)
-        self._target._fill_table(self._connection, create, stage, selected, count)  # noqa: SLF001
-        return stage
+        written = 0
+        for _ in range(_TRIES):
+            stage = self._name_stage()
+            self._connection.run(statements.staging(stage, columns, self._template))
+            written = self._target._fill_table(self._connection, stage, selected, count)  # noqa: SLF001
+            if written == count:
+                self.rows.append(StagedRows(stage, count))
+                return stage
+            self._connection.drop(stage)
+        raise ChangelogError(
+            f"{self._target!r}: Spark wrote {written} rows instead of {count} to a staging table, {_TRIES} times; "
+            f"{_SPECULATION}"
+        )
 
 
 def _find_null_characters(rows: DataFrame) -> dict[str, int]:

@@ -40,7 +40,6 @@ def check(
 
     Exits with 0 if nothing has an error, otherwise with 1; with 2 if a variable or a file of variables cannot be read.
     """
-    directions = direction.directions
     all_problems: list[Problem] = []
     names: list[str] = []
     ingestions: list[str] = []
@@ -60,9 +59,9 @@ def check(
             continue
         ingestions += copies
         of_target: list[Problem] = []
-        for table in tables:
+        for table, used in tables:
             names.append(table.name)
-            of_target.extend(check_table(table, directions))
+            of_target.extend(check_table(table, direction.of(table, used)))
         reported = {(p.code, p.message, p.where.line, p.where.position) for p in of_target}
         of_target.extend(p for p in script if (p.code, p.message, p.where.line, p.where.position) not in reported)
         all_problems.extend(sorted(of_target, key=file_position) if script else of_target)
@@ -77,8 +76,10 @@ def check(
     raise typer.Exit(1 if errors else 0)
 
 
-def _targets(target: str) -> tuple[list[Table], list[Problem], list[str]]:
+def _targets(target: str) -> tuple[list[tuple[Table, tuple[Direction, ...]]], list[Problem], list[str]]:
     """The tables of a target and, if it is a whole SQL file, its problems and the names of what it copies into.
+
+    Each table comes with the directions in which the statements of the file use it; empty if none does.
 
     Of a whole SQL file only tables of Kafka are returned; a missing cluster is not among its problems. Others are
     those of `load.tables`, which imports Python.
@@ -88,11 +89,12 @@ def _targets(target: str) -> tuple[list[Table], list[Problem], list[str]]:
         ResolveError: The file has errors; those of the statements of a whole SQL file are among its problems.
     """
     if not target.lower().endswith(SQL_ENDINGS):
-        return load.tables(target), [], []
+        return [(table, ()) for table in load.tables(target)], [], []
     from kdsl.flink_sql.scripts.planner import check_script
 
     plan, script_problems = check_script(load.script(target))
-    tables = [table.topic for table in plan.tables if table.topic is not None]
+    used = load.script_directions(plan)
+    tables = [(table.topic, used.get(table.name, ())) for table in plan.tables if table.topic is not None]
     copies = [copy.name for job in plan.copy_jobs for copy in job.copies]
     return tables, [p for p in script_problems if p.code != "cluster-missing"], copies  # `kdsl run` has options for it
 

@@ -37,6 +37,13 @@ LegacyTimestamps = Annotated[
         help="Avro: make timestamp-millis a TIMESTAMP, as Flink does; by default it is a TIMESTAMP_LTZ, an instant.",
     ),
 ]
+WithAddress = Annotated[
+    bool,
+    typer.Option(
+        "--with-address",
+        help="Write the address of the registry into the table; by default it is that of the cluster.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document: the source and the notes.")]
 
 
@@ -169,6 +176,7 @@ def registry(
     version: Annotated[int | None, typer.Option("--version", help="The version; the latest by default.")] = None,
     message: Message = "",
     legacy_timestamps: LegacyTimestamps = False,
+    with_address: WithAddress = False,
     connector: Connector = None,
     topic: Topic = "",
     name: Name = "",
@@ -197,6 +205,7 @@ def registry(
             name=name,
             connector=connector or "kafka",
             legacy_timestamps=legacy_timestamps,
+            with_address=with_address,
         )
     _write([draft], f"subject {subject}", out_file, check, as_json)
 
@@ -212,6 +221,7 @@ def topic_command(
     ] = None,
     connector: Connector = None,
     cluster: Cluster | None = None,
+    with_address: WithAddress = False,
     name: Name = "",
     out_file: Out = None,
     check: Check = False,
@@ -228,7 +238,9 @@ def topic_command(
     if cluster is None:
         raise typer.BadParameter(f"name the brokers with {WHERE}", param_hint="--bootstrap")
     with progress(f"reading the last {records} records of {topic}"):
-        draft = topic_draft(topic, cluster, records=records, kind=kind, name=name, connector=connector)
+        draft = topic_draft(
+            topic, cluster, records=records, kind=kind, name=name, connector=connector, with_address=with_address
+        )
     _write([draft], f"topic {topic}", out_file, check, as_json)
 
 

@@ -42,18 +42,18 @@ def doctor(
     Exits with 0 if there are no errors (warnings are allowed), otherwise with 1, and with 2 if no cluster is known. A
     table that cannot be read is an error that ends the command with --direction read, and likewise for write.
     """
-    directions = direction.directions
     tables = [table for target in targets or () for table in load.tables(target)]
     clusters: dict[Cluster, list[ReadPlan | WritePlan]] = {}  # clusters that differ only in a password are different
     findings: list[Finding] = []
     for table in tables:
         table_cluster = table.cluster(cluster)
         plans: list[ReadPlan | WritePlan] = []
+        directions = direction.of(table)
         for one in directions:
             try:
                 plans.append(table.read_plan(cluster=cluster) if one == "read" else table.write_plan(cluster))
             except ResolveError as e:
-                if len(directions) == 1:
+                if direction is not DirectionChoice.BOTH:
                     raise
                 state: State = "skipped" if plans or one == "read" else "error"
                 findings.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -19,10 +20,13 @@ from kdsl.client_settings.bootstrap import show_servers
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.resolve.model import Topics
+from kdsl.table import Table
 
 if TYPE_CHECKING:
     from kdsl.diagnostics.lag import Lag, LagReader, PartitionLag
 
+_NOTEBOOK = "JPY_PARENT_PID"
+"""A variable of the kernels of notebooks: a command of theirs, ``!kdsl lag``, has a terminal that nobody can stop."""
 _TIMEOUT = 5.0
 """How long the brokers may take to answer while the table is live, in seconds, before it shows an error."""
 _NUMBERS = ("current", "LSO", "high watermark", "lag", "lag in seconds")
@@ -39,7 +43,9 @@ def lag(
     ] = None,
     cluster: Cluster | None = None,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between updates.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print once and exit; the default for pipes.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print once and exit; the default for pipes and notebooks.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and exit.")] = False,
     fail_above: Annotated[
         int | None,
@@ -48,8 +54,9 @@ def lag(
 ) -> None:
     """Show how far a consumer group or a query lags behind, for each partition.
 
-    Exits with 1 if the table has errors, if the group, the checkpoint or a broker cannot be found, or if the lag
-    exceeds --fail-above or is unknown, because the group has committed nothing in a partition with records.
+    Exits with 1 if the table has errors or declares no group to which its streams commit, if the group, the checkpoint
+    or a broker cannot be found, or if the lag exceeds --fail-above or is unknown, because the group has committed
+    nothing in a partition with records.
     Exits with 2 if both --group and --checkpoint are named, or if neither they nor a table, or no brokers are named.
     """
     from kdsl.diagnostics.lag import LagReader
@@ -64,6 +71,7 @@ def lag(
         if checkpoint is None and group is None:
             group = cluster.kdsl_settings.group_id or plan.group_id
             topics = plan.topics
+            _check_commits(table, cluster)
     if group is None and checkpoint is None:
         raise typer.BadParameter("name a table, or use --group or --checkpoint", param_hint="TARGET")
     if cluster is None:
@@ -71,7 +79,7 @@ def lag(
             f"no table is named, so the brokers are unknown: name a table of a cluster, or use {WHERE}",
             param_hint="TARGET",
         )
-    live = not (as_json or once or fail_above is not None) and out.is_terminal
+    live = not (as_json or once or fail_above is not None) and _can_update()
     with LagReader(cluster, _TIMEOUT if live else None) as reader:
         fetch = _make_fetch(reader, group, checkpoint, topics)
         with progress(f"asking {show_servers(cluster.bootstrap_servers)}"):
@@ -84,6 +92,28 @@ def lag(
         out.print(_grid(report))
     if fail_above is not None and (report.total > fail_above or report.unknown):
         raise typer.Exit(1)
+
+
+def _check_commits(table: Table, cluster: Cluster) -> None:
+    """Check that streams of a table commit their offsets to a group.
+
+    Raises:
+        LagError: They never do, because it declares no group and does not start at a group's offsets.
+    """
+    from kdsl.diagnostics.lag import LagError
+    from kdsl.resolve.startup import commits_offsets
+
+    if cluster.kdsl_settings.group_id is None and not commits_offsets(table.definition):
+        raise LagError(
+            f"{table.name} declares no consumer group, so its streams never commit their offsets to one; name the "
+            "checkpoint of a query with --checkpoint FOLDER, or a group with --group, or declare one (group_id= in "
+            "Python, properties.group.id in SQL and YAML)"
+        )
+
+
+def _can_update() -> bool:
+    """Return whether the output is a terminal that somebody can stop with Ctrl-C."""
+    return out.is_terminal and _NOTEBOOK not in os.environ
 
 
 def _make_fetch(

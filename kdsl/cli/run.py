@@ -45,8 +45,9 @@ def run(
         list[str] | None,
         typer.Option(
             "--start-at",
-            help="Where tables start without a checkpoint, overriding the script: earliest, latest, group-offsets, or "
-            "a time as 2025-01-31T08:00:00Z; for one table TABLE=…. May be repeated.",
+            help="Where tables start without a checkpoint, overriding the script: earliest, latest, group-offsets, "
+            "a time as 2025-01-31T08:00:00Z, or checkpoint:FOLDER, where the query of that checkpoint has stopped; "
+            "for one table TABLE=…. May be repeated.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows of a SELECT as JSON, one per line.")] = False,
@@ -207,11 +208,15 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
     Without a master it runs on this machine and listens on the loopback address only. ``PYSPARK_PYTHON`` and, without
     a master, ``SPARK_LOCAL_IP`` are set if they are not. A running session gets those settings that Spark can change.
     What this process writes to standard error meanwhile is hidden. Spark's errors are raised unchanged.
+
+    Raises:
+        JavaError: There is no Java that Spark can run on.
     """
     from pyspark.sql import SparkSession
 
-    from kdsl.run.session import hide_jvm_output, use_this_python
+    from kdsl.run.session import check_java, hide_jvm_output, use_this_python
 
+    check_java()
     use_this_python()
     defaults: dict[str, Any] = {
         "spark.ui.showConsoleProgress": "false",

@@ -23,6 +23,7 @@ COMMANDS = {
     "plan": "kdsl.cli.inspect",
     "schema": "kdsl.cli.inspect",
     "peek": "kdsl.cli.peek",
+    "produce": "kdsl.cli.produce",
     "lag": "kdsl.cli.lag",
     "doctor": "kdsl.cli.doctor",
     "diff": "kdsl.cli.diff",

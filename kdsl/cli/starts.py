@@ -7,23 +7,25 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
-from kdsl.declare.start_and_end import OFFSETS_FORM, Startup, offset_pairs
+from kdsl.declare.start_and_end import OFFSETS_FORM, Checkpoint, StartAt, offset_pairs
 from kdsl.errors import Problem, ResolveError, listing, nearest
 from kdsl.resolve.startup import launch_start
 from kdsl.table import Table
 
 _HINT = "--start-at"
-_MODES: Mapping[str, Startup] = {
+_MODES: Mapping[str, StartAt] = {
     "group-offsets": "group-offsets",
     "earliest": "earliest",
     "earliest-offset": "earliest",
     "latest": "latest",
     "latest-offset": "latest",
 }
-_FIX = f"write earliest, latest, group-offsets, a time as 2025-01-31T08:00:00Z, or '{OFFSETS_FORM}'"
+_CHECKPOINT = "checkpoint:"
+_FIX = "write earliest, latest, group-offsets, a time as 2025-01-31T08:00:00Z, checkpoint:FOLDER, or "
+_FIX += f"'{OFFSETS_FORM}'"
 
 
-def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[str, Startup]:
+def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[str, StartAt]:
     """Parse ``--start-at`` into the start of each table.
 
     ``WHEN`` applies to all tables except upsert tables, which are always read from the beginning; ``TABLE=WHEN``
@@ -39,10 +41,10 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
             those are reported).
     """
     by_name = {table.name: table for table in tables}
-    shared: dict[str, Startup] = {}
-    single: dict[str, Startup] = {}
+    shared: dict[str, StartAt] = {}
+    single: dict[str, StartAt] = {}
     for text in values or ():
-        name, equals, rest = text.partition("=")
+        name, equals, rest = ("", "", text) if text.startswith(_CHECKPOINT) else text.partition("=")
         when = _parse_start(rest if equals else text)
         if not equals:
             shared = {name: when for name, table in by_name.items() if table.definition.upserts is None}
@@ -52,7 +54,7 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
             known = f"; the script has {listing(by_name)}" if by_name else ""
             message = f"there is no table {name!r} in Kafka{nearest(name, by_name)}{known}"
             raise typer.BadParameter(message, param_hint=_HINT)
-    starts: dict[str, Startup] = {**shared, **single}
+    starts: dict[str, StartAt] = {**shared, **single}
     problems: list[Problem] = []
     for name, when in starts.items():
         try:
@@ -64,14 +66,16 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
     return starts
 
 
-def _parse_start(text: str) -> Startup:
-    """Parse a start: a mode, offsets by partition, milliseconds since 1970, or a time with its zone.
+def _parse_start(text: str) -> StartAt:
+    """Parse a start: a mode, the checkpoint of another query, offsets by partition, milliseconds since 1970, or a time.
 
     Raises:
         BadParameter: The string is not a start, or is a time without a zone.
     """
     if text.lower() in _MODES:
         return _MODES[text.lower()]
+    if text.startswith(_CHECKPOINT) and text != _CHECKPOINT:
+        return Checkpoint(text.removeprefix(_CHECKPOINT))
     if text.startswith("partition:"):
         try:
             return dict(offset_pairs(text))

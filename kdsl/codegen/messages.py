@@ -12,8 +12,11 @@ from kdsl.cluster import Cluster
 from kdsl.codegen.inputs.topic import InferredSide, infer_side
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KINDS, Decoded, Side, Use
+from kdsl.plan.model import Part
+from kdsl.run.records.frame_headers import find_last_header, join_frame_headers
 from kdsl.types import model as t
 from kdsl.types.arrow_values import python_values
+from kdsl_formats.registry import RegistryFormat
 
 Content = str | list[dict[str, Any]] | None
 """A message: its text, the rows that it has by its schema, or None if it is null."""
@@ -40,24 +43,24 @@ def decode_side(topic: str, records: pa.RecordBatch, cluster: Cluster, side: Sid
 
     Args:
         topic: The topic of the records.
-        records: Raw records, with the column of the side.
+        records: Raw records, with the column of the side and their headers, which may name schemas.
         cluster: The cluster of the topic, with its registry.
         side: Which messages.
 
     Raises:
         KdslError: As for `infer_side`, except for messages without a schema that can be used, which is noted.
     """
-    column = records.column(side)
-    messages: list[bytes | None] = column.to_pylist()
+    messages: list[bytes | None] = records.column(side).to_pylist()
     texts = tuple(map(_show, messages))
     present = [message for message in messages if message is not None]
     if not present:
         return DecodedSide("", texts)
+    frames = _find_frames(records, side)
     try:
-        inferred = infer_side(present, cluster, None, side)
+        inferred = infer_side(present, cluster, None, side, frames=frames)
         if not inferred.format.needs_registry:
-            return DecodedSide(inferred.format.identifier, texts)
-        decoded = _decode(inferred, column, Use(side=side, topics=(topic,), registry=cluster.registry))
+            return DecodedSide(inferred.format.identifier, texts, inferred.notes if any(frames) else ())
+        decoded = _decode(inferred, records, Use(side=side, topics=(topic,), registry=cluster.registry))
     except KdslError as e:
         return DecodedSide("raw", texts, (f"shown as bytes: {e}",))
     contents = _contents(decoded, len(messages))
@@ -67,10 +70,21 @@ def decode_side(topic: str, records: pa.RecordBatch, cluster: Cluster, side: Sid
     return DecodedSide(inferred.format.identifier, shown, notes)
 
 
-def _decode(inferred: InferredSide, messages: pa.BinaryArray, use: Use) -> Decoded:
+def _find_frames(records: pa.RecordBatch, side: Side) -> list[bytes]:
+    """Return what the headers of records say about the schema of each message that is not null; empty without."""
+    frames = find_last_header(records.column("headers"), RegistryFormat.frame_headers[side])
+    if frames is None:
+        return []
+    pairs = zip(frames.to_pylist(), records.column(side), strict=True)
+    return [frame or b"" for frame, message in pairs if message.is_valid]
+
+
+def _decode(inferred: InferredSide, records: pa.RecordBatch, use: Use) -> Decoded:
     """Decode messages by the columns that were inferred; errors are those of the format's decoder."""
     row = t.Row(tuple(t.Field(column.name, column.type) for column in inferred.columns), nullable=False)
-    return inferred.format.decoder(row, use).decode(messages.cast(pa.binary()))
+    messages, bad = join_frame_headers(records, use.side, Part(inferred.format, row, row.names))
+    decoded = inferred.format.decoder(row, use).decode(messages.cast(pa.binary()))
+    return attrs.evolve(decoded, bad=(*decoded.bad, *bad))
 
 
 def _contents(decoded: Decoded, count: int) -> Mapping[int, list[dict[str, Any]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, Final, Literal, Self
@@ -175,3 +175,30 @@ class TableDraft:
     table: TableDef
     hints: Mapping[Path, Hint] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
+
+
+def leave_out(draft: TableDraft, unreadable: Iterable[tuple[str, str]]) -> TableDraft:
+    """Return a draft without the columns that cannot be read, with a note on each.
+
+    Args:
+        draft: The draft.
+        unreadable: The names of columns, each with the reason; an empty name stands for all.
+
+    Raises:
+        CodegenError: No column would be left.
+    """
+    reasons: dict[str, str] = {}
+    for name, reason in unreadable:
+        reasons.setdefault(name, reason)
+    if not reasons:
+        return draft
+    columns = tuple(c for c in draft.table.columns if c.name not in reasons)
+    if "" in reasons or not columns:
+        raise CodegenError(
+            f"no column of {draft.table.name} can be read: {next(iter(reasons.values()))}; declare a table by hand"
+        )
+    return TableDraft(
+        attrs.evolve(draft.table, columns=columns),
+        {path: hint for path, hint in draft.hints.items() if path[0] not in reasons},
+        (*draft.notes, *(f"{name}: this column is left out: {reason}" for name, reason in reasons.items())),
+    )

@@ -26,6 +26,7 @@ from kdsl.declare.connector import ExactlyOnce, KafkaOptions, Latency, Transport
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem
 from kdsl.formats import ROW_KIND
+from kdsl.notebooks import PlanText
 from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.plan.show import show
@@ -257,8 +258,10 @@ class KafkaSink(Endpoint):
         """Describe what a write does; errors as for `plan`. Needs neither Java nor a broker."""
         serializer = self.record_serializer
         lines = [] if serializer is None else serializer.describe()
-        return "\n".join(
-            [show(self.plan()), *(f"  {'records' if not i else '':<10}{line}" for i, line in enumerate(lines))]
+        return PlanText(
+            "\n".join(
+                [show(self.plan()), *(f"  {'records' if not i else '':<10}{line}" for i, line in enumerate(lines))]
+            )
         )
 
     def plan(self) -> WritePlan:

@@ -25,6 +25,7 @@ from kdsl.declare.connector import KafkaOptions, Latency, Transport
 from kdsl.declare.definition import WatermarkDef
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, listing
+from kdsl.notebooks import PlanText
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.show import show
@@ -263,7 +264,7 @@ class KafkaSource(Endpoint):
             lines.append(f"  {'rows':<10}by {deserializer.describe()}: {columns}")
             if self.watermark is not None:
                 lines.append(f"  {'watermark':<10}{self.watermark[0]}, at most {self.watermark[1]} late")
-        return "\n".join(lines)
+        return PlanText("\n".join(lines))
 
     def plan(self) -> ReadPlan:
         """What a read does, as a frozen value.
@@ -323,7 +324,7 @@ class KafkaSource(Endpoint):
         timed = start.mode == "timestamp"
         partitions = [partition for partition in self.partitions if _is_topic_partition(partition)]
         topics = self.topics or tuple(dict.fromkeys(topic for topic, _ in partitions))
-        if any(not isinstance(topic, str) for topic in topics):
+        if any(not isinstance(topic, str) for topic in topics) or (self.partitions and not topics):
             topics = ("topic",)  # `_topic_problems` reports them
         options = KafkaOptions(
             topic=topics,

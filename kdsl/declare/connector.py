@@ -22,6 +22,7 @@ Delivery = Literal["none", "at-least-once", "exactly-once"]
 ExactlyOnce = Literal["direct", "staged"]
 Naming = Literal["INCREMENTING", "POOLING"]
 Transport = Literal["librdkafka", "jvm"]
+TableUse = Literal["read", "write", "both"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "net", "upsert"]
@@ -257,6 +258,13 @@ class KafkaOptions(Options):
         default=None,
         check=_check_duration,
     )
+    watermark_max_ahead: timedelta | None = option(
+        "scan.watermark.max-ahead",
+        "How far the event time of a row may be ahead of the clock to advance the watermark. Rows beyond it are read "
+        "like others, and do not advance it. By default every row does.",
+        default=None,
+        check=_check_duration,
+    )
     watermark_update: timedelta = option(
         "scan.watermark.alignment.update-interval",
         "A Flink option without effect: partitions are aligned with each micro-batch.",
@@ -364,6 +372,13 @@ class KafkaOptions(Options):
         "direct: rows are written to Kafka at once, and must be the same when a batch is computed again. staged: any "
         "rows; they are first stored in the checkpoint's folder.",
         default="direct",
+        ignore_case=True,
+    )
+    direction: TableUse = option(
+        "direction",
+        "What the table is for: read, write or both. A table that is declared for one direction is not checked for the "
+        "other, and refuses it.",
+        default="both",
         ignore_case=True,
     )
     transport: Transport | None = option(

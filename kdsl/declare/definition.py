@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -17,6 +17,7 @@ from kdsl.declare.row_rules import RowRuleDef
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where
 from kdsl.formats import Format
+from kdsl.notebooks import html_table
 from kdsl.options import Spelling
 from kdsl.types import model as t
 
@@ -92,6 +93,13 @@ class ColumnDef:
 def _metadata_key(column: ColumnDef) -> str:
     """Return the key of a metadata column, by default its name; empty for another column."""
     return (column.metadata_key or column.name) if column.role == "metadata" else ""
+
+
+def _role_of(column: ColumnDef, keys: Collection[str]) -> str:
+    """Return what a column is, for people: message key, message, metadata with its key, or computed."""
+    if column.role == "metadata":
+        return f"metadata {column.shows}{', read only' if column.virtual else ''}"
+    return column.role if column.role == "computed" else "message key" if column.name in keys else "message"
 
 
 def _comparable_delay(delay: object) -> object:
@@ -237,6 +245,16 @@ class TableDef:
         if self.spelling is Spelling.PYTHON:
             return _ARGUMENTS.get(attribute, f"{attribute}=")
         return repr(key or attrs.fields_dict(type(self.options))[attribute].metadata["key"])
+
+    def to_html(self) -> str:
+        """The columns as a table in HTML, with the name, the connector and the topics in the caption."""
+        options = self.options.valid()
+        topics = ", ".join(options.topic)
+        source = f"topics like {options.topic_pattern}" if options.topic_pattern else f"topic {topics or 'unknown'}"
+        names = ("column", "type", "role", "comment")
+        keys = set(self.message_key)
+        rows = [(c.name, str(c.type), _role_of(c, keys), c.comment or "") for c in self.columns]
+        return html_table(f"{self.name}: {options.connector}, {source}", names, rows)
 
     def setting(self, attribute: str, value: object) -> str:
         """An option with a value as the user would write it: ``key_prefix='k_'``, ``'key.fields-prefix' = 'k_'``."""

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, get_args
 
+import attrs
+
+from kdsl.durations import parse_duration
 from kdsl.errors import Problem, listing, nearest
 
 Startup: TypeAlias = (
@@ -18,6 +21,43 @@ Startup: TypeAlias = (
 """Where a read starts: a mode, an aware time, or the offset of each partition."""
 Bounded: TypeAlias = Literal["unbounded", "group-offsets", "latest", "latest-offset"] | datetime | Mapping[int, int]
 """Where a read ends by itself: a mode, an aware time, or for each partition the first offset that is not read."""
+
+
+@attrs.frozen
+class Checkpoint:
+    """Where the query of another checkpoint has stopped: a start for the query that takes its place.
+
+    ```python
+    old = kdsl.Checkpoint("s3a://bucket/enriched-1", rewind="2 hours")
+    orders = Orders.read_stream(spark, cluster, start_at=old)
+    ```
+
+    Each partition starts at the offset after the last batch that the other query has completed, and partitions that it
+    did not know start at their first record. The state of the other query stays with it.
+
+    Attributes:
+        location: The folder of the other query's checkpoint.
+        rewind: How far before the watermark of the other query, by the timestamps of records, the read starts instead,
+            to fill a new state; `Table.unread_by` then tells what the other query has not read. None: not at all.
+    """
+
+    location: str
+    rewind: timedelta | str | None = attrs.field(default=None, kw_only=True)
+
+    def rewind_length(self) -> timedelta | None:
+        """Return `rewind` as a length of time.
+
+        Raises:
+            ValueError: It is not a duration such as '2 hours', or is negative.
+        """
+        length = parse_duration(self.rewind) if isinstance(self.rewind, str) else self.rewind
+        if length is not None and length < timedelta():
+            raise ValueError(f"rewind={self.rewind!r} is negative")
+        return length
+
+
+StartAt: TypeAlias = Startup | Checkpoint
+"""Where a single read starts: as `Startup`, or where the query of another checkpoint has stopped."""
 
 Side = Literal["startup", "bounded"]
 

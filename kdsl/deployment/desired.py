@@ -167,12 +167,14 @@ class ClusterNeeds:
         topics: What tables need of topics.
         groups: What they need of consumer groups.
         checkpoints: The checkpoints of the tables.
+        reads: How tables are read, by their names.
     """
 
     cluster: Cluster
     topics: list[TopicNeed] = attrs.field(factory=list)
     groups: list[GroupNeed] = attrs.field(factory=list)
     checkpoints: list[CheckpointNeed] = attrs.field(factory=list)
+    reads: dict[str, ReadPlan] = attrs.field(factory=dict)
 
 
 class Needs:
@@ -248,6 +250,7 @@ class Needs:
         )
         if read is not None:
             self._add_read(read, cluster, definition.where, settings)
+            needs.reads[table.name] = read
         if checkpoint is not None:
             needs.checkpoints.append(CheckpointNeed(checkpoint, definition, write, read))
         sides: tuple[Side, ...] = ("key", "value")

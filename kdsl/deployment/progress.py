@@ -14,6 +14,8 @@ from kdsl.errors import KdslError
 from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
+from kdsl.run.checkpoint.state_rows import ColumnChange, compare_columns, read_stored_rows
+from kdsl.run.checkpoint.stored_columns import columns_of, read_columns
 from kdsl.run.offsets.ends import read_ends
 from kdsl.run.offsets.stored import Offsets
 from kdsl.run.upsert.stored_settings import StateSettings, derive_settings, read_stored_settings
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 OpenFolder = Callable[[str], Folder]
 OpenSpark = Callable[[], "SparkSession"]
 Positions = Mapping[TopicPartition, int]
+MakeStep = Callable[[Mark, str, str | None, str | None, str], Step]
 _REFUSED = "a restart is refused; start with a new checkpoint"
 
 
@@ -194,6 +197,7 @@ def _compare_checkpoint(
                 consequence = f"the topic {name!r} was deleted and created again, and the offsets belong to other "
                 consequence += f"records: {_REFUSED}"
                 yield make("!", "topic id", id_, state.id, consequence)
+    yield from _compare_state_columns(need, live, checkpoint.folder, open_spark, make)
     if need.read is not None and len(named) == 1:
         from kdsl.run.librdkafka.stream import check_state_mode, check_state_place
 
@@ -225,6 +229,54 @@ def _compare_checkpoint(
     if before_settings is not None and before_settings.buckets != declared.buckets:
         consequence = f"the state has another number of buckets of keys: {_REFUSED}, or declare the number as before"
         yield make("!", "changelog buckets", str(before_settings.buckets), str(declared.buckets), consequence)
+
+
+def _compare_state_columns(
+    need: CheckpointNeed, live: LiveCluster, folder: Folder, open_spark: OpenSpark, make: MakeStep
+) -> Iterator[Step]:
+    """Yield where the state of a query has rows of a table whose columns have changed since its last batch.
+
+    Spark continues only with the columns that its state has stored. Tables are those that the query reads and that are
+    declared; a table with the same checkpoint is left to that.
+
+    Args:
+        need: The checkpoint.
+        live: The cluster.
+        folder: The folder of the checkpoint.
+        open_spark: Opens a session, in which the state is looked at if the columns of a table have changed.
+        make: Creates a difference.
+    """
+    others = {one.table.name for one in live.needs.checkpoints if one is not need and one.location == need.location}
+    changes: dict[str, ColumnChange] = {}
+    try:
+        for name, columns in read_columns(folder).items():
+            read = need.read if name == need.table.name else live.needs.reads.get(name)
+            change = None if read is None or name in others else compare_columns(columns, columns_of(read))
+            if change is not None:
+                changes[name] = change
+        has_state = bool(changes and folder.names("state"))
+    except KdslError as e:
+        yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
+        return
+    if not has_state:
+        return
+    from pyspark.errors import PySparkException
+
+    try:
+        stored = read_stored_rows(open_spark(), need.location)
+    except (KdslError, PySparkException, ValueError) as e:
+        yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
+        return
+    for name, change in changes.items():
+        for rows in stored:
+            before, now = change.of_rows(rows)
+            if before or now:
+                consequence = f"the state of {rows} has rows of {name}, and Spark refuses to continue if the query "
+                consequence += "stores other columns now: if it uses them, start with a new checkpoint where this one "
+                consequence += f"has stopped (start_at=kdsl.Checkpoint({redact_value('', need.location)!r}), "
+                consequence += "docs/upgrading.md), or undo the change"
+                yield make("!", f"state of {name}", before or None, now or None, consequence)
+                break
 
 
 def _read_partition_key(folder: Folder, named: list[Offsets]) -> str | None:

@@ -41,6 +41,11 @@ from kdsl.run.records.metadata import NO_TIMESTAMP
 from kdsl.types.strings.temporal import format_instant
 
 Headers = tuple[tuple[str, bytes | None], ...]
+_POSITION = re.compile(
+    r"(?<=\bcharacter )[\d,]+|(?<=\bbyte )[\d,]+|(?<=\bposition )[\d,]+|(?<=\bline )[\d,]+"
+    r"|(?<=\[)\d+(?=\])|(?<!\S)[\d,]+(?= (?:bytes|characters|digits)\b)"
+)
+"""A number that differs from record to record in a reason: where in the message, or how long it is."""
 _SELECTED = ("table", "side", "column", "reason")
 
 
@@ -140,10 +145,15 @@ def read_letters(cluster: Cluster, topic: str) -> Iterator[DeadLetter]:
 def count_letters(letters: Iterable[DeadLetter]) -> dict[tuple[str, str, str], int]:
     """Count records by table, side and reason, the most frequent first.
 
-    Of letters of the same record only the last one counts.
+    Of letters of the same record only the last one counts. Reasons that differ only in positions and sizes are one.
     """
-    distinct = {letter.id: (letter.table, letter.side, letter.reason) for letter in letters}
+    distinct = {letter.id: (letter.table, letter.side, generalize_reason(letter.reason)) for letter in letters}
     return dict(Counter(distinct.values()).most_common())
+
+
+def generalize_reason(reason: str) -> str:
+    """Replace the positions and sizes in a reason by an ellipsis: `at character 12` and `[3]` differ in each record."""
+    return _POSITION.sub("…", reason)
 
 
 def parse_letters(batch: pa.RecordBatch) -> Iterator[DeadLetter]:

@@ -11,13 +11,14 @@ from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Tag, broaden
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
+from kdsl.notebooks import PlanText
 
 _TAGS: tuple[Tag, ...] = ("create.table", "add.column", "alter.column.type")
 
 
 def show_plan(plan: IngestPlan) -> str:
     """The plan as lines of text, without secrets."""
-    return "\n".join(_lines(plan)) + "\n"
+    return PlanText("\n".join(_lines(plan)) + "\n")
 
 
 def _lines(plan: IngestPlan) -> Iterator[str]:

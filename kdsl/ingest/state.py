@@ -57,6 +57,8 @@ class Note:
         places: The first record that shows each of those columns whose names differ only in letter case, by upstream
             table; only of what is learned before the first batch.
         identities: The identities of sink tables that the batch created, or wrote first.
+        written: The last batch that had rows for a sink table, by table: this one, or after many batches were joined
+            an earlier one.
     """
 
     batch: int
@@ -69,6 +71,7 @@ class Note:
     progress: Mapping[str, str] = attrs.field(factory=dict)
     places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
     identities: Mapping[TableId, str] = attrs.field(factory=dict)
+    written: Mapping[TableId, int] = attrs.field(factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -91,6 +94,7 @@ class IngestState:
         progress: How far a source that is not Kafka is read.
         places: As in a note.
         identities: The identities of the sink tables, where their sink has any; see `SinkWriter.identify`.
+        written: The last batch that had rows for a sink table, by table.
     """
 
     upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
@@ -103,6 +107,7 @@ class IngestState:
     progress: Mapping[str, str] = attrs.field(factory=dict)
     places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
     identities: Mapping[TableId, str] = attrs.field(factory=dict)
+    written: Mapping[TableId, int] = attrs.field(factory=dict)
 
     def add(self, note: Note) -> Self:
         """The state after a batch: counts are added to those before, and known columns become wider.
@@ -122,6 +127,7 @@ class IngestState:
             progress={**self.progress, **note.progress},
             places={**self.places, **note.places},
             identities={**self.identities, **note.identities},
+            written={**self.written, **note.written},
         )
 
 
@@ -405,6 +411,7 @@ def _document(note: Note) -> dict[str, Any]:
             for table, places in note.places.items()
         },
         "identities": {format_id(table): identity for table, identity in note.identities.items()},
+        "written": {format_id(table): batch for table, batch in note.written.items()},
     }
     return {"batch": note.batch, **{key: part for key, part in parts.items() if part}}
 
@@ -418,7 +425,7 @@ def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
         yield _document(Note(batch, changes=tuple(changes)))
     if state.last is not None:
         rest = (state.upstream, state.sinks, state.counts, (), state.declared, state.records, state.progress)
-        yield _document(Note(state.last, *rest, state.places, state.identities))
+        yield _document(Note(state.last, *rest, state.places, state.identities, state.written))
 
 
 def _change_document(change: SchemaChange) -> dict[str, Any]:
@@ -469,4 +476,5 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
                 for name, places in one.get("places", {}).items()
             },
             {parse_id(name): str(identity) for name, identity in one.get("identities", {}).items()},
+            {parse_id(name): int(batch) for name, batch in one.get("written", {}).items()},
         )

@@ -84,12 +84,14 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         rules=resolved.rules,
         drops_nulls=options.scan_not_null_enforcer == "drop",
         computed=tuple(_plan_computed(c) for c in computed),
+        selected=columns is not None,
         watermark=None
         if resolved.watermark is None
         else Watermark(
             resolved.watermark.column,
             duration_text(parse_duration(resolved.watermark.delay)),
             options.watermark_drift if options.watermark_group else None,
+            options.watermark_max_ahead,
         ),
         output=_row_type(
             (_output_column(by_name[name], upserts) for name in (wanted if columns is not None else by_name)),

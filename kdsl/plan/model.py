@@ -82,11 +82,13 @@ class Watermark:
         column: The column.
         delay: How late, as a string ('5 seconds').
         drift: How far a partition may be ahead of the slowest one; None means the delay.
+        max_ahead: How far a row may be ahead of the clock to advance the watermark; None means any time.
     """
 
     column: str
     delay: str
     drift: timedelta | None = None
+    max_ahead: timedelta | None = None
 
 
 @attrs.frozen
@@ -174,6 +176,7 @@ class ReadPlan:
         computed: The columns computed from those, in order.
         watermark: The watermark, or None.
         output: The columns of the resulting DataFrame.
+        selected: Whether the query has named these columns, and does not get all columns of the table.
         changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`, or for
             the rows of ingestions `kdsl.own_columns.KIND`).
         inferred: The inferred columns, and what they were inferred from; None if all were declared.
@@ -190,6 +193,7 @@ class ReadPlan:
     topics: Topics
     columns: t.Row
     output: t.Row
+    selected: bool = False
     changelog: bool = False
     upserts: Upserts | None = None
     keyed: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from kdsl.client_settings.kerberos import needs_java
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.durations import duration_text
+from kdsl.notebooks import PlanText
 from kdsl.plan.model import (
     DeadLetterTopic,
     HeaderCondition,
@@ -34,7 +35,7 @@ def show(plan: ReadPlan | WritePlan) -> str:
     """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``."""
     steps = _describe_read(plan) if isinstance(plan, ReadPlan) else _describe_write(plan)
     verb = "Read" if isinstance(plan, ReadPlan) else "Write"
-    return "\n".join([f"{verb} {plan.table}", *steps])
+    return PlanText("\n".join([f"{verb} {plan.table}", *steps]))
 
 
 def _describe_read(plan: ReadPlan) -> Iterator[str]:
@@ -202,7 +203,10 @@ def _describe_stop(stop: Stop, group_id: str | None) -> str:
 
 
 def _describe_specific_offsets(position: Start | Stop) -> str:
-    """Describe offsets: the function that returns them, or each one."""
+    """Describe offsets: the checkpoint or the function that gives them, or each one."""
+    if isinstance(position, Start) and position.checkpoint:
+        before = "" if position.rewind is None else f"{duration_text(position.rewind)} before the watermark of "
+        return f"{before}the checkpoint {position.checkpoint!r}"
     return f"the offsets that {position.function!r} gives" if position.function else _list_offsets(position.offsets)
 
 
@@ -233,9 +237,12 @@ def _describe_rules(plan: ReadPlan | WritePlan) -> Iterator[str]:
 
 
 def _describe_watermark(watermark: Watermark) -> str:
-    """Describe a watermark: its column, its delay and its drift."""
+    """Describe a watermark: its column, its delay, its drift, and which times do not advance it."""
     aligned = "" if watermark.drift is None else f", partitions at most {duration_text(watermark.drift)} apart"
-    return f"{watermark.column}, at most {watermark.delay} late{aligned}"
+    ahead = (
+        "" if watermark.max_ahead is None else f", advanced by times at most {duration_text(watermark.max_ahead)} ahead"
+    )
+    return f"{watermark.column}, at most {watermark.delay} late{aligned}{ahead}"
 
 
 def _describe_part(name: str, part: Part | None, arrow: str, names: set[str] | None = None) -> Iterator[str]:

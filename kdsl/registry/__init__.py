@@ -17,7 +17,7 @@ from kdsl.registry.errors import (
     UnknownSchemaError,
     UnknownSubjectError,
 )
-from kdsl.registry.model import RegisteredSchema, SchemaReference, SubjectVersion
+from kdsl.registry.model import RegisteredSchema, SchemaId, SchemaReference, SubjectVersion
 from kdsl.registry.settings import registry_problems
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "RegistryError",
     "RegistryRefusedError",
     "RegistryUnreachableError",
+    "SchemaId",
     "SchemaReference",
     "SubjectVersion",
     "UnknownSchemaError",

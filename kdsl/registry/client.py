@@ -7,6 +7,7 @@ may be registered later. Requests without an answer are retried at each address,
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
+from uuid import UUID
 
 import httpx
 
@@ -27,6 +29,8 @@ from kdsl.registry.documents import (
     content_type,
     error_details,
     error_of,
+    guid_of,
+    id_in_context,
     id_of,
     list_of,
     read_bounded,
@@ -43,17 +47,22 @@ from kdsl.registry.errors import (
     UnknownSubjectError,
 )
 from kdsl.registry.login import make_login
-from kdsl.registry.model import RegisteredSchema, SchemaReference, SubjectVersion
+from kdsl.registry.model import RegisteredSchema, SchemaId, SchemaReference, SubjectVersion
 from kdsl.registry.settings import Settings, read_settings
 from kdsl.registry.tls import make_context
-from kdsl.retry import Backoff
+from kdsl.retry import Backoff, Deadline
 from kdsl.secrets import resolve
 
+_log = logging.getLogger("kdsl.registry")
 _JSON = "application/vnd.schemaregistry.v1+json"
 _RETRIABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 _OTHER_IDS = (
     "if one of Apicurio's serializers or converters wrote the message, it has numbers of its own for schemas: set "
     "apicurio.registry.use-id=contentId there"
+)
+_NO_GUIDS = (
+    "only Confluent's registries have GUIDs, from version 8, and each has the same GUID for the same schema; name the "
+    "registry of the writer"
 )
 _MANY = 10_000
 # Errors that a retry cannot fix, by what OpenSSL reports.
@@ -117,8 +126,10 @@ class RegistryClient:
         self._http = _http(settings)
         self._login = make_login(settings, self._http)
         weakref.finalize(self, self._http.close)
-        self._schemas: dict[int, RegisteredSchema] = {}
-        self._missing: dict[int, tuple[float, str]] = {}
+        self._schemas: dict[SchemaId, RegisteredSchema] = {}
+        self._missing: dict[SchemaId, tuple[float, str]] = {}
+        self._guids: dict[int, UUID | None] = {}
+        self._ids: dict[UUID, int | None] = {}
         self._versions: dict[tuple[str, int], SubjectVersion] = {}
         self._registered: dict[tuple[str, RegisteredSchema, bool], int] = {}
         self._subject_versions: dict[tuple[str, RegisteredSchema, bool], SubjectVersion] = {}
@@ -129,11 +140,11 @@ class RegistryClient:
         """The addresses of the registry, without logins."""
         return ", ".join(self._settings.urls)
 
-    def schema(self, id: int) -> RegisteredSchema:  # noqa: A002  # its name in the registry
-        """Return the schema of an id, requested once; an unknown id is requested again after some seconds.
+    def schema(self, id: SchemaId) -> RegisteredSchema:  # noqa: A002  # its name in the registry
+        """Return the schema of an id or GUID, requested once; an unknown one is requested again after some seconds.
 
         Raises:
-            UnknownSchemaError: The registry has no schema with this id.
+            UnknownSchemaError: The registry has no schema with this id or GUID.
             RegistryError: The registry does not answer, or refuses.
         """
         schema_ = self._schemas.get(id)
@@ -141,17 +152,45 @@ class RegistryClient:
             asked_at, refusal = self._missing.get(id, (0.0, ""))
             if refusal and time.monotonic() < asked_at + self.unknown_for:
                 raise UnknownSchemaError(refusal)
-            what = f"the schema with the id {id}"
-            answer = self._ask("GET", f"/schemas/ids/{id}", what, {"fetchMaxId": "false"})
+            by_guid = isinstance(id, UUID)
+            name = f"the {'GUID' if by_guid else 'id'} {id}"
+            what = f"the schema with {name}"
+            path, query = (f"/schemas/guids/{id}", None) if by_guid else (f"/schemas/ids/{id}", {"fetchMaxId": "false"})
+            answer = self._ask("GET", path, what, query, may_lack_path=by_guid)
             if answer.status == httpx.codes.NOT_FOUND:
-                details = error_details(answer)
-                refusal = f"the registry {self.address} has no schema with the id {id}{details}; {_OTHER_IDS}"
+                advice = _NO_GUIDS if by_guid else _OTHER_IDS
+                refusal = f"the registry {self.address} has no schema with {name}{error_details(answer)}; {advice}"
                 if len(self._missing) >= _MANY:  # arbitrary bytes may look like ids
                     self._missing = {}
                 self._missing[id] = time.monotonic(), refusal
                 raise UnknownSchemaError(refusal)
             schema_ = self._schemas[id] = self._read(answer, what, schema_of)
         return schema_
+
+    def guid(self, id: int) -> UUID | None:  # noqa: A002  # its name in the registry
+        """Return the GUID of the schema with an id, requested once; None if the registry has no GUIDs.
+
+        Raises:
+            RegistryError: The registry does not have the schema, does not answer, or refuses.
+        """
+        if id not in self._guids:
+            what = f"the schema with the id {id}"
+            answer = self._ask("GET", f"/schemas/ids/{id}", what, {"fetchMaxId": "false"})
+            self._guids[id] = self._read(answer, what, guid_of)
+        return self._guids[id]
+
+    def find_id(self, guid: UUID) -> int | None:
+        """Return the id of the schema with a GUID in the default context, requested once; None if it is not known.
+
+        Raises:
+            RegistryError: The registry does not answer, or refuses.
+        """
+        if guid not in self._ids:
+            what = f"the ids of the schema with the GUID {guid}"
+            answer = self._ask("GET", f"/schemas/guids/{guid}/ids", what, may_lack_path=True)
+            missing = answer.status == httpx.codes.NOT_FOUND
+            self._ids[guid] = None if missing else self._read(answer, what, id_in_context)
+        return self._ids[guid]
 
     def references(self, schema: RegisteredSchema) -> Mapping[str, RegisteredSchema]:
         """Return the schemas that a schema references, directly or not, by name; a referenced schema comes first.
@@ -306,7 +345,7 @@ class RegistryClient:
         if answer.status == httpx.codes.NOT_FOUND and not register:
             raise UnknownSubjectError(
                 f"the registry {self.address} does not have this schema under the subject {subject!r}"
-                f"{error_details(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
+                f"{error_details(answer)}"
             )
         if answer.status in (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY):
             reason = "cannot be registered" if register else "cannot be looked up"
@@ -397,8 +436,14 @@ class RegistryClient:
         what: str,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
+        *,
+        may_lack_path: bool = False,
     ) -> Answer:
         """Send a request to each address until one answers, with retries; the next request starts with that address.
+
+        The first failure is logged, with the time that the retries may take: their pauses, and once the read timeout.
+
+        If ``may_lack_path`` is set, a registry of another version or maker may lack the path, which is not an error.
 
         Returns:
             The answer, of any status that is not retried or refused: the caller checks for 404, 409 and 422.
@@ -413,13 +458,19 @@ class RegistryClient:
         """
         settings = self._settings
         reason = ""
-        pauses = Backoff(settings.wait, settings.max_wait, jitter=(0.5, 1)).pauses()
-        for pause in (0.0, *islice(pauses, settings.retries)):
+        backoff = Backoff(settings.wait, settings.max_wait, jitter=(0.5, 1))
+        pauses = (0.0, *islice(backoff.pauses(), settings.retries))
+        deadline = Deadline(sum(pauses) + settings.read_timeout)
+        tries = 0
+        for pause in pauses:
             time.sleep(pause)
+            if tries and deadline.has_passed:
+                break
+            tries += 1
             for offset in range(len(settings.urls)):
                 at = (self._first + offset) % len(settings.urls)
                 try:
-                    answer = self._answer(method, settings.urls[at], path, query, body)
+                    answer = self._answer(method, settings.urls[at], path, query, body, max(deadline.remaining, 0.001))
                 except httpx.RequestError as e:
                     reason = _reason(e)
                     for sign, template in _PERMANENT.items():
@@ -431,24 +482,49 @@ class RegistryClient:
                     reason = f"HTTP {answer.status}{error_details(answer)}"
                     continue
                 self._first = at
-                self._raise_for_refusal(answer, what)
+                if tries > 1:
+                    _log.warning("the registry %s answers again, after %d tries for %s", self.address, tries, what)
+                if not (may_lack_path and answer.status == httpx.codes.NOT_FOUND):
+                    self._raise_for_refusal(answer, what)
                 return answer
-        times = f"{settings.retries + 1} times" if settings.retries else "once"
+            if tries == 1 and settings.retries:
+                _log.warning(
+                    "the registry %s does not answer, asked for %s: %s; it is asked again for up to %.0f s "
+                    "(the settings max.retries, retries.wait.ms and http.read.timeout.ms of the registry)",
+                    self.address,
+                    what,
+                    reason,
+                    max(deadline.remaining, 0),
+                )
+        times = f"{tries} times" if tries > 1 else "once"
         raise RegistryUnreachableError(
             f"the registry {self.address} does not answer, asked {times} for {what}: {reason}; check that it runs, "
             "and that it can be reached from here"
         )
 
     def _answer(
-        self, method: str, url: str, path: str, query: Mapping[str, str] | None, body: Mapping[str, Any] | None
+        self,
+        method: str,
+        url: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        seconds: float,
     ) -> Answer:
         """Send a request once and read the whole answer, of any status. The login may request and store a token before.
+
+        Neither the connection nor the answer is waited for longer than some ``seconds``.
 
         Raises:
             RegistryError: The answer is too large, or the identity provider refuses or answers without a valid token.
             httpx.RequestError: The connection to the registry or to the identity provider failed.
         """
-        with self._http.stream(method, url + path, params=query, json=body, auth=self._login) as response:
+        timeout = httpx.Timeout(
+            min(self._settings.read_timeout, seconds), connect=min(self._settings.connect_timeout, seconds)
+        )
+        with self._http.stream(
+            method, url + path, params=query, json=body, auth=self._login, timeout=timeout
+        ) as response:
             content = read_bounded(response, f"the registry {url}", self.largest)
             return Answer(response.status_code, response.headers, content, self._login.secrets)
 

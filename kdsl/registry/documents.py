@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import attrs
 import httpx
@@ -94,6 +95,21 @@ def schema_of(document: Any) -> RegisteredSchema:
 def id_of(document: Any) -> int:
     """Parse the id of a schema in a document; errors as in `schema_of`."""
     return int(document["id"])
+
+
+def guid_of(document: Any) -> UUID | None:
+    """Parse the GUID of a schema in a document, None without one; errors as in `schema_of`."""
+    guid = document.get("guid")
+    return None if guid is None else UUID(str(guid))
+
+
+def id_in_context(document: Any) -> int | None:
+    """Parse the id that a schema has in the default context, else in the first one; None if there is none.
+
+    KeyError, TypeError or ValueError if the document is not a list of contexts with their ids.
+    """
+    by_context = {str(one["context"]): int(one["id"]) for one in list_of(document)}
+    return by_context.get(".", next(iter(by_context.values()), None))
 
 
 def version_and_id(document: Any) -> tuple[int, int]:

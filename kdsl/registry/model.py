@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+from uuid import UUID
+
 import attrs
+
+SchemaId: TypeAlias = int | UUID
+"""What names a schema: its id in a registry; or its GUID, which Confluent's registries have from version 8, and which
+is the same in each of them."""
 
 
 @attrs.frozen

@@ -24,6 +24,7 @@ from kdsl.resolve import (
     transport,
     upserts,
 )
+from kdsl.resolve.direction import check_direction, directions_of
 from kdsl.resolve.model import (
     DeadLetterTopic,
     HeaderCondition,
@@ -52,6 +53,7 @@ __all__ = [
     "StopMode",
     "Topics",
     "Transactions",
+    "directions_of",
     "problems",
     "resolve",
 ]
@@ -60,6 +62,7 @@ NO_TOPIC = ("connector-later", "connector-unknown", "connector-script", "sql-not
 """Problems of declarations whose tables are not topics, so no rule can check them."""
 
 RULES: tuple[Rule, ...] = (
+    check_direction,
     columns.some_columns,
     columns.distinct_names,
     columns.precision,
@@ -102,6 +105,7 @@ RULES: tuple[Rule, ...] = (
     time.watermark,
     upserts.event_time,
     time.alignment,
+    time.max_ahead,
     delivery.semantic,
     delivery.exactly_once,
     delivery.acknowledgements,

@@ -6,8 +6,11 @@ Source: Flink's KafkaConnectorOptionsUtil (RULES KEY-1 to KEY-12).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
-from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.declare.dsl.values import BadValueError, to_arrow
 from kdsl.errors import Problem, listing, nearest
 from kdsl.formats import Direction, Format
 from kdsl.options import Spelling
@@ -70,7 +73,25 @@ def _make_part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str)
     if chosen is None:
         return None
     fields = tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns)
-    return Part(chosen.portable(), t.Row(fields, nullable=False), tuple(c.name for c in columns))
+    chosen = with_column_defaults(chosen, columns, prefix).portable()
+    return Part(chosen, t.Row(fields, nullable=False), tuple(c.name for c in columns))
+
+
+def with_column_defaults(chosen: Format, columns: Sequence[ColumnDef], prefix: str = "") -> Format:
+    """A format with the defaults of its columns, where it can use them (`Format.with_defaults`).
+
+    Args:
+        chosen: The format.
+        columns: Its columns.
+        prefix: What is removed from their names on the wire.
+    """
+    row = t.Row(tuple(t.Field(c.name.removeprefix(prefix), c.type) for c in columns), nullable=False)
+    defaults: dict[str, Any] = {}
+    for column in columns:
+        if column.default is not MISSING and column.default is not None:
+            with suppress(BadValueError):  # which is reported when the table is read
+                defaults[column.name.removeprefix(prefix)] = to_arrow(column.default, column.type)
+    return chosen.with_defaults(row, defaults) if defaults else chosen
 
 
 def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:

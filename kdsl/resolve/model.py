@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Literal
 
 import attrs
@@ -71,6 +72,9 @@ class Start:
         reset: Where a partition without a usable offset starts; ``none`` is an error.
         function: For the mode specific-offsets: a function that returns the offsets, as ``package.module:function``
             (only `KafkaSource` can set this).
+        checkpoint: For the mode specific-offsets: the folder of the checkpoint of another query, after whose last
+            batch the read starts; empty without one. The run replaces it by ``offsets``.
+        rewind: How far before the watermark of that query the read starts instead; None for not at all.
     """
 
     mode: StartMode = "group-offsets"
@@ -78,6 +82,8 @@ class Start:
     offsets: tuple[tuple[str, int, int], ...] = ()
     reset: Reset = "none"
     function: str = ""
+    checkpoint: str = ""
+    rewind: timedelta | None = None
 
 
 @attrs.frozen
@@ -210,3 +216,7 @@ class ResolvedTable:
     rules: tuple[RowRule, ...] = ()
     dead_letters: DeadLetterTopic | None = None
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)
+
+    def _repr_html_(self) -> str:
+        """The columns as notebooks show them."""
+        return self.table.to_html()

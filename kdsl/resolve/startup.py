@@ -10,7 +10,7 @@ import attrs
 
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
-from kdsl.declare.start_and_end import OFFSETS_FORM, offset_pairs, start_or_end_options
+from kdsl.declare.start_and_end import OFFSETS_FORM, Checkpoint, offset_pairs, start_or_end_options
 from kdsl.durations import duration_text
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
@@ -48,7 +48,7 @@ def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...
 
     Args:
         table: The table, which must be valid.
-        value: A value of the argument ``startup=`` of a table class.
+        value: A value of the argument ``startup=`` of a table class, or the checkpoint of another query.
 
     Raises:
         ResolveError: The value is not a start, or this table cannot start there.
@@ -58,6 +58,14 @@ def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...
         message = f"start_at= is set, but {table.name} is an upsert table, which is always read from the beginning"
         fix = "remove it, or read the topic with a KafkaTable"
         fail_on([problem(table, "upsert-start", message, fix)], what)
+    if isinstance(value, Checkpoint):
+        try:
+            rewind = value.rewind_length()
+        except (ValueError, TypeError) as e:
+            fix = "write how far to go back, as rewind='2 hours'"
+            fail_on([problem(table, "startup-checkpoint", f"start_at= is {value!r}: {e}", fix)], what)
+        reset = table.kdsl_settings.auto_offset_reset or "none"
+        return Start("specific-offsets", reset=reset, checkpoint=value.location, rewind=rewind), ()
     options_of_start = start_or_end_options(value, "startup", "start_at")
     if isinstance(options_of_start, Problem):
         fail_on([options_of_start.at(attrs.evolve(table.where, table=table.name))], what)

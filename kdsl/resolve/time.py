@@ -70,6 +70,15 @@ def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield from _check_drift(table, options.watermark_drift)
 
 
+def max_ahead(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """Warn, for a read, of a limit for the times that advance the watermark, if the table declares no watermark."""
+    if direction == "read" and table.options.watermark_max_ahead is not None and not table.watermarks:
+        name = table.option_name("watermark_max_ahead")
+        message = f"{name} limits the times that advance the watermark, but the table declares none"
+        fix = "declare a watermark, or remove the option"
+        yield problem(table, "watermark-ahead", message, fix, option="watermark_max_ahead", severity="warning")
+
+
 def _check_drift(table: TableDef, drift: timedelta) -> Iterator[Problem]:
     """Warn, for a table with a watermark, if partitions may be further apart than rows may be late."""
     delay: object = table.watermarks[0].delay

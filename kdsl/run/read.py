@@ -24,6 +24,8 @@ from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.resolve.formats import open_secret
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.checkpoint.start import resolve_start
+from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
 from kdsl.run.dataframes.watermark import with_watermark
 from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.dead_letters.counts import LETTERS, watch_letters
@@ -102,12 +104,15 @@ def read(
         NotInstalledError: The Python that Spark runs lacks kdsl, or a package that kdsl needs.
         ResolveError: A format needs a registry that is not declared; with the transport jvm also if client settings
             have errors, or tasks need a literal secret.
+        CheckpointError: The read starts at the checkpoint of another query, and cannot (`resolve_start`).
+        TopicRecreatedError: As for `resolve_start`.
         KdslError: The dead letters cannot be written (`check_dead_letters`), or a computed column has neither SQL nor a
             function. With the transport jvm also as for `kdsl.run.jvm.read.records`: the brokers cannot be reached, a
             topic is missing; with librdkafka Spark reports that when it plans the read.
     """
     check_session(spark, plan.table, plan.output)
     check_features(spark, plan)
+    plan = resolve_start(spark, plan, cluster)
     check_dead_letters(spark, plan, cluster, streaming=False)
     warn_about_batch_commits(plan, cluster)
     if plan.transport == "jvm":
@@ -161,6 +166,8 @@ def read_stream(
         ResolveError: As for `read`.
         LeaseHeldError: The read checks its group, and the group is in use; only with the transport jvm, otherwise when
             the query starts.
+        CheckpointError: As for `read`.
+        TopicRecreatedError: As for `read`.
         KdslError: As for `read`; or the plan keeps its state by partition on Spark Connect, or uses the transport jvm
             in a pipeline.
     """
@@ -168,6 +175,7 @@ def read_stream(
     check_features(spark, plan, streaming=True)
     if plan.upserts is not None and plan.upserts.images:
         require(STATE, session_version(spark), plan.table)
+    plan = resolve_start(spark, plan, cluster)
     check_dead_letters(spark, plan, cluster)
     if plan.upserts is not None and plan.upserts.by_partition and is_connect(spark):
         raise KdslError(
@@ -176,6 +184,7 @@ def read_stream(
             "classic session"
         )
     observe(METRICS)
+    observe(STORED_COLUMNS)
     if plan.transport == "jvm":
         if in_pipeline():
             raise KdslError(
@@ -235,9 +244,9 @@ def decode(
             column has neither SQL nor a function.
     """
     check_session(df.sparkSession, plan.table, plan.output)
-    needs = RecordDecoder(plan).needs
-    present = set(df.columns)
-    missing = [spark_name(field) for field in RAW if field in needs and spark_name(field) not in present]
+    decoder = RecordDecoder(plan)
+    needs, present = decoder.needs, set(df.columns)
+    missing = [spark_name(field) for field in RAW if field in decoder.requires and spark_name(field) not in present]
     if missing:
         raise KdslError(
             f"{plan.table}: the DataFrame of raw records has no {listing(missing)}, which the table needs; it has "

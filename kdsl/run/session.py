@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdsl.errors import KdslError
-from kdsl.spark_internals.errors import GatewayError
+from kdsl.java import find_java
+from kdsl.loading import warn_of_job
+from kdsl.spark_internals.errors import GatewayError, full_text
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect, names_of_settings
+from kdsl.spark_internals.short_errors import shorten_errors
 from kdsl.spark_versions import (
     CONNECT_STREAMS,
     INSTALL,
@@ -26,6 +29,7 @@ from kdsl.spark_versions import (
     REALTIME,
     TIME_TYPE,
     SparkVersionError,
+    oldest_java,
     pyspark_version,
     refusal,
     require,
@@ -68,7 +72,7 @@ def explain_missing_module() -> Iterator[None]:
     try:
         yield
     except PySparkException as e:
-        missing = _MISSING.search(str(e))
+        missing = _MISSING.search(full_text(e))
         if missing is None:
             raise
         raise NotInstalledError(
@@ -89,11 +93,25 @@ def use_this_python() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
+def check_java() -> None:
+    """Check that Spark can start its JVM on this machine, so that it does not end in PySpark's traceback.
+
+    Nothing is checked where a session is active already, or is that of a remote server.
+
+    Raises:
+        JavaError: There is no Java, or it is too old for the installed PySpark.
+    """
+    from pyspark.sql import SparkSession
+
+    if "SPARK_REMOTE" not in os.environ and SparkSession.getActiveSession() is None:
+        find_java(f"PySpark {pyspark_version()}", oldest_java(pyspark_version()))
+
+
 def start_local_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active session, or start one on this machine that listens on loopback only.
 
     It sets environment variables that Spark reads: ``PYSPARK_PYTHON`` and ``SPARK_LOCAL_IP``, if they are not set. What
-    the JVM prints is hidden (`hide_jvm_output`). Spark's errors are passed on.
+    the JVM prints is hidden (`hide_jvm_output`). Spark's errors are passed on, and so is that of `check_java`.
 
     Args:
         name: The name of the application.
@@ -102,6 +120,7 @@ def start_local_session(name: str, settings: Mapping[str, str] | None = None) ->
     """
     from pyspark.sql import SparkSession
 
+    check_java()
     use_this_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(name)
@@ -189,6 +208,8 @@ print(".".join(map(str, sys.version_info[:2])), *missing)
 def check_spark(spark: SparkSession) -> None:
     """Check that kdsl supports a session's Spark: PySpark's version, and that of the JVM or the server.
 
+    From then on, PySpark raises the errors of kdsl in jobs and queries with their own message (`shorten_errors`).
+
     Raises:
         SparkVersionError: One of the versions is not supported; says which ones are.
     """
@@ -198,15 +219,19 @@ def check_spark(spark: SparkSession) -> None:
     if reason := refusal(subject, session_version(spark)):
         way = "use a server of a supported version" if is_connect(spark) else "see the variable SPARK_HOME"
         raise SparkVersionError(f"{reason}; {way}")
+    shorten_errors()
 
 
 def check_runtime(spark: SparkSession, table: str) -> None:
     """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks; no task is run.
 
+    If a command is importing the program that reads or writes, a warning is logged (`kdsl.loading`).
+
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         SessionError: As for `check_python`; or the session takes quoted names for regular expressions.
     """
+    warn_of_job(table)
     check_spark(spark)
     if get_setting(spark, _NAME_PATTERNS, "false") == "true":
         raise SessionError(

@@ -7,7 +7,6 @@ is checked before the first record is sent: columns, settings, topics, brokers.
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from kdsl.plan.model import OutputMode, Transactions, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import MANIFEST, Checkpoint
 from kdsl.run.checkpoint.manifest import Manifest
+from kdsl.run.checkpoint.state_rows import warn_of_changed_rows
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dataframes.output_mode import choose_output_mode as mode_of
 from kdsl.run.dataframes.parallelism import repartition_for_tasks
@@ -45,6 +45,7 @@ from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import change_settings, check_features, check_runtime, has_settings
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.arrow import map_in_arrow
+from kdsl.spark_internals.errors import find_own_reason, full_text
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_versions import STREAM_WRITER
 
@@ -66,9 +67,6 @@ _LIMITS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
 }
 _log = logging.getLogger(__name__)
-_TASK_ERROR = re.compile(  # the end of a task's traceback, with or without what Spark appends
-    r"^kdsl\.[\w.]+Error: (.*?)(?:\s+SQLSTATE: \w+.*|\n\s+at .*)?\Z", re.MULTILINE | re.DOTALL
-)
 
 
 Prepare = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -211,10 +209,10 @@ def _errors_of_tasks() -> Iterator[None]:
     try:
         yield
     except PythonException as e:
-        error = _TASK_ERROR.search(str(e))
-        if error is None:
+        reason = find_own_reason(full_text(e))
+        if reason is None:
             raise
-        raise WriteError(error[1].strip()) from e
+        raise WriteError(reason) from (e.__cause__ or e)
 
 
 def write_stream(
@@ -301,6 +299,7 @@ def write_stream(
     if lines := opened.check(plan, allow):
         _log.warning("%s continues with another plan than before:\n%s", plan.table, "\n".join(lines))
     check_topic_ids(df, opened)
+    warn_of_changed_rows(rows, opened, plan.table)
     spool = Spool()
     reporting = {OPTION: str(spool.path), REFUSALS: str(refusals())}
     observe(METRICS)

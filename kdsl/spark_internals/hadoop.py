@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from kdsl.spark_internals.errors import JavaError, java_causes
 from kdsl.spark_internals.session import gateway_of, java_session, jvm_of
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 
 _NEW = ".new"
+_EXCLUSIVE_RENAMES = ("hdfs", "viewfs", "abfs", "abfss")
+"""The file systems on which a rename that must not replace a file is one step."""
 
 
 class HadoopFolder:
@@ -98,6 +101,45 @@ class HadoopFolder:
         for source, target in ((hidden, spare), (spare, path)):  # `names` and `remove` know the spare name, too
             self._fs.delete(target, False)
             self._rename(source, target)
+
+    def create(self, name: str, text: str) -> bool:
+        """Create a file with a content, and return whether it did not exist before; missing folders are created.
+
+        Of two programs that do this at the same time one succeeds: on this machine by a hard link, on HDFS and Azure by
+        a rename that does not replace; elsewhere as far as the file system creates files exclusively when they are
+        closed (S3A of Hadoop 3.4.2, Google's connector).
+
+        Raises:
+            JavaError: It cannot be written.
+        """
+        path, scheme = self._path(name), str(self._root.toUri().getScheme())
+        if self._fs.exists(path) or self._fs.exists(self._path(spare_name(name))):
+            return False
+        self._fs.mkdirs(path.getParent())
+        by_step = scheme == "file" or scheme in _EXCLUSIVE_RENAMES
+        folder, slash, _ = name.rpartition("/")
+        written = self._path(f"{folder}{slash}.{uuid.uuid4().hex}.tmp") if by_step else path
+        try:
+            stream = self._fs.create(written, False)
+            try:
+                self._jvm.org.apache.commons.io.IOUtils.write(text, stream, "UTF-8")
+            finally:
+                stream.close()
+            if scheme == "file":
+                files = [self._jvm.java.io.File(one.toUri().getPath()).toPath() for one in (path, written)]
+                self._jvm.java.nio.file.Files.createLink(*files)
+            elif by_step:
+                none = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), 0)
+                context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._root.toUri(), self._conf)
+                context.rename(written, path, none)
+        except JavaError as e:
+            if not any(cause.endswith("FileAlreadyExistsException") for cause in java_causes(e)):
+                raise
+            return False
+        finally:
+            if by_step:
+                self._fs.delete(written, False)
+        return True
 
     def _renames_atomically(self) -> bool:
         """Whether a rename replaces a file in one step here."""

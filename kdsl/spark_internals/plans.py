@@ -20,6 +20,18 @@ def plan_of(df: DataFrame) -> PlanNode | None:
     return None if frame is None else PlanNode(frame.queryExecution().analyzed())
 
 
+def optimize_plan(df: DataFrame) -> PlanNode | None:
+    """The plan of a DataFrame after Spark's optimizer, also of a stream; None for Spark Connect.
+
+    Spark's and py4j's errors are passed on.
+    """
+    frame = java_dataframe(df)
+    if frame is None:
+        return None
+    optimizer = java_session(df.sparkSession).sessionState().optimizer()
+    return PlanNode(optimizer.execute(frame.queryExecution().analyzed()))
+
+
 def _elements(sequence: Any) -> list[Any]:
     """The elements of a Scala sequence."""
     return [sequence.apply(i) for i in range(sequence.size())]
@@ -66,6 +78,11 @@ class Expression(_Tree):
     def type(self) -> str:
         """Its type, such as ``decimal(10,2)``."""
         return str(self._java.dataType().simpleString())
+
+    @property
+    def type_json(self) -> str:
+        """Its type, in the JSON of Spark's schemas."""
+        return str(self._java.dataType().json())
 
     @property
     def function_name(self) -> str:
@@ -186,6 +203,32 @@ class PlanNode(_Tree):
     def source_options(self) -> dict[str, str]:
         """All options of a ``StreamingRelationV2``. Another node raises py4j's error."""
         return {str(name): str(value) for name, value in self._java.extraOptions().asCaseSensitiveMap().items()}
+
+    @property
+    def read_name(self) -> str | None:
+        """What a leaf that is not a stream reads: a table's name or the paths of files; None if it does not tell."""
+        try:
+            if self.class_name == "DataSourceV2Relation":
+                return str(self._java.table().name())
+            if self.class_name == "HiveTableRelation":
+                return str(self._java.tableMeta().identifier().unquotedString())
+            if self.class_name == "LogicalRelation":
+                table = self._java.catalogTable()
+                if table.isDefined():
+                    return str(table.get().identifier().unquotedString())
+                return ", ".join(
+                    str(path.toString()) for path in _elements(self._java.relation().location().rootPaths())
+                )
+        except GatewayError:  # a relation of another kind, such as that of a database
+            return None
+        return None
+
+    def read_option(self, name: str) -> str | None:
+        """An option of a ``DataSourceV2Relation``; None if it is not set, or for another node."""
+        if self.class_name != "DataSourceV2Relation":
+            return None
+        value = self._java.options().get(name)
+        return None if value is None else str(value)
 
     @property
     def moves_rows(self) -> bool:

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
+from kdsl.java import find_java
 from kdsl.testing.errors import LocalKafkaError
-from kdsl.testing.java import find_java
 
 StoreType = Literal["PEM", "JKS", "PKCS12"]
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from kdsl.errors import KdslError
+from kdsl.java import JavaError as JavaError
 
 
 class LocalKafkaError(KdslError):
     """A local Kafka cannot be set up, started or used; the message is one sentence that says what to do."""
-
-
-class JavaError(LocalKafkaError):
-    """There is no Java that Kafka can run on."""
 
 
 class DownloadError(LocalKafkaError):

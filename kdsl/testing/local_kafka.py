@@ -11,11 +11,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kdsl.errors import listing, nearest
+from kdsl.java import find_java
 from kdsl.retry import Deadline, retry
 from kdsl.testing.acls import allow
 from kdsl.testing.broker import Broker
 from kdsl.testing.errors import BrokerDiedError, LocalKafkaError
-from kdsl.testing.java import find_java
 from kdsl.testing.kafka_jars import KafkaJars, find_kafka
 from kdsl.testing.ports import HOST, answers, free_port, is_free
 from kdsl.testing.properties import Ports, broker_properties, check_overrides, properties_text

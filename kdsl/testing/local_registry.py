@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from kdsl.java import find_java
 from kdsl.testing.errors import LocalRegistryError
-from kdsl.testing.java import find_java
 from kdsl.testing.ports import HOST, free_port, is_free
 from kdsl.testing.registry_app import find_registry
 from kdsl.testing.service import LocalService, ServiceProcess

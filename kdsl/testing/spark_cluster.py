@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import attrs
 import psutil
 
+from kdsl.java import find_java
 from kdsl.testing.errors import SparkClusterError
-from kdsl.testing.java import find_java
 from kdsl.testing.ports import HOST, free_port
 from kdsl.testing.service import LocalService, ServiceProcess
 

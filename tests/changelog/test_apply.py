@@ -421,7 +421,7 @@ class TestDelta:
         applied = create_target("delta", spark, tmp_path)
         newer = changes(spark, ("+U", 1, "newer", 1))
         Changelog(newer, keys=["id"]).apply_to(applied.target, batch=Batch("job", 1))
-        result = _Delta(spark).for_batch(Batch("job", 1)).open(applied.target)  # type: ignore[arg-type]
+        result = _Delta(spark).for_batch(Batch("job", 1), 1).open(applied.target)  # type: ignore[arg-type]
         late = Changelog(changes(spark, ("+U", 1, "late", 9)), keys=["id"]).dedupe()
         _merge(result, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
 
@@ -472,7 +472,7 @@ class TestJdbc:
         late = Changelog(changes(spark, ("+U", 1, "late", 1)), keys=["id"])
         with target._connect(spark) as newer, target._connect(spark) as looking:
             newer._java.setAutoCommit(False)
-            assert newer._store_number(BATCHES, target.table, Batch("job", 2))
+            assert newer._store_number(target._describe(), Batch("job", 2))
             newer.run(f"UPDATE {target.table} SET name = 'new'")
             thread = threading.Thread(target=late.apply_to, args=(target,), kwargs={"batch": Batch("job", 1)})
             thread.start()

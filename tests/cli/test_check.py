@@ -48,6 +48,39 @@ class TestCheck:
         assert "2 tables checked: 1 warning" in done.stdout
         assert "does not name a single topic" in done.stdout
 
+    def test_a_table_is_checked_for_what_it_is_declared_for(self, tmp_path: Path) -> None:
+        head = "from kdsl import Col, Json, KafkaTable\n\nclass Orders(KafkaTable, value=Json(), "
+        for arguments, errors in (
+            ("topic_pattern='orders-.*'", []),  # only a warning: it can only be read
+            ("topic_pattern='orders-.*', direction='read'", []),
+            ("topic_pattern='orders-.*', direction='write'", ["sink-topic"]),
+            ("topic='orders', direction='WRITE', startup='earliest'", []),
+            ("topic='orders', direction='reading'", ["option-value"]),
+        ):
+            (tmp_path / "tables.py").write_text(f"{head}{arguments}):\n    n: Col[int]\n")
+            done = json.loads(run("check", str(tmp_path / "tables.py"), "--json").stdout)
+            assert [p["code"] for p in done["problems"] if p["severity"] == "error"] == errors
+            assert len(done["problems"]) == len(errors) + (arguments == "topic_pattern='orders-.*'")
+
+    def test_a_direction_that_a_table_is_not_declared_for_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "tables.yaml").write_text(
+            "tables: [{name: t, columns: [{name: n, type: INT}], options: {connector: kafka, topic: t, format: json, "
+            "direction: read}}]"
+        )
+        assert run("check", str(tmp_path / "tables.yaml")).exit_code == 0
+        refused = run("check", str(tmp_path / "tables.yaml"), "--direction", "write")
+        assert "'direction': 'read' declares the table for one direction: it cannot write" in refused.stdout
+
+    def test_tables_of_a_script_are_checked_for_what_its_statements_do(self, tmp_path: Path) -> None:
+        columns = "(n INT) WITH ('connector' = 'kafka', 'format' = 'json', 'properties.bootstrap.servers' = 'k:1', "
+        script = (
+            f"CREATE TABLE a {columns}'topic-pattern' = 'a-.*', 'properties.group.id' = 'g');\n"
+            f"CREATE TABLE b {columns}'topic' = 'b');\nINSERT INTO b SELECT n FROM a;\n"
+        )
+        (tmp_path / "script.sql").write_text(script)
+        done = run("check", str(tmp_path / "script.sql"))
+        assert done.stdout == "2 tables checked: no problems\n"
+
     def test_one_table_of_a_file(self) -> None:
         assert run("check", f"{GOOD}:Orders").stdout == "1 table checked: no problems\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,12 @@ def orders(tmp_path: Path, kdsl_topic: MakeTopic) -> Path:
     path = tmp_path / "doctor_orders.py"
     path.write_text(TABLE.format(topic=kdsl_topic()), encoding="utf-8")
     return path
+
+
+@pytest.fixture(autouse=True)
+def this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's workers would run this Python."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
 
 
 def test_doctor_looks_at_a_cluster_and_at_tables(kdsl_kafka: RunningKafka, orders: Path) -> None:

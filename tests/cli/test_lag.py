@@ -228,7 +228,28 @@ def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) 
     assert (before.seconds, after.seconds) == (1e9, 1e9 + 100)
 
 
+def test_only_a_terminal_that_can_be_stopped_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_terminal, notebook, live in ((True, False, True), (True, True, False), (False, False, False)):
+        monkeypatch.setattr(command, "out", Console(file=StringIO(), force_terminal=is_terminal))
+        monkeypatch.delenv("JPY_PARENT_PID", raising=False)
+        if notebook:
+            monkeypatch.setenv("JPY_PARENT_PID", "1")
+        assert command._can_update() is live
+
+
 class TestNothingToSee:
+    def test_a_table_whose_streams_never_commit_gets_the_way_with_a_checkpoint(self, tmp_path: Path) -> None:
+        file = tmp_path / "orders.py"
+        file.write_text(
+            "from kdsl import Col, Json, KafkaTable\n\n"
+            "class Orders(KafkaTable, topic='orders', value=Json(), startup='earliest'):\n    n: Col[int]\n"
+        )
+        done = run(str(file), "--bootstrap", "127.0.0.1:1")
+
+        assert done.exit_code == 1
+        assert "Orders declares no consumer group, so its streams never commit" in str(done.exception)
+        assert "--checkpoint FOLDER" in str(done.exception)
+
     def test_an_unknown_group_is_reported_with_a_suggestion(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:

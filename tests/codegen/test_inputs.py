@@ -138,8 +138,8 @@ class TestAvro:
         inner = record({"name": "x", "type": kind, "default": default}, name="Inner")
         draft = avro_draft(record({"name": "r", "type": inner}, {"name": "y", "type": "int", "default": "text"}))
 
-        assert f"r.x: the default {default!r} was omitted" in draft.notes
-        assert "y: the default 'text' was omitted" in draft.notes
+        assert any(note.startswith(f"r.x: the default {default!r} was omitted") for note in draft.notes)
+        assert any(note.startswith("y: the default 'text' was omitted") for note in draft.notes)
         assert load_definition(draft, tmp_path).problems == ()
 
     def test_a_default_that_does_not_fit_its_type_is_reported(self) -> None:
@@ -304,10 +304,14 @@ class TestJsonSchema:
         with pytest.raises(CodegenError, match="nested more than 100 levels deep"):
             json_schema_draft({"type": "object", "properties": {"x": results}})
 
-    def test_recursion_and_missing_imports_are_reported(self) -> None:
+    def test_an_object_inside_itself_is_json(self) -> None:
         node = {"type": "object", "properties": {"next": {"$ref": "#/definitions/n"}}}
-        with pytest.raises(CodegenError, match="next: the schema '#/definitions/n' contains itself"):
-            json_schema_draft({**node, "definitions": {"n": node}})
+        draft = json_schema_draft({**node, "definitions": {"n": node}})
+
+        assert [c.type for c in draft.table.columns] == [t.Row((t.Field("next", t.STRING),))]
+        assert "next.next: the schema contains itself" in draft.notes[0]
+
+    def test_missing_imports_are_reported(self) -> None:
         with pytest.raises(CodegenError, match="references must be to the same file, or in a registry"):
             json_schema_draft({"type": "object", "properties": {"a": {"$ref": "other.json"}}})
         with pytest.raises(CodegenError, match="of an object"):

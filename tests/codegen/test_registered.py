@@ -73,7 +73,7 @@ def test_types_of_other_schemas_are_taken_in(registry: Registry, client: Registr
     draft = registry_draft(f"{topic}-value", registry)
 
     assert [c.type for c in draft.table.columns] == [STREET.as_nullable(False), STREET]
-    assert draft.table.value_format == AvroConfluent(url=registry.url)
+    assert draft.table.value_format == AvroConfluent()
     assert load_definition(draft, tmp_path) == draft.table
 
 
@@ -97,7 +97,7 @@ message Other {{ string a = 1; }}
     draft = registry_draft(f"{topic}-value", registry, message="Order")
 
     assert draft.notes == ()
-    assert draft.table.value_format == ProtobufConfluent(url=registry.url, message_class_name="p.Order")
+    assert draft.table.value_format == ProtobufConfluent(message_class_name="p.Order")
     assert (draft.table.comment, draft.table.columns[0].comment) == ("An order.", "Its number.")
     assert [(c.name, c.type) for c in draft.table.columns] == [
         ("id", t.BigInt(nullable=False)),
@@ -127,7 +127,7 @@ def test_json_is_read_with_the_format_of_framed_messages(registry: Registry, cli
     messages = [b"\0" + number.to_bytes(4, "big") + b'{"a": 1}']
     of_topic = infer_side(messages, Cluster("localhost:1", registry=registry), "json-schema-confluent", "value")
 
-    assert draft.table.value_format == JsonSchemaConfluent(url=registry.url)
+    assert draft.table.value_format == JsonSchemaConfluent()
     assert (of_topic.format, of_topic.columns) == (draft.table.value_format, draft.table.columns)
 
 
@@ -173,7 +173,7 @@ def test_envelopes_are_tables_of_the_rows_inside_them(
     draft = registry_draft(f"{topic}-value", registry)
 
     assert (draft.table.name, draft.notes) == (topic, ())
-    assert draft.table.value_format == DebeziumAvroConfluent(url=registry.url)
+    assert draft.table.value_format == DebeziumAvroConfluent()
     assert {c.name: c.type for c in draft.table.columns} == COLUMNS
     assert draft.table.columns[0].comment == "Its number."
     result = load_definition(draft, tmp_path)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kdsl import (
@@ -355,6 +356,11 @@ class TestMistakes:
                 {"partitions": [("t", -1)]},
                 "partitions= has ('t', -1), which is not a topic partition; write {('topic-a', 0)}: topics and "
                 "numbers from 0",
+            ),
+            (
+                {"topics": (), "partitions": [TopicPartition("t", 0)]},
+                "partitions= has TopicPartition{topic=t,partition=0,offset=-1001,leader_epoch=None,error=None}, which "
+                "is not a topic partition; write {('topic-a', 0)}: topics and numbers from 0",
             ),
             (
                 {"topics": (), "partitions": [["t", 0], ("t",)]},

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from kdsl.errors import KdslError
-from kdsl.testing.java import find_java
+from kdsl.java import find_java
 from kdsl.testing.ports import HOST, free_port
 from kdsl.testing.service import LocalService, ServiceProcess
 from tests.debezium.connect_jars import find_connect

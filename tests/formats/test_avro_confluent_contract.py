@@ -38,6 +38,7 @@ def options(url: str = "http://registry") -> dict[str, Any]:
         "use_latest_version": True,
         "normalize": True,
         "schema": '{"type":"record","name":"R","fields":[]}',
+        "defaults": '{"a": 1}',
         "record": ("R", "shop.R"),
         "legacy_timestamps": False,
         "ssl_keystore_location": "/k.jks",

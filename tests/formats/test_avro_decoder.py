@@ -399,7 +399,8 @@ def test_a_field_that_is_missing_needs_a_default() -> None:
 
     assert reason(record(("id", "int")), table, avro_schema(table), b"\x02") == (
         "field 'extra': the record R of the writer's schema does not have it, but the column is NOT NULL; declare it "
-        "without NOT NULL, as INT, or give it a default in the option 'schema'"
+        "without NOT NULL, as INT, or give it a default, in the option 'defaults' or in "
+        "Python by col(default=…)"
     )
 
 

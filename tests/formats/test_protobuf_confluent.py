@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import itertools
 import re
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from kdsl_formats.protobuf.confluent_frame import encode_path, message_paths, me
 from kdsl_formats.protobuf.sources import compile_files
 from tests.formats import test_protobuf_contract as plain
 from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
-from tests.registry.front import Front, forward
+from tests.registry.front import Front, Request, forward
 
 DATA = Path(__file__).parent / "data" / "protobuf"
 BODIES = plain.TestProtobuf()
@@ -308,7 +310,7 @@ class TestWithARegistry:
         assert [bad.index for bad in decoded.bad] == [1]
         assert "it is a message p.First" in decoded.bad[0].reason
 
-    def test_columns_that_the_registered_message_lacks_are_reported(
+    def test_a_registered_message_without_any_of_the_columns_is_reported(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
@@ -382,6 +384,115 @@ def set_compatibility(registry: Registry, subject: str) -> None:
 
     answer = httpx.put(f"{registry.url}/config/{subject}", json={"compatibility": "BACKWARD"})
     assert answer.status_code == httpx.codes.OK, answer.text
+
+
+VERSIONS = {
+    1: "int64 id = 1;",
+    2: "int64 id = 1; string name = 2;",
+    3: "int32 id = 1;",
+    4: "int64 id = 1; A a = 3; message A { string city = 1; }",
+    5: "int64 id = 1; repeated A list = 4; map<string, A> map = 5; message A { sint32 n = 1; }",
+    6: "uint32 id = 1; float ratio = 6; repeated int32 numbers = 7;",
+    7: "string other = 9;",
+}
+NESTED = t.row(city=t.STRING, zip=t.STRING)
+WIDE = t.row(n=t.BigInt(), more=t.STRING)
+
+
+@pytest.fixture
+def versions() -> Iterator[Front]:
+    """Versions of a schema by their ids."""
+
+    def answers(request: Request) -> tuple[int, Any]:
+        number = int(request.path.partition("?")[0].rpartition("/")[2])
+        return 200, {
+            "schema": f'syntax = "proto3"; package p; message O {{ {VERSIONS[number]} }}',
+            "schemaType": "PROTOBUF",
+        }
+
+    with Front(answers) as front:
+        yield front
+
+
+@pytest.mark.parametrize("copies", [1, 64])
+@pytest.mark.parametrize(
+    ("row", "version", "body", "result"),
+    [
+        (t.row(id=t.BigInt(), name=t.STRING), 1, b"\x08\x05", {"id": 5, "name": None}),
+        (t.row(id=t.BigInt(), name=t.STRING), 2, b"\x08\x05\x12\x01a", {"id": 5, "name": "a"}),
+        (t.row(id=t.BigInt()), 3, b"\x08" + b"\xff" * 9 + b"\x01", {"id": -1}),
+        (t.row(id=t.BigInt(), a=NESTED), 4, b"\x08\5\x1a\3\x0a\1x", {"id": 5, "a": {"city": "x", "zip": None}}),
+        (t.row(id=t.BigInt(), a=NESTED), 4, b"\x08\5", {"id": 5, "a": None}),
+        (t.row(id=t.BigInt(), a=t.row(zip=t.STRING)), 4, b"\x08\5\x1a\3\x0a\1x", {"id": 5, "a": {"zip": None}}),
+        (
+            t.row(id=t.BigInt(), list=t.Array(WIDE)),
+            5,
+            b"\x08\5\x22\2\x08\1\x22\0\x22\2\x08\4",
+            {"id": 5, "list": [{"n": n, "more": None} for n in (-1, 0, 2)]},
+        ),
+        (
+            t.row(id=t.BigInt(), map=t.Map(t.STRING, WIDE)),
+            5,
+            b"\x08\5\x2a\x07\x0a\1k\x12\2\x08\3",
+            {"id": 5, "map": [("k", {"n": -2, "more": None})]},
+        ),
+        (
+            t.row(id=t.BigInt(), ratio=t.Double(), numbers=t.Array(t.BigInt())),
+            6,
+            b"\x08\xff\xff\xff\xff\x0f\x35\0\0\0\x3f\x3a\2\1\2",
+            {"id": 4294967295, "ratio": 0.5, "numbers": [1, 2]},
+        ),
+        (t.row(id=t.Decimal(20, 0)), 6, b"\x08\xff\xff\xff\xff\x0f", {"id": Decimal(4294967295)}),
+    ],
+)
+def test_messages_of_older_versions_are_read(
+    row: t.Row, version: int, body: bytes, result: dict[str, Any], copies: int, versions: Front
+) -> None:
+    """Columns that a version lacks are NULL, and numbers are widened; one by one and as columns."""
+    decoder = ProtobufConfluent().decoder(row, Use(registry=Registry(versions.url)))
+    messages = [b"\0" + version.to_bytes(4, "big") + b"\0" + body] * copies
+
+    decoded = decoder.decode(pa.array(messages, pa.binary()))
+
+    assert decoded.bad == ()
+    assert decoded.rows.type == arrow_type(row)
+    assert decoded.rows.to_pylist() == [result] * copies
+
+
+def test_versions_are_read_together(versions: Front) -> None:
+    row = t.row(id=t.BigInt(), name=t.STRING)
+    bodies = {1: b"\x08\x05", 2: b"\x08\x06\x12\x01a", 3: b"\x08\x07"}
+    numbers = [1, 2, 3, 2, 1]
+    messages = [b"\0" + n.to_bytes(4, "big") + b"\0" + bodies[n] for n in numbers]
+
+    decoded = (
+        ProtobufConfluent().decoder(row, Use(registry=Registry(versions.url))).decode(pa.array(messages, pa.binary()))
+    )
+
+    by_version = {1: {"id": 5, "name": None}, 2: {"id": 6, "name": "a"}, 3: {"id": 7, "name": None}}
+    assert decoded.rows.to_pylist() == [by_version[n] for n in numbers]
+
+
+@pytest.mark.parametrize(
+    ("options", "row", "reason"),
+    [
+        ({}, t.row(id=t.BigInt(), name=t.VarChar(nullable=False)), "the message p.O has no field 'name'"),
+        ({}, t.row(id=t.STRING), "the field p.O.id is int64, which STRING cannot hold"),
+        ({}, t.row(name=t.STRING, more=t.STRING), "the message p.O has no field 'name'"),
+        ({"message_class_name": "p.O"}, t.row(name=t.STRING), ""),  # the only column that is selected
+    ],
+)
+def test_columns_that_a_version_cannot_give_are_errors(
+    options: dict[str, Any], row: t.Row, reason: str, versions: Front
+) -> None:
+    chosen, registry = ProtobufConfluent(**options), Registry(versions.url)
+    decoded = chosen.decoder(row, Use(registry=registry)).decode(pa.array([b"\0\0\0\0\1\0\x08\x05"], pa.binary()))
+
+    assert [reason in bad.reason for bad in decoded.bad] == [True] * bool(reason)
+    assert decoded.rows.to_pylist() == ([] if reason else [{"name": None}])
+    schema = registry_client(registry).schema(1)
+    assert reason in chosen.schema_misfit(row, schema, registry_client(registry), "read")
+    assert chosen.prunable() == bool(options)
 
 
 class TestPlanTimeRules:

@@ -11,6 +11,7 @@ import attrs
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from kdsl.changelog.to_delta import _Delta
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Memory, Route, Transform
@@ -22,6 +23,7 @@ from kdsl.ingest.run.snapshot import identify_copy
 from kdsl.ingest.state import SCHEMAS, STARTED, IngestState, Note, StateFiles, add_started, read_started
 from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.run.checkpoint.folder import open_local_folder
+from kdsl.spark_internals.session import jvm_of
 from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta
 from tests.ingest.setup import Setup
@@ -154,6 +156,38 @@ class TestDelta:
         setup.run(ingestion)
 
         assert self.ids(setup) == [2, 3]
+
+    @pytest.mark.parametrize(
+        ("how", "reason"),
+        [
+            ("restored", r"taken back by version 3 \(RESTORE"),
+            ("an older copy", "has batch 0, and no later one, of the"),
+        ],
+    )
+    def test_a_table_that_was_set_back_is_refused_until_that_is_accepted(
+        self, setup: Setup, tmp_path: Path, how: str, reason: str
+    ) -> None:
+        ingestion = self.fill(setup)
+        table, session = f"{setup.lake}/lake/t", _Delta(setup.spark)
+        shutil.copytree(table, tmp_path / "copy")
+        setup.produce({"id": 2})
+        setup.run(ingestion)
+        with session.active():
+            if how == "restored":
+                session.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
+            else:
+                shutil.rmtree(table)
+                shutil.move(tmp_path / "copy", table)
+                jvm_of(setup.spark).org.apache.spark.sql.delta.DeltaLog.clearCache()  # as in another process
+        setup.produce({"id": 3})
+
+        with pytest.raises(StreamingQueryException, match=f"{reason}.*--allow sink"):
+            setup.run(ingestion)
+        assert self.ids(setup) == [1]
+        run_again(setup, ingestion, allow=["sink"])
+        setup.produce({"id": 4})
+        setup.run(ingestion)
+        assert self.ids(setup) == [1, 3, 4]
 
     def test_another_table_of_the_name_is_refused(self, setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
         ingestion = self.fill(setup)

@@ -10,9 +10,9 @@ import pytest
 
 from kdsl.folders import cache_dir
 from kdsl.ivy import Coordinate, fetch_jars
+from kdsl.java import find_java
 from kdsl.testing import RunningKafka
 from kdsl.testing.folders import lock_file, make_folder
-from kdsl.testing.java import find_java
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.pipelines.project import Project
 from tests.pipelines.test_example import delta_settings, user

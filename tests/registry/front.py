@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 import attrs
 import httpx
@@ -138,3 +139,31 @@ def serve_schemas(schemas: Mapping[int, str]) -> Answers:
         return 404, {"error_code": 40403, "message": "Schema not found"}
 
     return answers
+
+
+def guid_of(number: int) -> UUID:
+    """The GUID that `add_guids` gives the schema with an id."""
+    return UUID(int=(0xC0FFEE << 96) + number)
+
+
+def add_guids(answers: Answers) -> Answers:
+    """Answers of a registry whose schemas have GUIDs, as Confluent's from version 8, made of those of one without."""
+
+    def with_guid(request: Request) -> Answer:
+        path = request.path.partition("?")[0].strip("/").split("/")
+        if path[:2] == ["schemas", "guids"]:
+            number = UUID(path[2]).int & 0xFFFFFFFF
+            by_id = attrs.evolve(request, path=f"/schemas/ids/{number}?{request.path.partition('?')[2]}")
+            status, document = answers(by_id)
+            if path[3:] == ["ids"] and status == 200:
+                return status, [{"context": ":.other:", "id": 3}, {"context": ".", "id": number}]
+            return (status, document) if guid_of(number) == UUID(path[2]) else (404, {"error_code": 40403})
+        status, document = answers(request)
+        if status != 200:
+            return status, document
+        fields = json.loads(document) if isinstance(document, bytes) else document
+        if path[:2] == ["schemas", "ids"]:
+            return status, {**fields, "guid": str(guid_of(int(path[2])))}
+        return status, {**fields, "guid": str(guid_of(fields["id"]))} if "id" in fields else fields
+
+    return with_guid

@@ -160,6 +160,13 @@ class TestWatermark:
 
         assert warnings(table("id INT", self.TIME, options=settings, watermark=watermark)) == values
 
+    def test_a_limit_of_what_advances_the_watermark_needs_a_watermark(self) -> None:
+        settings: dict[str, Scalar] = {"scan.watermark.max-ahead": "1 h"}
+        watermark = WatermarkConfig(column="ts", delay="5 s")
+
+        assert warnings(table("id INT", self.TIME, options=settings)) == ["watermark-ahead"]
+        assert warnings(table("id INT", self.TIME, options=settings, watermark=watermark)) == []
+
 
 class TestColumns:
     def test_a_name_is_declared_once(self) -> None:

@@ -12,13 +12,14 @@ import pytest
 from confluent_kafka import Producer
 
 from kdsl import Cluster, Col, KafkaTable, Key
+from kdsl.spark_versions import PYTHON_SOURCES
 from kdsl.testing import RunningKafka
 from kdsl_formats.json import Json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.since(PYTHON_SOURCES)]
 
 RECORDS, KEYS = 120_000, 40
 """Six times as many records as the smallest piece of a partition that a task reads."""

@@ -14,12 +14,15 @@ from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable, V
 from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.changelog_text import changelog_lines
+from kdsl.spark_versions import STATE
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.since(STATE)
 
 TRANSPORTS = ("librdkafka", "jvm")
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)

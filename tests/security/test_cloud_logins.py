@@ -18,13 +18,13 @@ from kdsl import Cluster, Col, Json, KafkaTable
 from kdsl.cli.app import app
 from kdsl.client_settings import aws_tokens, entra_tokens, gcp_tokens
 from kdsl.errors import KdslError, UnreachableError
+from kdsl.java import find_java
 from kdsl.retry import Deadline
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
 from kdsl.run.librdkafka.producer import Producer
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import LocalKafka
-from kdsl.testing.java import find_java
 from kdsl.testing.kafka_jars import find_kafka
 from kdsl.testing.security import jaas
 from tests.clouds import ACCOUNT, ROLE, Clouds

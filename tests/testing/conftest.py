@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kdsl.testing.java import find_java
+from kdsl.java import find_java
 
 Publish = Callable[..., None]
 

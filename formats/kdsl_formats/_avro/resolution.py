@@ -321,17 +321,15 @@ class _Resolver:
         Raises:
             AvroTypeError: As in `resolve_pair`.
         """
-        members = [branch for branch in w.branches if branch.kind != "null"]
-        record = next((b for b in r.branches or (r,) if b.kind == "record"), None)
-        names = [f"{MEMBER}{i}" for i in range(len(members))]
-        derived = record is not None and [f.name for f in record.fields] == names
-        if len(members) < 2 or not derived or not isinstance(column, t.Row):
+        members = _union_members(w, r)
+        if members is None or not isinstance(column, t.Row):
             return Union(tuple(self._resolve_branch(w, branch, r, column, path) for branch in w.branches))
-        assert record is not None
         kinds = {f.name: f.type for f in column.fields}
         inner = {
-            id(branch): Chosen(name, self.resolve_pair(branch, f.type, kinds[name], f"{path}.{name}"), column)
-            for branch, name, f in zip(members, names, record.fields, strict=True)
+            id(branch): Chosen(
+                field.name, self.resolve_pair(branch, field.type, kinds[field.name], f"{path}.{field.name}"), column
+            )
+            for branch, field in members
         }
         return Union(tuple(inner.get(id(b)) or self.resolve_pair(b, r, column, path) for b in w.branches))
 
@@ -433,7 +431,8 @@ class _Resolver:
             if fields[name].default is MISSING:
                 return Fail(
                     f"the record {w.name} of the writer's schema does not have it, but the column is NOT NULL; declare "
-                    f"it without NOT NULL, as {kind.spelling}, or give it a default in the option 'schema'",
+                    f"it without NOT NULL, as {kind.spelling}, or give it a default, in the option 'defaults' or in "
+                    "Python by col(default=…)",
                     name,
                 )
             constants[name] = self._convert_default(fields[name], kind, inside)
@@ -529,7 +528,14 @@ class _Resolver:
         Arguments and errors are those of `_fits`.
         """
         if w.kind == "union":
-            return all(self._fits(branch, r, column, path) for branch in w.branches)
+            members = _union_members(w, r)
+            if members is None:
+                return all(self._fits(branch, r, column, path) for branch in w.branches)
+            kinds = {f.name: f.type for f in column.fields} if isinstance(column, t.Row) else {}
+            nulls = [branch for branch in w.branches if branch.kind == "null"]
+            return all(self._fits(null, r, column, path) for null in nulls) and all(
+                self._fits(branch, f.type, kinds.get(f.name), path) for branch, f in members
+            )
         if r.kind == "union":
             return any(self._fits(w, branch, _branch_column(r, column), path) for branch in r.branches)
         match w.kind if w.kind == r.kind else "":
@@ -623,6 +629,20 @@ def _mismatch(w: Type, r: Type, column: t.DataType) -> Fail:
     if len(members) < 2:
         return Fail(refuse(w, column))
     return Fail(f"the writer's schema has {describe(w)} here, which is not a type of the union in the table's schema")
+
+
+def _union_members(w: Type, r: Type) -> list[tuple[Type, RecordField]] | None:
+    """The branches of a writer's union with the fields that hold their values, where the table's type is derived.
+
+    That is a record, or a union of null and one, with the field ``member0``, ``member1``, … for each branch except
+    null (`row_of`). None if it is another type, and for a union of null and one type.
+    """
+    branches = [branch for branch in w.branches if branch.kind != "null"]
+    record = next((b for b in r.branches or (r,) if b.kind == "record"), None)
+    names = [f"{MEMBER}{i}" for i in range(len(branches))]
+    if len(branches) < 2 or record is None or [f.name for f in record.fields] != names:
+        return None
+    return list(zip(branches, record.fields, strict=True))
 
 
 def _branch_column(union: Type, column: t.DataType | None) -> t.DataType | None:

@@ -297,7 +297,19 @@ def row_of(
         AvroTypeError: The schema is invalid or does not describe records, a record contains itself, or a decimal has
             more than 38 digits.
     """
-    kind = schema_type(schema)
+    return row_of_type(
+        schema_type(schema), legacy_timestamps=legacy_timestamps, connect=connect, connect_instants=connect_instants
+    )
+
+
+def row_of_type(
+    kind: Type, *, legacy_timestamps: bool = True, connect: bool = False, connect_instants: bool = False
+) -> t.Row:
+    """The column types of the records of a schema that has been read; see `row_of`.
+
+    Raises:
+        AvroTypeError: As in `row_of`; the path begins with the field that has no column type.
+    """
     row = _ColumnTypes(legacy_timestamps, connect, connect_instants).column_type(kind, "", ())
     types = [branch.kind for branch in kind.branches or (kind,) if branch.kind != "null"]
     if not isinstance(row, t.Row) or types != ["record"]:

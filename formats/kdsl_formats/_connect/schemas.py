@@ -67,6 +67,21 @@ TIME_SCHEMAS: Mapping[str, TimeSchema] = {
 """The named schemas of dates, times and timestamps."""
 
 
+def describe_replaced_nulls(defaults: Mapping[str, Any], *, registered: bool) -> str:
+    """Say which NULLs may arrive as defaults, and which setting of Kafka Connect's converter keeps them.
+
+    Args:
+        defaults: The defaults of nullable columns, by column.
+        registered: Whether the converter writes messages whose schemas are in a registry.
+    """
+    shown = ", ".join(f"{name} ({default!r})" for name, default in defaults.items())
+    setting = "ignore.default.for.nullables=true" if registered else "replace.null.with.default=false"
+    return (
+        f"NULL may arrive as the default in {shown}: Kafka Connect's converters write the default of a field in place "
+        f"of NULL; set {setting} in the converter to keep NULL"
+    )
+
+
 def connect_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
     """The schema of values that are written with some connector settings; it is optional if the type is nullable.
 

@@ -17,12 +17,12 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
-from kdsl_formats._avro.model import AvroTypeError, Json, RecordField, Type, schema_type
+from kdsl_formats._avro.model import MISSING, AvroTypeError, Json, RecordField, Type, schema_type
 from kdsl_formats._avro.resolution import find_failures, is_named, resolve
-from kdsl_formats._registry.framing import Ids, add_frames, group_by_id, merge_groups, split_frames
+from kdsl_formats._registry.framing import Frames, describe_schema, merge_groups, split_frames
 
 if TYPE_CHECKING:
-    from kdsl.registry import RegistryClient
+    from kdsl.registry import RegisteredSchema, RegistryClient, SchemaId
 
 SubjectOf = Callable[[str], str]
 """Returns the subject for the full name of a record."""
@@ -63,6 +63,22 @@ def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
     return tuple(field.name for field in fields)
 
 
+def null_defaults(schema: Json, within: str = "") -> dict[str, Any]:
+    """The defaults, other than null, of the fields of a schema's record that may be null; arguments of `field_names`.
+
+    Raises:
+        AvroTypeError: The schema is invalid.
+    """
+    fields = _record_fields(schema_type(schema))
+    if within:
+        fields = next((_record_fields(field.type) for field in fields if field.name == within), ())
+    return {
+        field.name: field.default
+        for field in fields
+        if field.default not in (MISSING, None) and any(b.kind == "null" for b in field.type.branches)
+    }
+
+
 def _record_fields(kind: Type) -> tuple[RecordField, ...]:
     """The fields of a schema's record, which may be in a union with null; empty if there is no record."""
     return next((one.fields for one in (kind.branches or (kind,)) if one.kind == "record"), ())
@@ -97,27 +113,27 @@ class FramedReader:
         self._registry, self._row, self._reader_schema = registry, row, reader_schema
         self._has_rows, self._undeclared_of = has_rows, find_undeclared_columns
         self._kind = arrow_type(row)
-        self._readers: dict[int, AvroDecoder | _UnreadableError | None] = {}
-        self._undeclared: dict[int, tuple[str, ...]] = {}
+        self._readers: dict[SchemaId, AvroDecoder | _UnreadableError | None] = {}
+        self._undeclared: dict[SchemaId, tuple[str, ...]] = {}
 
-    def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
+    def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Frames]:
         """Decode messages; those without a frame or a readable schema, and those that cannot be read, are bad records.
 
         Null messages, and those whose writer's schema has no rows, produce no row. An undeclared column is counted for
         each message of a schema that has it.
 
         Returns:
-            The rows, and the schema id of each message (`NO_ID` without one).
+            The rows, and the frames of the messages.
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or lacks a referenced schema.
             KdslError: The settings of the registry have errors, a secret cannot be resolved, or httpx is not installed.
         """
-        ids, bodies, unframed = split_frames(messages)
-        bad = list(unframed)
+        frames = split_frames(messages)
+        bodies, bad = frames.bodies, list(frames.bad)
         groups_read = []
         undeclared: Counter[str] = Counter()
-        for schema_id, indexes in group_by_id(ids):
+        for schema_id, indexes in frames.groups():
             try:
                 reader = self._reader(schema_id)
             except _UnreadableError as e:
@@ -133,9 +149,9 @@ class FramedReader:
                     dict.fromkeys(find_undeclared_columns, len(messages) if indexes is None else len(indexes))
                 )
         decoded = merge_groups(groups_read, bad, len(messages), self._kind)
-        return (attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded), ids
+        return (attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded), frames
 
-    def _reader(self, schema_id: int) -> AvroDecoder | None:
+    def _reader(self, schema_id: SchemaId) -> AvroDecoder | None:
         """Return the decoder for a schema, which is fetched from the registry once; None if its messages have no rows.
 
         The decoder, or the error of a schema that cannot be used, and the undeclared columns of the schema are stored;
@@ -164,7 +180,7 @@ class FramedReader:
                 raise _UnreadableError(str(e)) from None
             except AvroTypeError as e:
                 self._readers[schema_id] = _UnreadableError(
-                    f"the schema of the id {schema_id} in the registry {client.address} cannot be used: {e}"
+                    f"{describe_schema(schema_id)} in the registry {client.address} cannot be used: {e}"
                 )
         reader = self._readers[schema_id]
         if isinstance(reader, _UnreadableError):
@@ -204,6 +220,23 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json, *, record
         yield f"{path}: {message}" if path else message
 
 
+def list_refusals(writer_schema: Json, row: t.Row, reader_schema: Json) -> list[tuple[str, str]]:
+    """List the paths and reasons of all values of a writer's schema that cannot be read into a table.
+
+    Unlike `find_misfits`, it lists types of a union that are refused although others can be read.
+
+    Args:
+        writer_schema: The schema that messages are written with.
+        row: The type of the rows.
+        reader_schema: The schema that it is resolved to.
+
+    Raises:
+        AvroTypeError: A schema is invalid, or as in `resolve`.
+    """
+    reader, writer = schema_type(_match_nullability(reader_schema, writer_schema)), schema_type(writer_schema)
+    return list(find_failures(resolve(writer, reader, row, exact_units=True), everywhere=True))
+
+
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:
     """The reader's schema, in a union with null if the writer's is a union and it is not: a null has no row."""
     unions = isinstance(writer_schema, Sequence) and not isinstance(writer_schema, str)
@@ -222,8 +255,7 @@ class FramedWriter:
         row: The type of the rows.
         schema: The schema of the table.
         subject_of: Returns the subject for a record's full name.
-        register: Whether to register the schema if it is not registered.
-        normalize: Whether the registry normalizes the schema.
+        find_or_register: Returns the id of the schema under a subject (`RegistryFormat.find_or_register`).
         latest: Whether to write with the latest schema of the subject instead.
     """
 
@@ -233,20 +265,22 @@ class FramedWriter:
         row: t.Row,
         schema: Json,
         subject_of: SubjectOf,
+        find_or_register: Callable[[RegistryClient, str, RegisteredSchema], int],
         *,
-        register: bool = True,
-        normalize: bool = False,
         latest: bool = False,
     ) -> None:
         """Store the arguments; the registry is not asked, and nothing is checked yet."""
         self._registry, self._row, self._schema, self._subject_of = registry, row, schema, subject_of
-        self._register, self._normalize, self._latest = register, normalize, latest
+        self._find_or_register, self._latest = find_or_register, latest
         self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
 
-    def write(self, rows: pa.StructArray) -> Encoded:
-        """Encode rows; the first call that has rows finds or registers the schema in the registry.
+    def write(self, rows: pa.StructArray) -> tuple[Encoded, int]:
+        """Encode rows to bodies; the first call finds or registers the schema in the registry.
 
         Rows that the schema does not allow are bad records.
+
+        Returns:
+            The bodies, and the id of their schema.
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or rejects the schema; or it lacks the
@@ -255,13 +289,10 @@ class FramedWriter:
                 determined; the settings of the registry have errors, a secret cannot be resolved, or httpx is not
                 installed.
         """
-        if not len(rows):
-            return Encoded(pa.array([], pa.binary()))
         if self._schema_id_and_writer is None:
             self._schema_id_and_writer = self._prepare()
         schema_id, writer = self._schema_id_and_writer
-        encoded = writer.encode(rows)
-        return Encoded(add_frames(schema_id, encoded.messages), encoded.bad)
+        return writer.encode(rows), schema_id
 
     def _prepare(self) -> tuple[int, AvroEncoder]:
         """Find or register the schema; return its id and an encoder, and store neither. Errors are those of `write`."""
@@ -275,7 +306,8 @@ class FramedWriter:
             what = f"the version {latest.version} of the subject {subject!r} (id {latest.id}) in the registry"
             return latest.id, self._new_encoder(lambda: whole_schema(client, latest.schema), f"{what} {client.address}")
         writer = self._new_encoder(lambda: self._schema, "the schema of the table")
-        return self._register_or_look_up(client, subject, RegisteredSchema(schema_text(self._schema))), writer
+        registered = RegisteredSchema(schema_text(self._schema))
+        return self._find_or_register(client, subject, registered), writer
 
     def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
         """An encoder for a schema that a function returns, whose other errors pass; `what` names the schema in errors.
@@ -287,9 +319,3 @@ class FramedWriter:
             return AvroEncoder(schema(), self._row)
         except AvroTypeError as e:
             raise KdslError(f"{what} cannot hold the rows of the table: {e}") from None
-
-    def _register_or_look_up(self, client: RegistryClient, subject: str, schema: Any) -> int:
-        """Register a schema if the writer may, otherwise look it up; returns its id, or raises `RegistryError`."""
-        if self._register:
-            return client.register(subject, schema, normalize=self._normalize)
-        return client.look_up(subject, schema, normalize=self._normalize).id

@@ -5,9 +5,12 @@ The formats differ in the contents of messages: rows, or envelopes around rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, ClassVar
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,11 +18,26 @@ from kdsl.errors import Problem
 from kdsl.formats import ALONE, Decoded, Decoder, Direction, Encoded, Encoder, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._avro.defaults import (
+    add_defaults,
+    default_json,
+    find_default_problems,
+    parse_defaults,
+    write_defaults,
+)
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._registry.avro import FramedReader, FramedWriter, find_misfits, record_name, schema_text
-from kdsl_formats._registry.framing import with_schema_ids
+from kdsl_formats._registry.avro import (
+    FramedReader,
+    FramedWriter,
+    find_misfits,
+    list_refusals,
+    null_defaults,
+    record_name,
+    schema_text,
+)
+from kdsl_formats._registry.differences import Parts, avro_parts
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats._registry.schema_option import parse_schema_option, schema_problems
 
@@ -33,8 +51,11 @@ class AvroRegistryFormat(RegistryFormat):
     Attributes:
         writes_nullable: Whether the schema derived for writing is a union with null.
         empty_is_null: Whether an empty message is treated as null.
+        images: The fields of the envelope that hold rows; empty if messages are the rows themselves.
     """
 
+    connection: ClassVar[tuple[str, ...]] = (*RegistryFormat.connection, "defaults")  # they change with the columns
+    images: ClassVar[tuple[str, ...]] = ()
     writes_nullable: ClassVar[bool] = False
     empty_is_null: ClassVar[bool] = False
 
@@ -45,6 +66,14 @@ class AvroRegistryFormat(RegistryFormat):
         "a record with it.",
         default=None,
         aliases=("schema-registry.schema",),
+    )
+    defaults: str | None = option(
+        "defaults",
+        "The defaults of columns and of fields inside them: a JSON object with values as in an Avro schema, by path, "
+        'such as `{"status": "new", "address.city": ""}`. They take the place of what the schema of a message does not '
+        "have, and are the defaults in the schema that is written (except for nullable columns). In Python, "
+        "`col(default=…)` sets that of a column. Flink does not have this option.",
+        default=None,
     )
     legacy_timestamps: bool = option(
         "timestamp_mapping.legacy",
@@ -91,7 +120,41 @@ class AvroRegistryFormat(RegistryFormat):
             yield from schema_problems(self.schema, self.envelope_row(row), self.title)
         else:
             yield from avro_type_problems(row, self.legacy_timestamps, for_reading=direction == "read", instants=True)
+        if self.defaults is not None:
+            yield from self._default_problems(row, direction)
         yield from self.option_problems(named=self.schema is not None, direction=direction)
+
+    def _default_problems(self, row: t.Row, direction: Direction) -> Iterator[Problem]:
+        """Report a wrong option 'defaults', and one next to a 'schema', which has defaults of its own."""
+        fix = "write a JSON object with a default for each path"
+        if self.schema is not None:
+            yield Problem("avro-defaults", f"{self.title} has both 'schema' and 'defaults'", "write the defaults in it")
+            return
+        try:
+            defaults = parse_defaults(self.defaults)
+            schema = attrs.evolve(self, defaults=None).row_schema(row, direction)  # type: ignore[misc]
+        except AvroTypeError as e:
+            if not e.path:  # errors of columns are reported without the defaults
+                yield Problem("avro-defaults", f"{self.title} has 'defaults' that cannot be used: {e}", fix)
+            return
+        for message in find_default_problems(schema, row, defaults):
+            yield Problem("avro-defaults", f"{self.title} has 'defaults' that do not fit the table: {message}", fix)
+
+    def with_defaults(self, row: t.Row, defaults: Mapping[str, Any]) -> Self:
+        """The format with the defaults of columns in the option 'defaults', unless it has them already.
+
+        A format with a 'schema' is returned as it is, and defaults that Avro cannot express are left out.
+        """
+        columns = {f.name: f.type for f in row.fields}
+        values: dict[str, Any] = {}
+        for name, value in defaults.items() if self.schema is None else ():
+            with suppress(ValueError):
+                values[name] = default_json(value, columns[name])
+        if not values:
+            return self
+        with suppress(AvroTypeError):  # a wrong option is reported by `check`
+            values |= parse_defaults(self.defaults)
+        return attrs.evolve(self, defaults=write_defaults(values))  # type: ignore[misc]
 
     def prunable(self) -> bool:
         """True unless the option ``schema`` is set, which needs all columns: fields are matched by name."""
@@ -113,9 +176,21 @@ class AvroRegistryFormat(RegistryFormat):
         """
         if self.schema is not None:
             return parse_schema_option(self.schema)
-        envelope = t.Row(self.envelope_row(row, use).fields, nullable=self.writes_nullable and direction == "write")
+        nullable = self.writes_nullable and direction == "write"
+        schema = self.row_schema(t.Row(self.envelope_row(row, use).fields, nullable=nullable), direction)
+        defaults = parse_defaults(self.defaults)
+        if self.images:
+            defaults = {f"{image}.{path}": value for image in self.images for path, value in defaults.items()}
+        return add_defaults(schema, defaults, written=direction == "write")
+
+    def row_schema(self, row: t.Row, direction: Direction) -> Json:
+        """The schema that is derived from a row type, without defaults except null.
+
+        Raises:
+            AvroTypeError: Avro does not support a column; `check` reports it.
+        """
         derived: Json = avro_schema(
-            envelope, legacy_timestamps=self.legacy_timestamps, for_reading=direction == "read", instants=True
+            row, legacy_timestamps=self.legacy_timestamps, for_reading=direction == "read", instants=True
         )
         return derived
 
@@ -129,6 +204,10 @@ class AvroRegistryFormat(RegistryFormat):
 
         schema = self.table_schema(row, "write")
         return record_name(schema), RegisteredSchema(schema_text(schema))
+
+    def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
+        """The names of the schema's records, and their fields; none if it is not Avro."""
+        return avro_parts(json.loads(schema.text)) if schema.kind == "AVRO" else {}
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
         """Why rows cannot be read or written with a registered schema, or "" if they can.
@@ -147,6 +226,38 @@ class AvroRegistryFormat(RegistryFormat):
         except AvroTypeError as e:
             return str(e)
         return ""
+
+    def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
+        """The defaults of nullable columns that Kafka Connect's converter may have written in place of NULL, by column.
+
+        None for a schema that is not valid. Errors are those of the base class.
+        """
+        from kdsl_formats._registry.references import whole_schema
+
+        if "connect." not in schema.text:
+            return {}
+        try:
+            whole = whole_schema(client, schema)
+            defaults = null_defaults(whole, self.images[-1] if self.images else "")
+        except AvroTypeError:
+            return {}
+        return {f.name: defaults[f.name] for f in row.fields if f.type.nullable and f.name in defaults}
+
+    def list_refusals(self, row: t.Row, schema: Json) -> list[tuple[str, str]]:
+        """List the columns, as paths, that cannot hold all values of a writer's schema, with the reasons.
+
+        The path is empty for the rows as a whole.
+
+        Raises:
+            AvroTypeError: As in `table_schema`, or the writer's schema is invalid.
+        """
+        refusals = list_refusals(schema, self.envelope_row(row), self.table_schema(row, "read"))
+        return list(dict.fromkeys((self._strip_image(path), message) for path, message in refusals))
+
+    def _strip_image(self, path: str) -> str:
+        """The path of a column, without the field of the envelope that it is in."""
+        image, _, rest = path.partition(".")
+        return rest if image in self.images else path
 
 
 class _Decoder:
@@ -183,8 +294,8 @@ class _Decoder:
             empty = pc.equal(pc.binary_length(messages), 0)
             if pc.any(empty).as_py():
                 messages = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, pa.binary()), messages)
-        decoded, ids = self._reader.read(messages)
-        return with_schema_ids(self._extract_rows(decoded), ids, self._use.metadata)
+        decoded, frames = self._reader.read(messages)
+        return chosen.add_schema_ids(self._extract_rows(decoded), frames, self._use)
 
     def _find_undeclared_columns(self, schema: Json) -> tuple[str, ...]:
         """The columns of a writer's schema that the table does not declare.
@@ -217,14 +328,16 @@ class _Encoder:
             AvroTypeError: As in `AvroRegistryFormat.table_schema`.
         """
         chosen = self._format
+        if not len(rows):
+            return Encoded(pa.array([], pa.binary()))
         if self._writer is None:
             self._writer = FramedWriter(
                 chosen.require_registry(self._use),
                 chosen.envelope_row(self._row),
                 chosen.table_schema(self._row, "write"),
                 lambda record: chosen.subject_of(self._use, record),
-                register=chosen.auto_register,
-                normalize=chosen.normalize,
+                lambda client, subject, schema: chosen.find_or_register(client, subject, schema, self._row),
                 latest=chosen.use_latest_version,
             )
-        return self._writer.write(chosen.wrap_rows(self._row, rows, kinds))
+        encoded, schema_id = self._writer.write(chosen.wrap_rows(self._row, rows, kinds))
+        return chosen.add_frames(encoded, schema_id, self._use)

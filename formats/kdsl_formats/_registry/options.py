@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from uuid import UUID
+
+import attrs
+import pyarrow as pa
 
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem
-from kdsl.formats import Direction, Format, Use
+from kdsl.formats import BadRecord, Decoded, Direction, Encoded, Format, Side, Use
 from kdsl.options import option
 from kdsl.registry.settings import is_login, registry_problems
 from kdsl.secrets import Secret
 from kdsl.types import model as t
+from kdsl_formats._registry.differences import Parts, describe_differences
+from kdsl_formats._registry.framing import Frames, add_frames, frame_of, join_frames, read_frame
 
 if TYPE_CHECKING:
-    from kdsl.registry import RegisteredSchema, RegistryClient
+    from kdsl.registry import RegisteredSchema, RegistryClient, SubjectVersion
 
 _OLD_PREFIX = "schema-registry."
 _OWN = (
@@ -45,10 +52,15 @@ def _merge_settings(cluster_settings: Properties, own: Properties) -> Properties
 
 
 class RegistryFormat(Format):
-    """A format whose messages name their schema by its id in a registry, with the options of all such formats."""
+    """A format whose messages name their schema by its id in a registry, with the options of all such formats.
+
+    A message names its schema in a frame before its body, or in a header of its record: if the record has the header,
+    that counts, as for Confluent's deserializers.
+    """
 
     metadata: ClassVar[Mapping[str, t.DataType]] = {"schema-id": t.Int()}
     needs_registry: ClassVar[bool] = True
+    frame_headers: ClassVar[Mapping[Side, str]] = {"key": "__key_schema_id", "value": "__value_schema_id"}
     connection: ClassVar[tuple[str, ...]] = ("url", "ssl.", "basic-auth.", "bearer-auth.", "properties.")
 
     url: str | None = _option(
@@ -85,6 +97,15 @@ class RegistryFormat(Format):
         "normalize",
         "Write: whether the registry normalizes a schema before comparing or storing it.",
         default=False,
+    )
+    schema_id_location: Literal["prefix", "header"] = option(
+        "schema-id-location",
+        "Write: where a message names its schema: `prefix` is five bytes with its id before the body; `header` is the "
+        "header `__value_schema_id` (`__key_schema_id` for a key) with the schema's GUID, or with its id if the "
+        "registry has no GUIDs, and the message is the body alone. Both are read, whatever this option says. Flink "
+        "does not have this option.",
+        default="prefix",
+        ignore_case=True,
     )
     ssl_keystore_location: str | None = _option(
         "ssl.keystore.location", "The keystore with the client's key (JKS, PKCS12 or PEM).", default=None
@@ -160,6 +181,66 @@ class RegistryFormat(Format):
             raise KdslError(str(self._no_registry()))
         return registry
 
+    def join_frames(
+        self, side: Side, messages: pa.BinaryArray, frames: pa.BinaryArray
+    ) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
+        """Put the frames from headers before messages, those of records without the header stay as they are.
+
+        Args:
+            side: Whether they are keys or values.
+            messages: The messages; null is a null message, which stays null.
+            frames: The header's value for each message; null for a record without it, or with a null value.
+
+        Returns:
+            The messages with frames; and those whose header does not name a schema, which are null.
+        """
+        return join_frames(messages, frames, self.read_frame, self.frame_headers[side])
+
+    def read_frame(self, frame: bytes) -> bytes:
+        """The frame in a header's value, without the bytes that follow it; ValueError if there is none."""
+        return read_frame(frame)
+
+    def choose_frame_header(self, side: Side) -> str | None:
+        """The header that gets the frame of a written message; None if the frame comes before the body."""
+        return self.frame_headers[side] if self.schema_id_location.lower() == "header" else None
+
+    def add_frames(self, encoded: Encoded, id: int, use: Use, indexes: bytes = b"") -> Encoded:  # noqa: A002
+        """Name the schema of encoded bodies: by its id before each body; or in `Encoded.frame`, for a header.
+
+        In a header it is the schema's GUID, or the id if the registry has no GUIDs.
+
+        Args:
+            encoded: The bodies; a null body is a null message.
+            id: The id of the schema in the registry of the use.
+            use: How the format is used.
+            indexes: Further bytes of the frame, as for Protobuf.
+
+        Raises:
+            KdslError: As for `require_registry` and `RegistryClient.guid`, for a header.
+        """
+        if self.choose_frame_header(use.side) is None:
+            return Encoded(add_frames(frame_of(id) + indexes, encoded.messages), encoded.bad)
+        from kdsl.registry import registry_client
+
+        guid = registry_client(self.require_registry(use)).guid(id)
+        return Encoded(encoded.messages, encoded.bad, frame_of(id if guid is None else guid) + indexes)
+
+    def add_schema_ids(self, decoded: Decoded, frames: Frames, use: Use) -> Decoded:
+        """Add the metadata of a use: the schema id of each row's message, NULL if a GUID's id is not known.
+
+        Raises:
+            KdslError: Messages name schemas by GUIDs whose ids the use asks for, and there is no registry, its settings
+                have errors, or it does not answer or refuses.
+        """
+
+        def find_id(guid: UUID) -> int | None:
+            """The id of the schema with a GUID."""
+            from kdsl.registry import registry_client
+
+            return registry_client(self.require_registry(use)).find_id(guid)
+
+        return frames.add_schema_ids(decoded, use.metadata, find_id)
+
     def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
         """Report a missing registry (rule SR-5), and wrong settings of its client."""
         resolved = self.registry(registry)
@@ -224,6 +305,89 @@ class RegistryFormat(Format):
         Raises:
             RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
         """
+
+    def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
+        """The parts of a schema in words, by which differences are named; by default none are.
+
+        Raises:
+            KdslError: It is not a schema of the format, or the registry lacks a referenced schema.
+        """
+        del schema, client
+        return {}
+
+    def find_or_register(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> int:
+        """Register the schema of written rows, or look it up if `auto_register` is false; returns its id.
+
+        Raises:
+            UnknownSubjectError: As in `look_up`.
+            IncompatibleSchemaError: The registry rejects the schema.
+            RegistryError: The registry does not answer, or refuses the request.
+        """
+        if self.auto_register:
+            return client.register(subject, schema, normalize=self.normalize)
+        return self.look_up(client, subject, schema, row).id
+
+    def look_up(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> SubjectVersion:
+        """Look up the schema of written rows under a subject.
+
+        Raises:
+            UnknownSubjectError: It is not registered there; the message names how the subject's latest schema differs,
+                and the options by which rows can be written.
+            RegistryError: The registry does not answer, or refuses the request.
+        """
+        from kdsl.registry import UnknownSubjectError
+
+        try:
+            return client.look_up(subject, schema, normalize=self.normalize)
+        except UnknownSubjectError as e:
+            if self.auto_register:
+                raise
+            reason = self._explain_unregistered(client, subject, schema, row)
+            raise UnknownSubjectError(f"{e}, and 'auto-register' is false; {reason}") from None
+
+    def _explain_unregistered(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> str:
+        """How the latest schema of a subject differs from that of the written rows, and what to do; see `look_up`."""
+        from kdsl.registry import UnknownSubjectError
+
+        register = f"register the schema there, or set 'auto-register' to 'true': {schema.text}"
+        try:
+            latest = client.request_latest(subject)
+        except UnknownSubjectError:
+            return f"the registry has no such subject; {register}"
+        if not self.normalize:
+            with suppress(UnknownSubjectError):
+                version = client.look_up(subject, schema, normalize=True).version
+                return f"only the form of version {version} differs: set 'normalize' to 'true'"
+        what = f"the latest schema (version {latest.version}, id {latest.id})"
+        with suppress(KdslError):
+            registered, own = self.schema_parts(latest.schema, client), self.schema_parts(schema, client)
+            if differences := describe_differences(registered, own):
+                what = f"{what} differs: {differences}"
+        misfit = self.schema_misfit(row, latest.schema, client, "write")
+        if misfit:
+            return f"{what}; the table's rows cannot be written with it: {misfit}; change the columns, or {register}"
+        advice = "set 'use-latest-version' to 'true', and rows are written with it"
+        if self._fits_as_option(latest.schema, row):
+            advice += "; or set 'schema' to its text"
+        return f"{what}; {advice}; or {register}"
+
+    def _fits_as_option(self, schema: RegisteredSchema, row: t.Row) -> bool:
+        """Whether a schema can be the option ``schema`` of a format that has one and for which it is not set."""
+        if schema.references or getattr(self, "schema", "") is not None:
+            return False
+        chosen = attrs.evolve(self, schema=schema.text)  # type: ignore[misc]
+        return not any(problem.severity == "error" for problem in chosen.check(row, "write"))
+
+    def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
+        """The defaults of nullable columns that Kafka Connect's converter may have written in place of NULL, by column.
+
+        None by default, and where the schema is not one of Kafka Connect.
+
+        Raises:
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
+        """
+        del row, schema, client
+        return {}
 
     def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
         """Report options that contradict each other on writing; nothing for reading.

@@ -32,6 +32,7 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
 
     identifier = "debezium-avro-confluent"
     insert_only: ClassVar[bool] = False
+    images: ClassVar[tuple[str, ...]] = ("before", "after")
     writes_nullable: ClassVar[bool] = True  # as in Flink
     empty_is_null: ClassVar[bool] = True
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from kdsl_formats._connect.schemas import DECIMAL, PRECISION, SchemaTable, connect_schema, table_of_schema
+from kdsl_formats._connect.schemas import (
+    DECIMAL,
+    PRECISION,
+    SchemaTable,
+    connect_schema,
+    describe_replaced_nulls,
+    table_of_schema,
+)
 from kdsl_formats._connect.values import FIRST_DAY, MICROS, MILLIS, NANOS, infinite_of
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     "PRECISION",
     "SchemaTable",
     "connect_schema",
+    "describe_replaced_nulls",
     "infinite_of",
     "table_of_schema",
 ]

@@ -15,7 +15,8 @@ from kdsl.errors import KdslError, Problem
 from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Use
 from kdsl.options import option
 from kdsl.types import model as t
-from kdsl_formats._registry.framing import add_frames, split_frames, with_schema_ids
+from kdsl_formats._registry.differences import Parts, json_parts
+from kdsl_formats._registry.framing import split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder
@@ -93,7 +94,7 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         return self.schema is None
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type, which does not ask the registry."""
+        """A decoder for rows of this type, which asks the registry only for the ids of schemas that GUIDs name."""
         return _Decoder(self, row, use)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
@@ -120,6 +121,10 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         text = json.dumps(derive_schema(row, self.writing_rules(), _TITLE), separators=(",", ":"), ensure_ascii=False)
         return _TITLE, RegisteredSchema(text, JSON_SCHEMA)
 
+    def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
+        """The title of the schema and its members; none if it is not a JSON Schema."""
+        return json_parts(parse_schema(schema.text)) if schema.kind == JSON_SCHEMA else {}
+
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
         """Why rows cannot be read, or written, with a registered schema, or "" if they can.
 
@@ -140,8 +145,8 @@ class _Decoder:
     """Takes the frames off messages, and reads the JSON in them."""
 
     def __init__(self, chosen: JsonSchemaConfluent, row: t.Row, use: Use) -> None:
-        """Create the decoder of the JSON; the registry is never asked."""
-        self._ignore, self._wanted = chosen.ignore_parse_errors, use.metadata
+        """Create the decoder of the JSON; the registry is asked only for the ids of schemas that GUIDs name."""
+        self._format, self._use, self._ignore = chosen, use, chosen.ignore_parse_errors
         self._decoder = JsonDecoder(row, chosen.reading_rules())
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
@@ -149,8 +154,12 @@ class _Decoder:
 
         Messages without a frame, with nothing after it, or with JSON that cannot be read are bad, or left out if errors
         are ignored. The result has the schema ids under the keys of metadata that the table reads.
+
+        Raises:
+            KdslError: As for `RegistryFormat.add_schema_ids`.
         """
-        ids, bodies, unframed = split_frames(messages)
+        frames = split_frames(messages)
+        bodies, unframed = frames.bodies, frames.bad
         decoded = self._decoder.decode(bodies)
         if not self._ignore:
             empty = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(pc.binary_length(bodies), 0), False)))
@@ -159,7 +168,7 @@ class _Decoder:
             if bad:
                 every = sorted([*bad, *decoded.bad], key=lambda record: record.index)
                 decoded = attrs.evolve(decoded, bad=tuple(every))
-        return with_schema_ids(decoded, ids, self._wanted)
+        return self._format.add_schema_ids(decoded, frames, self._use)
 
 
 class _Encoder:
@@ -181,7 +190,7 @@ class _Encoder:
         if self._schema_id is None:
             self._schema_id = self._find_schema_id()
         encoded = self._encoder.encode(rows)
-        return Encoded(add_frames(self._schema_id, encoded.messages), encoded.bad)
+        return self._format.add_frames(encoded, self._schema_id, self._use)
 
     def _find_schema_id(self) -> int:
         """Find the id of the schema that rows are written with, and register the schema if the options say so.
@@ -208,6 +217,4 @@ class _Encoder:
                     f"{client.address} cannot hold the rows of the table: {misfit}"
                 )
             return latest.id
-        if chosen.auto_register:
-            return client.register(subject, schema, normalize=chosen.normalize)
-        return client.look_up(subject, schema, normalize=chosen.normalize).id
+        return chosen.find_or_register(client, subject, schema, self._row)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self
 import attrs
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from kdsl.errors import KdslError, Problem
@@ -17,26 +16,31 @@ from kdsl.options import option
 from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._registry.framing import add_frames, group_by_id, merge_groups, split_frames, with_schema_ids
+from kdsl_formats._registry.differences import Parts
+from kdsl_formats._registry.framing import describe_schema, merge_groups, read_frame, split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.protobuf.confluent_frame import Path, encode_path, path_of, split_indexes
 from kdsl_formats.protobuf.decoder import ProtobufDecoder
 from kdsl_formats.protobuf.encoder import ProtobufEncoder
 from kdsl_formats.protobuf.format import MessageFormat
 from kdsl_formats.protobuf.layout import find_problems, layout_of
+from kdsl_formats.protobuf.older_versions import complete_array, readable_part
 from kdsl_formats.protobuf.sources import Schema, SchemaError
 
 if TYPE_CHECKING:
-    from kdsl.registry import RegisteredSchema, RegistryClient
+    from google.protobuf.descriptor import Descriptor
+
+    from kdsl.registry import RegisteredSchema, RegistryClient, SchemaId
 
 
 class ProtobufConfluent(MessageFormat, RegistryFormat):
     """Protobuf messages whose schemas are in a schema registry (Confluent's wire format).
 
     When it is read, if the message is defined as for the format ``protobuf``, each message is read as that one, and
-    the registry is only used to check that it is one. Otherwise each message is read with the schema that it names;
-    executors then need kdsl-kafka[protobuf] or protoc if the registry has ``.proto`` files. When it is written, the
-    file of the message is registered, and the files that it imports, under their names.
+    the registry is only used to check that it is one. Otherwise each message is read with the schema that it names:
+    nullable columns that its version lacks are NULL, and narrower numbers are widened; executors then need
+    kdsl-kafka[protobuf] or protoc if the registry has ``.proto`` files. When it is written, the file of the message is
+    registered, and the files that it imports, under their names.
 
     A null message produces no row. The metadata ``value.schema-id`` is the id of the schema that a message was written
     with.
@@ -50,6 +54,17 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         "any name are read. Write: required, unless the latest schema has only one message.",
         default=None,
     )
+
+    def prunable(self) -> bool:
+        """False if messages with any name are read: all columns decide whether a message has one of them."""
+        return self.message_class_name is not None or bool(self.named_source)
+
+    def readable_part(self, message: Descriptor, row: t.Row) -> t.Row:
+        """The part of the columns that is read from messages of a registered schema (`older_versions.readable_part`).
+
+        A message that none of the columns is in has the wrong name, unless the options name it.
+        """
+        return readable_part(message, row, may_lack_all=self.message_class_name is not None)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """Report what `MessageFormat.check` does of the message that the options name, and contradicting options.
@@ -90,6 +105,13 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
             return ":" in self.message_class_name
         return True
 
+    def read_frame(self, frame: bytes) -> bytes:
+        """The frame in a header's value, with the indexes that name the message; ValueError if there is none."""
+        framed, bad = split_indexes(pa.array([frame[len(read_frame(frame)) :]], pa.binary()))
+        if bad:
+            raise ValueError("the indexes after the schema, which name the message, cannot be read")
+        return frame[: len(frame) - len(framed[0].messages[0].as_py())]
+
     def portable(self) -> Self:
         """The format with the descriptors of the message that the options name; itself if only the registry has it.
 
@@ -127,6 +149,12 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         schema = self.schema()
         return schema.name, file_to_register(client, schema, normalize=self.normalize)
 
+    def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
+        """The package of the schema, its messages and their fields, and its enums."""
+        from kdsl_formats.protobuf.registered import protobuf_parts
+
+        return protobuf_parts(client, schema)
+
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
         """Why rows cannot be read or written with a registered schema, or "" if they can.
 
@@ -150,10 +178,11 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
                 return f"it has no message {wanted}, but {', '.join(names)}"
             if own is not None and direction == "read":
                 return ""
-            messages = (load_schema(client, schema, name).message for name in candidates)
-            mismatches = [
-                next(iter(find_problems(message, row, writing=direction == "write")), None) for message in messages
-            ]
+            mismatches = []
+            for message in (load_schema(client, schema, name).message for name in candidates):
+                columns = row if direction == "write" else self.readable_part(message, row)
+                problems = find_problems(message, columns, writing=direction == "write")
+                mismatches.append(next(iter(problems), None))
         except SchemaError as e:
             return str(e)
         return "" if None in mismatches else str(mismatches[0])
@@ -180,8 +209,8 @@ class _Decoder:
         self._format, self._row, self._use = chosen, row, use
         self._rules = chosen.reading_rules(use)
         self._own_schema = chosen.own_schema()
-        self._own_decoder = None if self._own_schema is None else self._new_decoder(self._own_schema)
-        self._decoders: dict[tuple[int, Path], ProtobufDecoder | SchemaError] = {}
+        self._own_decoder = None if self._own_schema is None else self._new_decoder(self._own_schema, row)
+        self._decoders: dict[tuple[SchemaId, Path], _VersionDecoder | SchemaError] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages with the schemas that they name, which are fetched once; null messages produce no row.
@@ -194,10 +223,10 @@ class _Decoder:
             KdslError: There is no registry, its settings have errors, a secret cannot be resolved, or the registry
                 lacks an imported file, does not answer, or refuses the request.
         """
-        ids, bodies, unframed = split_frames(messages)
-        bad = list(unframed)
+        frames = split_frames(messages)
+        bodies, bad = frames.bodies, list(frames.bad)
         parts = []
-        for schema_id, where in group_by_id(ids):
+        for schema_id, where in frames.groups():
             message_indexes = np.arange(len(messages)) if where is None else where
             framed, wrong = split_indexes(bodies if where is None else bodies.take(pa.array(where)))
             bad += [attrs.evolve(one, index=int(message_indexes[one.index])) for one in wrong]
@@ -211,12 +240,11 @@ class _Decoder:
                 parts.append((None if len(indexes) == len(messages) else indexes, reader.decode(one.messages)))
         reported = () if self._format.ignore_parse_errors else bad
         if self._format.ignore_parse_errors and len(parts) == 1 and parts[0][0] is None:
-            return with_schema_ids(parts[0][1], ids, self._use.metadata)
-        return with_schema_ids(
-            merge_groups(parts, reported, len(messages), arrow_type(self._row)), ids, self._use.metadata
-        )
+            return self._format.add_schema_ids(parts[0][1], frames, self._use)
+        merged = merge_groups(parts, reported, len(messages), arrow_type(self._row))
+        return self._format.add_schema_ids(merged, frames, self._use)
 
-    def _decoder_for(self, schema_id: int, path: Path) -> ProtobufDecoder:
+    def _decoder_for(self, schema_id: SchemaId, path: Path) -> _VersionDecoder:
         """Return the decoder for the messages at a path of a schema, which is fetched from the registry once.
 
         The decoder is stored, and so is the error of a schema that does not match.
@@ -235,7 +263,7 @@ class _Decoder:
             except UnknownSchemaError as e:
                 raise SchemaError(str(e), "check that it is the writer's registry") from None
             try:
-                decoder = self._build_decoder(client, schema, path, f"the schema of the id {schema_id} in the registry")
+                decoder = self._build_decoder(client, schema, path, f"{describe_schema(schema_id)} in the registry")
             except SchemaError as e:
                 decoder = e
             self._decoders[schema_id, path] = decoder
@@ -245,7 +273,7 @@ class _Decoder:
 
     def _build_decoder(
         self, client: RegistryClient, schema: RegisteredSchema, path: Path, description: str
-    ) -> ProtobufDecoder:
+    ) -> _VersionDecoder:
         """A decoder for a message of a registered schema, which `description` names in errors.
 
         If the options define the message, it is the decoder for that one.
@@ -268,16 +296,37 @@ class _Decoder:
         if self._own_decoder is not None:
             return self._own_decoder
         try:
-            return self._new_decoder(load_schema(client, schema, name))
+            version = load_schema(client, schema, name)
+            return self._new_decoder(version, self._format.readable_part(version.message, self._row))
         except SchemaError as e:
             raise SchemaError(f"{what} cannot be used: {e}", e.fix) from None
 
-    def _new_decoder(self, schema: Schema) -> ProtobufDecoder:
-        """A decoder for a message; `SchemaError` if the columns do not fit, and as in `layout_of`."""
-        misfits = list(find_problems(schema.message, self._row))
+    def _new_decoder(self, schema: Schema, part: t.Row) -> _VersionDecoder:
+        """A decoder for a part of the columns; `SchemaError` if they do not fit the message, and as in `layout_of`."""
+        misfits = list(find_problems(schema.message, part))
         if misfits:
             raise SchemaError(f"the columns do not fit the message {schema.name}: {misfits[0]}", misfits[0].fix)
-        return ProtobufDecoder(layout_of(schema, self._row), self._row, self._rules)
+        return _VersionDecoder(ProtobufDecoder(layout_of(schema, part), part, self._rules), part, self._row)
+
+
+class _VersionDecoder:
+    """Decodes messages of one version of a schema.
+
+    Args:
+        decoder: Reads the columns that the version has.
+        part: Their types.
+        row: The whole row type.
+    """
+
+    def __init__(self, decoder: ProtobufDecoder, part: t.Row, row: t.Row) -> None:
+        self._decoder, self._part, self._row = decoder, part, row
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Decode an array of messages as whole rows."""
+        decoded = self._decoder.decode(messages)
+        if self._part == self._row:
+            return decoded
+        return attrs.evolve(decoded, rows=complete_array(decoded.rows, self._part, self._row))
 
 
 class _Encoder:
@@ -298,11 +347,7 @@ class _Encoder:
         if self._id_and_encoder is None:
             self._id_and_encoder = self._prepare()
         schema_id, before, encoder = self._id_and_encoder
-        encoded = encoder.encode(rows)
-        bodies = pc.binary_join_element_wise(
-            pa.scalar(before, pa.binary()), encoded.messages, pa.scalar(b"", pa.binary())
-        )
-        return Encoded(add_frames(schema_id, bodies), encoded.bad)
+        return self._format.add_frames(encoder.encode(rows), schema_id, self._use, before)
 
     def _prepare(self) -> tuple[int, bytes, ProtobufEncoder]:
         """Find or register the schema; returns its id, the encoded path of the message, and an encoder.
@@ -342,7 +387,13 @@ class _Encoder:
             file = FileDescriptorSet.FromString(schema.files).file[-1]
             path = path_of(file, schema.name)
             subject = chosen.subject_of(self._use, schema.name)
-            number = register_schema(client, subject, schema, register=chosen.auto_register, normalize=chosen.normalize)
+            number = register_schema(
+                client,
+                schema,
+                lambda registered: chosen.find_or_register(client, subject, registered, self._row),
+                register=chosen.auto_register,
+                normalize=chosen.normalize,
+            )
         misfits = list(find_problems(schema.message, self._row, writing=True))
         if misfits:
             raise KdslError(f"the message {schema.name} cannot hold the rows of the table: {misfits[0]}")

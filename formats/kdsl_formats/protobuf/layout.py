@@ -25,7 +25,7 @@ from google.protobuf.message_factory import GetMessageClass
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.types import model as t
 from kdsl.types.limits import MAX_DEPTH
-from kdsl_formats.protobuf.schema import JSON_LIKE, SCALARS, TIMESTAMP, WRAPPERS, enum_names, is_map
+from kdsl_formats.protobuf.schema import JSON_LIKE, SCALARS, TIMESTAMP, UNSIGNED, WRAPPERS, enum_names, is_map
 from kdsl_formats.protobuf.sources import Schema, SchemaError, pool_of
 
 Form = Literal["scalar", "enum", "message", "timestamp", "wrapper", "json"]
@@ -34,8 +34,6 @@ _TEXTS = (t.Char, t.VarChar)
 _BYTES = (t.Binary, t.VarBinary)
 MOST_MESSAGES = 10_000
 """The maximum number of messages of a layout: each ROW of the table, and each message in a required field."""
-UNSIGNED = t.Decimal(20, 0)
-"""The type that holds every unsigned number of 64 bits."""
 _TIMESTAMP_ROW = t.row(seconds=t.BigInt(), nanos=t.Int())
 
 
@@ -160,8 +158,13 @@ def _single_problems(
     inner = field.message_type
     if inner is not None and isinstance(kind, t.Row):
         yield from _find_problems(inner, kind, f"{path_to_field}.", writing=writing)
-    elif not any(_can_hold(kind, one) for one in _column_types(field)):
+    elif not fits(field, kind):
         yield _misfit_problem(field, kind, path_to_field)
+
+
+def fits(field: FieldDescriptor, kind: t.DataType) -> bool:
+    """Whether a type other than a ROW can represent one value of a field."""
+    return any(_can_hold(kind, one) for one in column_types(field))
 
 
 def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
@@ -174,7 +177,7 @@ def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
     return type(kind) is type(one)
 
 
-def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
+def column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
     """The types that can represent one value of a field, the best one first.
 
     Each stands for all types of its class (see `_can_hold`), such as an empty ROW for every ROW.
@@ -185,7 +188,7 @@ def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
         if inner.full_name == TIMESTAMP:
             special = [t.TimestampLtz(6)]
         elif inner.full_name in WRAPPERS:
-            special = list(_column_types(inner.fields_by_name["value"]))
+            special = list(column_types(inner.fields_by_name["value"]))
         elif inner.full_name in JSON_LIKE:
             special = [t.STRING, t.Char()]
         plain = [] if field.type == _F.TYPE_GROUP else [t.BYTES, t.Binary()]
@@ -209,7 +212,7 @@ def _misfit_problem(field: FieldDescriptor, kind: t.DataType, path_to_field: str
     elif field.is_repeated and not path_to_field.endswith(".element"):
         fix = "declare ARRAY<element>"
     else:
-        shown = ["ROW<…> of its fields" if isinstance(k, t.Row) else k.spelling for k in _column_types(field)]
+        shown = ["ROW<…> of its fields" if isinstance(k, t.Row) else k.spelling for k in column_types(field)]
         types_to_declare = [text for text in shown if text not in ("CHAR(1)", "BINARY(1)")]
         fix = f"declare {' or '.join(types_to_declare)}"
     return Problem(
@@ -404,7 +407,7 @@ def _hidden_type(field: FieldDescriptor) -> t.DataType:
 
     A repeated field has an ARRAY of it.
     """
-    one: t.DataType = t.Row(()) if field.message_type is not None else _column_types(field)[0]
+    one: t.DataType = t.Row(()) if field.message_type is not None else column_types(field)[0]
     return t.Array(one) if field.is_repeated else one
 
 

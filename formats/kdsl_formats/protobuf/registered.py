@@ -5,15 +5,22 @@ from __future__ import annotations
 import base64
 import binascii
 import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path as FilePath, PurePosixPath
 from typing import TYPE_CHECKING
 
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
 from google.protobuf.message import DecodeError
 
 from kdsl.registry.errors import IncompatibleSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl_formats.protobuf.confluent_frame import Path, message_paths, message_paths_in_text
+from kdsl_formats.protobuf.known_files import KNOWN
 from kdsl_formats.protobuf.proto_text import proto_text
 from kdsl_formats.protobuf.sources import Schema, SchemaError, compile_files, schema_of
 
@@ -21,7 +28,6 @@ if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
 
 PROTOBUF = "PROTOBUF"
-_WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
 _MAIN = "main.proto"
 
 
@@ -95,14 +101,21 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
         return compile_files([FilePath(folder, main_name)], [folder])
 
 
-def register_schema(client: RegistryClient, subject: str, schema: Schema, *, register: bool, normalize: bool) -> int:
+def register_schema(
+    client: RegistryClient,
+    schema: Schema,
+    find_or_register: Callable[[RegisteredSchema], int],
+    *,
+    register: bool,
+    normalize: bool,
+) -> int:
     """Find or register a message's file, and return its id; imported files have their own names as subjects.
 
     Args:
         client: The client of the registry.
-        subject: The subject.
         schema: The message.
-        register: Whether to register missing schemas; otherwise they must be registered already.
+        find_or_register: Returns the id of its file under the subject (`RegistryFormat.find_or_register`).
+        register: Whether to register imported files; otherwise they must be registered already.
         normalize: Whether the registry normalizes the schema.
 
     Raises:
@@ -111,10 +124,7 @@ def register_schema(client: RegistryClient, subject: str, schema: Schema, *, reg
         RegistryError: The registry does not answer, or refuses the request.
     """
     try:
-        registered = file_to_register(client, schema, register=register, normalize=normalize)
-        if register:
-            return client.register(subject, registered, normalize=normalize)
-        return client.look_up(subject, registered, normalize=normalize).id
+        return find_or_register(file_to_register(client, schema, register=register, normalize=normalize))
     except IncompatibleSchemaError as e:
         if not any(file.syntax == "editions" for file in FileDescriptorSet.FromString(schema.files).file):
             raise
@@ -137,7 +147,7 @@ def file_to_register(
     *imported, main = FileDescriptorSet.FromString(schema.files).file
     known: dict[str, SchemaReference] = {}
     for file in imported:  # each after its own imports
-        if file.name.startswith(_WELL_KNOWN):
+        if file.name.startswith(KNOWN):
             continue
         registered = _to_registered(file, known)
         if register:
@@ -150,6 +160,38 @@ def file_to_register(
 def _to_registered(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:
     """The registered form of a file, with references to those of its imports that are ``known``."""
     return RegisteredSchema(proto_text(file), PROTOBUF, tuple(known[name] for name in file.dependency if name in known))
+
+
+def protobuf_parts(client: RegistryClient, schema: RegisteredSchema) -> Mapping[str, str]:
+    """The parts of a registered schema in words: its package, its messages and their fields, and its enums.
+
+    Errors are those of `load_files`.
+    """
+    return dict(_parts_of(load_files(client, schema).file[-1]))
+
+
+def _parts_of(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a file."""
+
+    def inside(messages: Iterable[DescriptorProto], prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield the parts of messages, whose names get a prefix, and of those inside them."""
+        for message in messages:
+            name = prefix + message.name
+            yield f"the message {name}", "a message"
+            for field in message.field:
+                kind = field.type_name or FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+                presence = {
+                    FieldDescriptorProto.LABEL_REPEATED: "repeated ",
+                    FieldDescriptorProto.LABEL_REQUIRED: "required ",
+                }
+                words = "optional " if field.proto3_optional else presence.get(field.label, "")
+                yield f"the field {name}.{field.name}", f"{words}{kind.lstrip('.')} = {field.number}"
+            yield from inside(message.nested_type, f"{name}.")
+
+    yield "the package", file.package
+    yield from inside(file.message_type, "")
+    for enum in file.enum_type:
+        yield f"the enum {enum.name}", ", ".join(f"{value.name} = {value.number}" for value in enum.value)
 
 
 def _check_kind(schema: RegisteredSchema) -> None:

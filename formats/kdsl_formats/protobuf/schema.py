@@ -16,13 +16,15 @@ from kdsl_formats.protobuf.sources import SchemaError
 
 TIMESTAMP = "google.protobuf.Timestamp"
 JSON_LIKE = frozenset({"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"})
+UNSIGNED = t.Decimal(20, 0)
+"""The type that holds every unsigned number of 64 bits."""
 WRAPPERS: Mapping[str, t.DataType] = {
     "google.protobuf.DoubleValue": t.Double(),
     "google.protobuf.FloatValue": t.Float(),
     "google.protobuf.Int64Value": t.BigInt(),
-    "google.protobuf.UInt64Value": t.BigInt(),
+    "google.protobuf.UInt64Value": UNSIGNED,
     "google.protobuf.Int32Value": t.Int(),
-    "google.protobuf.UInt32Value": t.Int(),
+    "google.protobuf.UInt32Value": t.BigInt(),
     "google.protobuf.BoolValue": t.Boolean(),
     "google.protobuf.StringValue": t.STRING,
     "google.protobuf.BytesValue": t.BYTES,
@@ -30,9 +32,9 @@ WRAPPERS: Mapping[str, t.DataType] = {
 _F = FieldDescriptor
 SCALARS: Mapping[int, t.DataType] = {
     _F.CPPTYPE_INT32: t.Int(),
-    _F.CPPTYPE_UINT32: t.Int(),
+    _F.CPPTYPE_UINT32: t.BigInt(),
     _F.CPPTYPE_INT64: t.BigInt(),
-    _F.CPPTYPE_UINT64: t.BigInt(),
+    _F.CPPTYPE_UINT64: UNSIGNED,
     _F.CPPTYPE_BOOL: t.Boolean(),
     _F.CPPTYPE_FLOAT: t.Float(),
     _F.CPPTYPE_DOUBLE: t.Double(),
@@ -45,10 +47,10 @@ def row_of(
 ) -> t.Row:
     """The row type of all fields of a message, in the order of the ``.proto`` file.
 
-    Enums are STRING. Columns that are never NULL on reading are NOT NULL: fields without presence (plain fields of
-    proto3), required fields, elements of repeated fields, keys and values of maps. Repeated fields and maps themselves
-    are NULL if they are empty. A message inside itself is BYTES, its serialized form, because row types cannot be
-    recursive.
+    Enums are STRING, and unsigned numbers BIGINT and DECIMAL(20, 0), which hold all of them. Columns that are never
+    NULL on reading are NOT NULL: fields without presence (plain fields of proto3), required fields, elements of
+    repeated fields, keys and values of maps. Repeated fields and maps themselves are NULL if they are empty. A message
+    inside itself is BYTES, its serialized form, because row types cannot be recursive.
 
     Args:
         message: The message's descriptor.

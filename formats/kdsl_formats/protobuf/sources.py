@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,10 +28,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.message import DecodeError
 
 from kdsl.errors import KdslError, listing, nearest
+from kdsl_formats.protobuf.known_files import COMMON, GOOGLE, KNOWN, common_files
 from kdsl_formats.protobuf.naming import java_names, message_names
+from kdsl_formats.protobuf.proto_text import proto_text
 
 TEXT_NAME = "message.proto"
-_WELL_KNOWN = "google/protobuf/"
 _MAX_LISTED = 20
 
 
@@ -109,7 +110,7 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
     Args:
         name: The full name (``shop.Order``), the Java name (``com.shop.Orders$Order``), or the bare name of a message
             if it is unique.
-        files: The files; those of ``google/protobuf/`` may be missing.
+        files: The files; those that readers bring along (`known_files.KNOWN`) may be missing.
 
     Raises:
         SchemaError: There is no such message, several have the bare name, or the set lacks files, or they do not fit
@@ -220,7 +221,8 @@ def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = (
 
     Args:
         files: The files.
-        folders: The folders that are searched for imports; the folder of each file is searched last.
+        folders: The folders that are searched for imports; then the folder of each file is, and last the files that
+            readers bring along (`known_files.common_files`).
 
     Raises:
         SchemaError: A file is missing or invalid, or there is no compiler.
@@ -230,9 +232,11 @@ def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = (
     roots = list(dict.fromkeys([*map(Path, folders), *(Path(file).parent for file in files)]))
     with tempfile.TemporaryDirectory(prefix="kdsl-protoc-") as folder:
         target = Path(folder, "descriptors")
+        common = Path(folder, "common")
+        _write_common_files(common)
         command = [
             *_compiler(),
-            *(f"--proto_path={root}" for root in roots),
+            *(f"--proto_path={root}" for root in (*roots, common)),
             "--include_imports",
             "--include_source_info",
             f"--descriptor_set_out={target}",
@@ -243,9 +247,31 @@ def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = (
             lines = [line for line in done.stderr.splitlines() if "warning" not in line.lower()]
             raise SchemaError(
                 f"{listing([str(f) for f in files])} cannot be compiled: {' '.join(lines) or 'protoc failed'}",
-                "correct the file, or set proto-path to the folders of its imports",
+                f"correct the file, or set proto-path to the folders of its imports{_advise_package(lines)}",
             )
         return read_set(target.read_bytes(), "the output of protoc")
+
+
+def _write_common_files(folder: Path) -> None:
+    """Write the files that readers bring along as ``.proto`` files into a folder, which is created."""
+    folder.mkdir()
+    for name, text in _common_sources().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+@cache
+def _common_sources() -> Mapping[str, str]:
+    """The content of the files that readers bring along, by name."""
+    return {name: proto_text(file) for name, file in common_files().items()}
+
+
+def _advise_package(lines: Sequence[str]) -> str:
+    """Which package has a file that protoc does not find, as the end of advice; empty if all of `COMMON` are there."""
+    packages = {"google/type/": "googleapis-common-protos", "confluent/": "a newer confluent-kafka"}
+    missing = [packages[prefix] for prefix in COMMON if any(line.startswith(prefix) for line in lines)]
+    return f"; or install {' and '.join(missing)}, which has its imports" if missing else ""
 
 
 def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
@@ -310,7 +336,7 @@ def _files_of(file: FileDescriptor) -> FileDescriptorSet:
 
 
 def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
-    """Return the files by name, with Google's own files added if others import them but the set lacks them.
+    """Return the files by name, with those added that readers bring along if the set lacks them.
 
     Raises:
         SchemaError: Another file that is imported is missing, or Python does not have the one of Google.
@@ -319,31 +345,39 @@ def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProt
     missing = {name for file in files.file for name in file.dependency if name not in by_name}
     while missing:
         name = min(missing)
-        if not name.startswith(_WELL_KNOWN):
+        if name in common_files():
+            by_name[name] = common_files()[name]
+        elif not name.startswith(GOOGLE):
             raise SchemaError(
                 f"the descriptor set lacks {name!r}, which a file in it imports",
                 "write the set with protoc --include_imports",
             )
-        module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
-        try:
-            module_file: FileDescriptor = importlib.import_module(module).DESCRIPTOR
-        except ImportError as e:
-            raise SchemaError(f"there is no {name!r}, which a file imports", "add its folder to proto-path") from e
-        by_name[name] = FileDescriptorProto.FromString(module_file.serialized_pb)
+        else:
+            by_name[name] = _import_google_file(name)
         missing |= set(by_name[name].dependency)
         missing -= set(by_name)
     return by_name
 
 
+def _import_google_file(name: str) -> FileDescriptorProto:
+    """A file of ``google/protobuf/``, as Python has it; `SchemaError` if it does not have it."""
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    try:
+        file: FileDescriptor = importlib.import_module(module).DESCRIPTOR
+    except ImportError as e:
+        raise SchemaError(f"there is no {name!r}, which a file imports", "add its folder to proto-path") from e
+    return FileDescriptorProto.FromString(file.serialized_pb)
+
+
 def _find_name(name: str, files: Collection[FileDescriptorProto]) -> str:
     """Find the full name of a message by its full name, its Java name (the first of several), or its bare name.
 
-    Google's own messages are found by their full names only, unless there are no other files.
+    Messages of files that readers bring along are found by their full names only, unless there are no other files.
 
     Raises:
         SchemaError: There is no such message, or several have the bare name.
     """
-    own = [f for f in files if not f.name.startswith(_WELL_KNOWN)] or list(files)
+    own = [f for f in files if not f.name.startswith(KNOWN)] or list(files)
     names = [full for file in own for full in message_names(file)]
     every = {full for file in files for full in message_names(file)}
     if name in every:

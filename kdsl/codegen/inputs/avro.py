@@ -20,11 +20,13 @@ from kdsl.codegen.model import (
     TableDraft,
     catch_recursion,
     check_members,
+    leave_out,
 )
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.declare.dsl.values import BadValueError, to_arrow
 from kdsl.formats import Format
+from kdsl.resolve.keys import with_column_defaults
 from kdsl.types import model as t
 from kdsl_formats.avro import Avro
 from kdsl_formats.avro.schemas import (
@@ -36,10 +38,13 @@ from kdsl_formats.avro.schemas import (
     Type,
     avro_schema,
     column_of_type,
+    default_json,
     default_of,
     has_record,
     row_of,
+    row_of_type,
     schema_type,
+    write_defaults,
 )
 from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
@@ -76,13 +81,20 @@ def avro_draft(
         if column and isinstance(chosen, AvroConfluent) and not has_record(kind):
             return _draft_single_value(schema, kind, column, topic, name or topic, chosen)
         envelope = isinstance(chosen, DebeziumAvroConfluent)
-        differences = [] if envelope else _find_schema_differences(kind, row_of(schema, legacy_timestamps=False))
+        unnamed = chosen is None or isinstance(chosen, Avro)  # whether messages do not name their schema
+        differences = _find_schema_differences(kind, row_of(schema, legacy_timestamps=False)) if unnamed else []
         if chosen is None and differences:
             chosen = AvroConfluent(legacy_timestamps=False)
+        elif differences:
+            raise CodegenError(
+                f"the format 'avro' cannot read messages of this schema: {_join_differences(differences)}; choose the "
+                "format avro-confluent, whose messages name the schema that they were written with"
+            )
         legacy = chosen is not None and bool(getattr(chosen, "legacy_timestamps", True))
         registered = isinstance(chosen, _REGISTERED)
         instants = not envelope and not legacy
-        row = row_of(schema, legacy_timestamps=legacy, connect=registered, connect_instants=instants)
+        notes: list[str] = []
+        kind, row = _read_columns(kind, notes, legacy=legacy, connect=registered, instants=instants)
         check_members(row)
         if registered and not _contains(row, t.Timestamp):
             default = {"legacy_timestamps": True}  # which makes no difference here
@@ -100,7 +112,9 @@ def avro_draft(
                 "choose the format avro-confluent"
             )
         record, row = _find_row_record(record, row)
-    notes = list(_collect_notes(record, row, ()))
+    if registered:
+        row = _allow_missing(record, row)
+    notes += _collect_notes(record, row, ())
     columns = [
         ColumnDef(
             field.name, field.type, default=_convert_default(member, field.type)[0], comment=field.comment or None
@@ -108,11 +122,13 @@ def avro_draft(
         for member, field in zip(record.fields, row.fields, strict=True)
     ]
     chosen = chosen or Avro(legacy_timestamps=False, micros=_has_micros(row))
+    if isinstance(chosen, _REGISTERED):
+        inner = dict(_collect_member_defaults(record, row, ""))
+        chosen = attrs.evolve(chosen, defaults=write_defaults(inner))  # type: ignore[misc]
     if differences:
-        more = f"; and {len(differences) - _MAX_DIFFERENCES} more" if len(differences) > _MAX_DIFFERENCES else ""
         notes.append(
             "the format 'avro', which derives the schema from the columns, cannot read messages of this schema: "
-            f"{'; '.join(differences[:_MAX_DIFFERENCES])}{more}"
+            f"{_join_differences(differences)}"
         )
     notes += [f"{p.where.column or record.short}: {p.message}; {p.fix}" for p in chosen.check(row, "read")]
     table = TableDef(
@@ -122,7 +138,116 @@ def avro_draft(
         value_format=chosen,
         comment=record.doc or None,
     )
-    return TableDraft(table, dict(_collect_hints(record, (), row)), tuple(notes))
+    draft = TableDraft(table, dict(_collect_hints(record, (), row)), tuple(notes))
+    return _leave_out_refused(draft, schema) if registered else draft
+
+
+def _join_differences(differences: list[str]) -> str:
+    """Join the first descriptions of differences, and count the others."""
+    more = f"; and {len(differences) - _MAX_DIFFERENCES} more" if len(differences) > _MAX_DIFFERENCES else ""
+    return f"{'; '.join(differences[:_MAX_DIFFERENCES])}{more}"
+
+
+def _read_columns(kind: Type, notes: list[str], *, legacy: bool, connect: bool, instants: bool) -> tuple[Type, t.Row]:
+    """Return a record, and its columns, both without the fields that no column type can hold, which are noted.
+
+    They are left out only of formats that find fields by name (``connect``), and not if no field would be left; of an
+    envelope they are those of the rows inside it.
+
+    Raises:
+        AvroTypeError: The schema does not describe records, or has a field that cannot be left out.
+    """
+    while True:
+        try:
+            row = row_of_type(kind, legacy_timestamps=legacy, connect=connect, connect_instants=instants)
+        except AvroTypeError as e:
+            steps = e.path.replace("[]", "").split(".")
+            name = steps[1] if steps[0] in _IMAGES and len(steps) > 1 else steps[0]
+            rest = _drop_field(kind, name) if connect and name else None
+            if rest is None:
+                raise
+            kind = rest
+            notes.append(f"{name}: this column is left out: {e}")
+        else:
+            return kind, row
+
+
+def _drop_field(kind: Type, name: str) -> Type | None:
+    """Return a schema of records or envelopes without a field of the rows; None if it has no other field, or not it."""
+    if kind.kind == "union":
+        branches = [_drop_field(b, name) if b.kind == "record" else b for b in kind.branches]
+        return None if None in branches else attrs.evolve(kind, branches=tuple(b for b in branches if b is not None))
+    if {*_IMAGES, "op"} <= {member.name for member in kind.fields}:
+        images = {m.name: _drop_field(m.type, name) for m in kind.fields if m.name in _IMAGES}
+        if None in images.values():
+            return None
+        return attrs.evolve(kind, fields=tuple(attrs.evolve(m, type=images.get(m.name) or m.type) for m in kind.fields))
+    rest = tuple(member for member in kind.fields if member.name != name)
+    return attrs.evolve(kind, fields=rest) if 0 < len(rest) < len(kind.fields) else None
+
+
+def _allow_missing(kind: Type, of: Any) -> Any:
+    """Return a column type in which fields are nullable whose defaults no table can have (`_convert_default`).
+
+    Messages that were written before such a field was added do not have it.
+    """
+    branches = [b for b in kind.branches if b.kind != "null"]
+    if len(branches) == 1:
+        return _allow_missing(branches[0], of)
+    if isinstance(of, t.Row) and (branches or kind.kind == "record"):
+        types = branches or [member.type for member in kind.fields]
+        fields = []
+        for i, (inner, field) in enumerate(zip(types, of.fields, strict=True)):
+            inside = _allow_missing(inner, field.type)
+            if not branches and _convert_default(kind.fields[i], inside)[1]:
+                inside = inside.as_nullable()
+            fields.append(attrs.evolve(field, type=inside))
+        return attrs.evolve(of, fields=tuple(fields))
+    if isinstance(of, t.Array) and kind.inner is not None:
+        return attrs.evolve(of, element=_allow_missing(kind.inner, of.element))
+    if isinstance(of, t.Map) and kind.inner is not None:
+        return attrs.evolve(of, value=_allow_missing(kind.inner, of.value))
+    return of
+
+
+def _collect_member_defaults(kind: Type, of: t.DataType, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the defaults of fields inside columns, as JSON by their paths (the option 'defaults' of the format).
+
+    Those of the columns themselves are left out, and null.
+    """
+    branches = [b for b in kind.branches if b.kind != "null"]
+    if len(branches) == 1:
+        yield from _collect_member_defaults(branches[0], of, path)
+    elif isinstance(of, t.Row) and branches:
+        for branch, field in zip(branches, of.fields, strict=True):
+            yield from _collect_member_defaults(branch, field.type, f"{path}.{field.name}")
+    elif isinstance(of, t.Row) and kind.kind == "record":
+        for member, field in zip(kind.fields, of.fields, strict=True):
+            inside = f"{path}.{member.name}" if path else member.name
+            default = _convert_default(member, field.type)[0]
+            if path and default is not MISSING and default is not None:
+                yield inside, default_json(to_arrow(default, field.type), field.type)
+            yield from _collect_member_defaults(member.type, field.type, inside)
+    elif kind.inner is not None and isinstance(of, t.Array | t.Map):
+        inner = of.element if isinstance(of, t.Array) else of.value
+        yield from _collect_member_defaults(kind.inner, inner, f"{path}[]")
+
+
+def _leave_out_refused(draft: TableDraft, schema: Json) -> TableDraft:
+    """Resolve a schema to the table of a draft, and leave out the columns that cannot hold all of its values.
+
+    Raises:
+        CodegenError: No column can be read.
+    """
+    assert draft.table.value_format is not None
+    chosen = with_column_defaults(draft.table.value_format, draft.table.columns)
+    assert isinstance(chosen, _REGISTERED)
+    row = t.Row(tuple(t.Field(c.name, c.type) for c in draft.table.columns), nullable=False)
+    try:
+        refusals = chosen.list_refusals(row, schema)
+    except AvroTypeError as e:
+        refusals = [("", str(e))]
+    return leave_out(draft, ((path.replace("[]", "").partition(".")[0], message) for path, message in refusals))
 
 
 def _draft_single_value(
@@ -223,7 +348,8 @@ def _collect_notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
         for member, field in zip(kind.fields, of.fields, strict=True):
             inside = (*path, member.name)
             if note := _convert_default(member, field.type)[1]:
-                yield f"{'.'.join(inside)}: {note}"
+                without = "; messages without the field have NULL" if field.type.nullable else ""
+                yield f"{'.'.join(inside)}: {note}{without}"
             yield from _collect_notes(member.type, field.type, inside)
 
 
@@ -276,7 +402,7 @@ def _convert_default(member: RecordField, kind: t.DataType) -> tuple[Any, str | 
         value = default_of(member, kind)
         _check_symbols(member.type, value)
         default = _to_python(kind, value)
-        to_arrow(default, kind)
+        default_json(to_arrow(default, kind), kind)
     except (AvroTypeError, BadValueError, ValueError, TypeError, ArithmeticError, AttributeError):
         return MISSING, f"the default {member.default!r} was omitted"
     return default, None

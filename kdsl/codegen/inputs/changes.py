@@ -31,7 +31,10 @@ def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Obje
 
 
 def _extract_rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
-    """Return the rows of changes, both before and after; none if a message is of another dialect or lacks its rows."""
+    """Return the rows of changes, both before and after; none if a message is of another dialect.
+
+    A change without its rows counts as one if it has their members, because some tools put a deleted row elsewhere.
+    """
     known = {*dialect.inserts, dialect.update, dialect.delete}
     rows: list[Object] = []
     for change in changes:
@@ -39,7 +42,7 @@ def _extract_rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
         if not isinstance(operation, str) or operation not in {*known, *dialect.skipped, dialect.truncate}:
             return []
         images = list(_extract_images(dialect, change))
-        if operation in known and not images:
+        if operation in known and not images and not all(member in change for member in dialect.members):
             return []
         rows += images
     return rows

@@ -8,12 +8,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+import pyarrow as pa
 
 from kdsl.declare.definition import ColumnDef
+from kdsl.formats import Format
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
-from kdsl_formats.json.connect import FIRST_DAY, MICROS, MILLIS, NANOS, SchemaTable, infinite_of, table_of_schema
+from kdsl_formats.json.connect import (
+    FIRST_DAY,
+    MICROS,
+    MILLIS,
+    NANOS,
+    SchemaTable,
+    describe_replaced_nulls,
+    infinite_of,
+    table_of_schema,
+)
 
 Object = Mapping[str, Any]
 _SCHEMA, _PAYLOAD = "schema", "payload"
@@ -32,11 +43,21 @@ _OF_DAYS = re.compile(r"date|day|birth|dob", re.IGNORECASE)
 
 @attrs.frozen
 class InlineSchema:
-    """The table that a schema inside messages describes."""
+    """The table that a schema inside messages describes.
+
+    Attributes:
+        format: The format.
+        columns: The columns.
+        notes: What a reader should know.
+        rows: The rows of the messages; of changes those before and after them.
+        defaults: The defaults of columns that are nullable, by column; without those that are NULL.
+    """
 
     format: Json | DebeziumJson
     columns: tuple[ColumnDef, ...]
     notes: tuple[str, ...]
+    rows: tuple[Object, ...] = ()
+    defaults: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSchema | None:
@@ -55,7 +76,8 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
     if not schemas:
         return None
     schema = schemas[-1]
-    declared = table_of_schema(_find_image_schema(schema) if changes else schema)
+    row_schema = _find_image_schema(schema) if changes else schema
+    declared = table_of_schema(row_schema)
     if declared is None:
         return None
     different = len({repr(one) for one in schemas})
@@ -63,7 +85,34 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
     if different > 1:
         notes.append(f"the messages have {different} schemas; the table is that of the last message")
     columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in declared.row.fields)
-    return InlineSchema(_make_format(declared, changes=changes), columns, tuple(notes))
+    payloads = [o[_PAYLOAD] for o in objects if isinstance(o[_PAYLOAD], Mapping)]
+    images = [p.get(image) for p in payloads for image in _IMAGES] if changes else payloads
+    return InlineSchema(
+        _make_format(declared, changes=changes),
+        columns,
+        tuple(notes),
+        tuple(image for image in images if isinstance(image, Mapping)),
+        {
+            field["field"]: field["default"]
+            for field in row_schema["fields"]
+            if field.get("optional") and field.get("default") is not None
+        },
+    )
+
+
+def describe_defaults(defaults: Mapping[str, Any], rows: pa.RecordBatch, chosen: Format) -> Iterator[str]:
+    """Yield a note on columns that are nullable and have a default, if no row of a sample has a NULL in them.
+
+    Kafka Connect's converters write the default in place of a NULL, unless a setting says otherwise.
+
+    Args:
+        defaults: The defaults, by column.
+        rows: The rows of the sample.
+        chosen: The format of the messages.
+    """
+    columns = [name for name in defaults if name in rows.schema.names and not rows.column(name).null_count]
+    if columns and len(rows):
+        yield describe_replaced_nulls({name: defaults[name] for name in columns}, registered=chosen.needs_registry)
 
 
 def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:

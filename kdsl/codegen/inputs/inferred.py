@@ -10,7 +10,10 @@ import attrs
 
 from kdsl.types import model as t
 from kdsl.types.widening import join
+from kdsl_formats.suggest import type_of_text
 
+_DAY = len("2024-01-01")
+_TIMES = (t.Date, t.Time, t.Timestamp, t.TimestampLtz)
 _LONG, _WIDE = 1 << 63, 10**t.MAX_DECIMAL
 
 
@@ -21,25 +24,34 @@ class Unknown(t.DataType):
     name = "UNKNOWN"
 
 
-def infer_type(values: Iterable[Any]) -> t.DataType:
+def infer_type(values: Iterable[Any], *, times: bool = False) -> t.DataType:
     """Infer the type of some JSON values, widened until it holds all of them.
 
     Integers are BIGINT (beyond 64 bits DECIMAL(38, 0), beyond 38 digits STRING), other numbers DOUBLE, objects ROW with
     the fields in the order of their first occurrence; a field that some objects do not have is nullable. Other types
     are joined by `kdsl.types.widening.join`: values of different kinds are STRING, with the JSON as a string. Without
     values, and if all are null, it is STRING.
+
+    Args:
+        values: The values.
+        times: Whether strings that look like dates, times or timestamps are of these types.
     """
-    return replace_unknown(_common_type(values))
+    return replace_unknown(_common_type(values, times=times))
 
 
-def _common_type(values: Iterable[Any]) -> t.DataType:
+def _common_type(values: Iterable[Any], *, times: bool) -> t.DataType:
     """Return the type of some JSON values, which may contain `Unknown`."""
     initial: t.DataType = Unknown(nullable=False)
-    return reduce(widen, map(type_of, values), initial)
+    return reduce(widen, (type_of(value, times=times) for value in values), initial)
 
 
-def type_of(value: Any) -> t.DataType:
-    """The type of one JSON value, in which `Unknown` stands for null; NOT NULL for any other value."""
+def type_of(value: Any, *, times: bool = False) -> t.DataType:
+    """The type of one JSON value, in which `Unknown` stands for null; NOT NULL for any other value.
+
+    Args:
+        value: The value.
+        times: As for `infer_type`.
+    """
     match value:
         case None:
             return Unknown()
@@ -52,9 +64,12 @@ def type_of(value: Any) -> t.DataType:
         case float():
             return t.Double(nullable=False)
         case list():
-            return t.Array(_common_type(value), nullable=False)
+            return t.Array(_common_type(value, times=times), nullable=False)
         case Mapping():
-            return t.Row(tuple(t.Field(str(k), type_of(v)) for k, v in value.items()), nullable=False)
+            fields = (t.Field(str(k), type_of(v, times=times)) for k, v in value.items())
+            return t.Row(tuple(fields), nullable=False)
+        case str() if times:
+            return type_of_text(value).as_nullable(False)
         case _:
             return t.STRING.as_nullable(False)
 
@@ -75,6 +90,8 @@ def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
             return t.Array(widen(c, d))
         case t.Row(fields=c), t.Row(fields=d):
             return _widen_rows(c, d)
+        case _ if type(a) is not type(b) and (isinstance(a, _TIMES) or isinstance(b, _TIMES)):
+            return t.STRING  # a format does not read both
         case _:
             return join(a, b)
 
@@ -103,3 +120,16 @@ def replace_unknown(kind: t.DataType) -> t.DataType:
             return t.Row(tuple(t.Field(f.name, replace_unknown(f.type)) for f in fields), nullable=kind.nullable)
         case _:
             return kind
+
+
+def has_iso_timestamps(value: Any) -> bool:
+    """Whether a JSON value is or contains a string of a timestamp in the form of ISO-8601, with a ``T``."""
+    match value:
+        case str():
+            return value[_DAY : _DAY + 1] == "T" and isinstance(type_of_text(value), t.Timestamp | t.TimestampLtz)
+        case Mapping():
+            return any(map(has_iso_timestamps, value.values()))
+        case list() | tuple():
+            return any(map(has_iso_timestamps, value))
+        case _:
+            return False

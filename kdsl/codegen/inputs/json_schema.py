@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kdsl.codegen.inputs.read_back import correct_columns
+from kdsl.codegen.inputs.samples import bounds_of, json_samples
 from kdsl.codegen.model import (
     ITEMS,
     STARTUP,
@@ -39,6 +41,9 @@ _CONNECT: Mapping[str, t.DataType] = {
     "int8": t.TinyInt(), "int16": t.SmallInt(), "int32": t.Int(), "int64": t.BigInt(), "float32": t.Float(),
     "float64": t.Double(), "bytes": t.BYTES,
 }  # fmt: skip
+_LONG = 2**63
+_FRAME = b"\0\0\0\0\1"
+"""A zero, and the id of a schema, which this format does not ask for."""
 _CHOICES = ("oneOf", "anyOf", "allOf")
 
 
@@ -61,8 +66,8 @@ def json_schema_draft(
         chosen: The format of the messages; by default plain JSON, with times in ISO-8601 if there are any.
 
     Raises:
-        CodegenError: The schema does not describe objects, or cannot be converted, for example because an object
-            contains itself or a reference is unknown.
+        CodegenError: The schema does not describe objects, or cannot be converted, for example because a reference is
+            unknown.
     """
     reader = _Reader(
         {"": schema, **{called: _qualify_references(one, called) for called, one in (others or {}).items()}}
@@ -86,7 +91,10 @@ def json_schema_draft(
         value_format=chosen,
         comment=_string_of(schema, "description"),
     )
-    return TableDraft(table, reader.hints, tuple(reader.notes))
+    draft = TableDraft(table, reader.hints, tuple(reader.notes))
+    frame = _FRAME if chosen.needs_registry else b""
+    samples = [{"key": None, "value": frame + body} for body in json_samples(schema, reader.find)]
+    return correct_columns(draft, samples, None, {})[0] if samples else draft
 
 
 def _read_decimal(parameters: Any) -> t.DataType | None:
@@ -140,7 +148,7 @@ class _Reader:
             around: The references through which it was reached.
 
         Raises:
-            CodegenError: The schema contains itself, has an unknown type or reference, or too many or too deep types.
+            CodegenError: The schema has an unknown type or reference, or too many or too deep types.
         """
         self._counter.add(path)
         if not isinstance(schema, Mapping):
@@ -148,11 +156,8 @@ class _Reader:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             if reference in around:
-                raise CodegenError(
-                    f"{'.'.join(path)}: the schema {reference!r} contains itself, but a row has a fixed depth; declare "
-                    "a table by hand, with this column as a STRING that contains JSON"
-                )
-            return self.type(self._find(reference, path), path, (*around, reference))
+                return self._make_json_string(path, "the schema contains itself, and a row has a fixed depth")
+            return self.type(self.find(reference, path), path, (*around, reference))
         kinds = schema.get("type")
         several = [k for k in _as_list(kinds) if isinstance(k, str)]
         choices = _as_list(schema.get("oneOf") or schema.get("anyOf"))
@@ -192,6 +197,8 @@ class _Reader:
             scalar = _read_decimal(schema.get("connect.parameters")) or scalar
         if kind == "string":
             scalar = scalar or _FORMATS.get(str(schema.get("format")))
+        if kind == "integer" and scalar is None and any(_is_beyond_long(n) for n in bounds_of(schema)):
+            scalar = t.Decimal(t.MAX_DECIMAL, 0)
         scalar = scalar or _SCALARS.get(kind)
         if scalar is None:
             raise CodegenError(
@@ -257,7 +264,7 @@ class _Reader:
             return False
         return True
 
-    def _find(self, reference: str, path: Path) -> Any:
+    def find(self, reference: str, path: Path = ()) -> Any:
         """Look up a reference in the documents.
 
         Raises:
@@ -281,6 +288,11 @@ class _Reader:
         """Note why a value is read as JSON, and return the type STRING."""
         self.notes.append(f"{'.'.join(path)}: {reason}; it is a STRING that contains JSON")
         return t.STRING.as_nullable(False)
+
+
+def _is_beyond_long(bound: Any) -> bool:
+    """Whether a BIGINT cannot hold a limit of numbers; None for no limit."""
+    return bound is not None and not -_LONG <= bound < _LONG
 
 
 def _qualify_references(schema: Any, name: str) -> Any:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from kdsl.codegen.inputs.read_back import correct_columns
+from kdsl.codegen.inputs.samples import protobuf_samples
 from kdsl.codegen.model import (
     ITEMS,
     STARTUP,
@@ -68,7 +72,13 @@ def protobuf_draft(
 
 
 def draft_registered_protobuf(
-    client: RegistryClient, schema: RegisteredSchema, url: str, *, message: str = "", topic: str = "", name: str = ""
+    client: RegistryClient,
+    schema: RegisteredSchema,
+    url: str | None,
+    *,
+    message: str = "",
+    topic: str = "",
+    name: str = "",
 ) -> TableDraft:
     """Draft a table of a message of a registered schema and what it imports; see `protobuf_draft`.
 
@@ -96,6 +106,7 @@ def _draft_message(
     Raises:
         CodegenError: There is no such message, or several, or it cannot become a table.
     """
+    from kdsl_formats.protobuf.format import Protobuf
     from kdsl_formats.protobuf.schema import comments_of, row_of
     from kdsl_formats.protobuf.sources import SchemaError, schema_of
 
@@ -114,10 +125,10 @@ def _draft_message(
             )
         message = outer[0]
     try:
-        descriptor = schema_of(prefix + message if prefix + message in messages else message, files).message
+        schema = schema_of(prefix + message if prefix + message in messages else message, files)
     except SchemaError as e:
         raise CodegenError(str(e)) from None
-    comments = comments_of(files)
+    descriptor, comments = schema.message, comments_of(files)
     try:
         row = row_of(descriptor, comments)
     except SchemaError as e:
@@ -131,7 +142,13 @@ def _draft_message(
         value_format=make_format(descriptor.full_name),
         comment=comments.get(descriptor.full_name),
     )
-    return TableDraft(table, dict(_collect_hints(descriptor, (), row, comments)), tuple(notes))
+    draft = TableDraft(table, dict(_collect_hints(descriptor, (), row, comments)), tuple(notes))
+    own_format = Protobuf(message_class_name=schema.name, descriptor_set=schema.text)  # needs no registry and no file
+    samples = [{"key": None, "value": body} for body in protobuf_samples(descriptor)]
+    corrected, _ = correct_columns(
+        attrs.evolve(draft, table=attrs.evolve(table, value_format=own_format)), samples, None, {}
+    )
+    return attrs.evolve(corrected, table=attrs.evolve(corrected.table, value_format=table.value_format))
 
 
 def _describe_oneofs(descriptor: Any) -> Iterator[str]:

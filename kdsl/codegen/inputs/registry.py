@@ -32,6 +32,7 @@ def registry_draft(
     message: str = "",
     connector: ConnectorName = "kafka",
     legacy_timestamps: bool = False,
+    with_address: bool = False,
 ) -> TableDraft:
     """Draft a table of a subject's schema; the client of the registry is kept for this process.
 
@@ -44,6 +45,7 @@ def registry_draft(
         message: For Protobuf: the message.
         connector: ``upsert-kafka`` for an upsert table, whose key has the topic's subject that ends in ``-key``.
         legacy_timestamps: For Avro: as in `draft_registered_schema`.
+        with_address: Whether the table names the address of the registry; otherwise that of its cluster counts.
 
     Raises:
         CodegenError: The schema cannot be converted to a table; or for an upsert table the subject contains change data
@@ -57,11 +59,12 @@ def registry_draft(
 
     client = registry_client(registry)
     schema = (client.latest(subject) if version is None else client.version(subject, version)).schema
+    url = registry.url if with_address else None
     topic = topic or subject.removesuffix("-value").removesuffix("-key")
     draft = draft_registered_schema(
         client,
         schema,
-        registry.url,
+        url,
         topic=topic,
         name=name,
         message=message,
@@ -70,11 +73,11 @@ def registry_draft(
     )
     if connector == "kafka":
         return draft
-    return _draft_upserts(client, subject, draft, registry.url, legacy_timestamps)
+    return _draft_upserts(client, subject, draft, url, legacy_timestamps)
 
 
 def _draft_upserts(
-    client: RegistryClient, subject: str, draft: TableDraft, url: str, legacy_timestamps: bool
+    client: RegistryClient, subject: str, draft: TableDraft, url: str | None, legacy_timestamps: bool
 ) -> TableDraft:
     """Draft an upsert table of the draft of a value's subject, and of the subject of its key.
 
@@ -120,7 +123,7 @@ def _draft_upserts(
 def draft_registered_schema(
     client: RegistryClient,
     schema: RegisteredSchema,
-    url: str,
+    url: str | None,
     *,
     topic: str,
     name: str = "",
@@ -133,7 +136,7 @@ def draft_registered_schema(
     Args:
         client: The registry's client.
         schema: The schema.
-        url: The registry's address, for the generated table.
+        url: The registry's address in the generated table; None for that of its cluster.
         topic: The topic.
         name: The table's name; by default that of the schema, or the topic's.
         message: For Protobuf: the message.

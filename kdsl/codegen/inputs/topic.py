@@ -6,27 +6,30 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
 from kdsl.codegen.inputs.changes import detect_change_data
-from kdsl.codegen.inputs.connect import describe_looks, extract_payloads, read_inline_schema
-from kdsl.codegen.inputs.inferred import infer_type
+from kdsl.codegen.inputs.connect import describe_defaults, describe_looks, extract_payloads, read_inline_schema
+from kdsl.codegen.inputs.inferred import has_iso_timestamps, infer_type
 from kdsl.codegen.inputs.keyed import MessageSide, combine_sides
+from kdsl.codegen.inputs.read_back import Record, correct_columns
 from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.codegen.model import CodegenError, ConnectorName, Hint, Path, TableDraft, TopicFormat
 from kdsl.declare.connector import KafkaOptions
-from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.declare.metadata import METADATA
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import last_records
-from kdsl.formats import Format
+from kdsl.errors import show_bytes
+from kdsl.formats import Format, Side
 from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSchemaError
-from kdsl.registry.model import RegisteredSchema
+from kdsl.registry.model import RegisteredSchema, SchemaId
 from kdsl.resolve import resolve
 from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
@@ -35,13 +38,17 @@ from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.csv.grammar import split_row
 from kdsl_formats.json import Json
+from kdsl_formats.json.format import JsonFormat
 from kdsl_formats.raw import Raw
+from kdsl_formats.registry import GUID_FRAME, ID_FRAME, RegistryFormat, split_frames
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
 
 _REGISTERED = ("avro-confluent", "protobuf-confluent", "json-schema-confluent", "debezium-avro-confluent")
 _CHANGES = ("debezium-json", "canal-json", "maxwell-json", "ogg-json")
 _JSON_NULL = b"null"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_HEAD = 5  # a zero byte, and the four bytes of the schema's id
 
 
 @attrs.frozen
@@ -53,12 +60,16 @@ class InferredSide:
         columns: The columns.
         hints: What a schema says about the types inside them.
         notes: What a reader should know.
+        looks: The types that the values of columns look like, where the columns have other types; by column.
+        defaults: The defaults of columns that are nullable, by column; without those that are NULL.
     """
 
     format: Format
     columns: tuple[ColumnDef, ...]
     hints: Mapping[Path, Hint] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
+    looks: Mapping[str, t.DataType] = attrs.field(factory=dict)
+    defaults: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 def topic_draft(
@@ -69,8 +80,9 @@ def topic_draft(
     kind: TopicFormat | None = None,
     name: str = "",
     connector: ConnectorName | None = None,
+    with_address: bool = False,
 ) -> TableDraft:
-    """Draft a table of a topic, inferred from its last records.
+    """Draft a table of a topic, inferred from its last records, which the table reads.
 
     A Spark session may be started, as for `kdsl.diagnostics.clients.open_admin`. The client of the registry is kept
     for this process.
@@ -83,6 +95,7 @@ def topic_draft(
         name: The table's name; by default the topic's.
         connector: ``upsert-kafka`` for an upsert table; by default it is one if the topic is compacted, each record has
             a key, and the values are not change data.
+        with_address: Whether the table names the address of the registry; otherwise that of its cluster counts.
 
     Raises:
         CodegenError: The topic is empty, its values do not have the named format, or the registry that it needs is
@@ -101,13 +114,51 @@ def topic_draft(
             f"the topic {topic!r} has no records to infer a table from; write some first, or use `kdsl codegen "
             "registry`, which reads schemas"
         )
+    return draft_records(topic, cluster, messages, kind=kind, name=name, connector=connector, with_address=with_address)
+
+
+def draft_records(
+    topic: str,
+    cluster: Cluster,
+    messages: Sequence[Record],
+    *,
+    kind: TopicFormat | None = None,
+    name: str = "",
+    connector: ConnectorName | None = None,
+    with_address: bool = False,
+) -> TableDraft:
+    """Draft a table that reads some records of a topic, at least one; arguments and errors are those of `topic_draft`.
+
+    Args:
+        topic: The topic.
+        cluster: Its cluster.
+        messages: The keys and values of the records.
+        kind: The format of the value.
+        name: The table's name.
+        connector: The connector.
+        with_address: Whether the table names the address of the registry.
+    """
     keys, values = ([message[side] for message in messages] for side in ("key", "value"))
     tombstones = sum(v is None for v in values)
-    value = infer_side([v for v in values if v is not None], cluster, kind, "value")
+    value = infer_side(
+        [v for v in values if v is not None],
+        cluster,
+        kind,
+        "value",
+        frames=_frames_in_headers(messages, "value"),
+        with_address=with_address,
+    )
     if isinstance(value.format, Json) and value.format.null_is_tombstone:
         tombstones += values.count(_JSON_NULL)
     key = (
-        infer_side([k for k in keys if k is not None], cluster, None, "key")
+        infer_side(
+            [k for k in keys if k is not None],
+            cluster,
+            None,
+            "key",
+            frames=_frames_in_headers(messages, "key"),
+            with_address=with_address,
+        )
         if any(k is not None for k in keys)
         else None
     )
@@ -125,7 +176,16 @@ def topic_draft(
     of_value = MessageSide(value.format, value.columns, value.hints)
     table, hints = combine_sides(name or topic, topic, of_key, of_value, upserts=upserts)
     notes += [f"key: {n}" for n in key.notes] if key is not None else []
-    return TableDraft(table, hints, (*notes, *value.notes))
+    draft, rows = correct_columns(
+        TableDraft(table, hints, (*notes, *value.notes)), messages, cluster.registry, _looks_of(table, key, value)
+    )
+    return attrs.evolve(draft, notes=(*draft.notes, *describe_defaults(value.defaults, rows, value.format)))
+
+
+def _looks_of(table: TableDef, key: InferredSide | None, value: InferredSide) -> dict[str, t.DataType]:
+    """Return what the values of a table's columns look like, by column."""
+    prefix = table.options.key_prefix
+    return {**value.looks, **{prefix + name: kind for name, kind in (key.looks if key else {}).items()}}
 
 
 def _are_upserts(
@@ -173,7 +233,7 @@ def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 
 def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Read the last records, oldest first, and return the bytes of their ``key`` and ``value``, None for a missing one.
+    """Read the last records, oldest first: the bytes of ``key`` and ``value``, None for a missing one, and ``headers``.
 
     Raises:
         KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
@@ -182,13 +242,28 @@ def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
+    headers = ColumnDef("headers", METADATA["headers"].type, "metadata", metadata_key="headers", virtual=True)
     options = KafkaOptions(topic=(topic,), startup="earliest-offset")
-    plan = read_plan(resolve(TableDef(topic, (key, value), options=options), "read"))
+    plan = read_plan(resolve(TableDef(topic, (key, value, headers), options=options), "read"))
     rows: list[dict[str, Any]] = last_records(plan, cluster, records).to_pylist()
     return rows
 
 
-def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
+def _frames_in_headers(records: Sequence[Record], side: Side) -> list[bytes]:
+    """Return the frames of the messages of one side, as the headers of their records contain them; empty without."""
+    header = RegistryFormat.frame_headers[side]
+    return [dict(record.get("headers") or ()).get(header) or b"" for record in records if record[side] is not None]
+
+
+def infer_side(
+    messages: Sequence[bytes],
+    cluster: Cluster,
+    kind: TopicFormat | None,
+    side: Side,
+    *,
+    frames: Sequence[bytes] = (),
+    with_address: bool = False,
+) -> InferredSide:
     """Infer format and columns from the bytes of one side, by the schema in the registry if they name one.
 
     Without messages the format is raw, unless csv or a format with schemas is named. If no format is named and the
@@ -199,7 +274,9 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
         messages: The bytes.
         cluster: The cluster of the topic.
         kind: The format that the user names, or None.
-        side: ``key`` or ``value``, for messages.
+        side: Which side of the records.
+        frames: The frame of each message that is in a header of its record, empty for one without; none by default.
+        with_address: As for `topic_draft`.
 
     Raises:
         CodegenError: The bytes do not have the named format, the registry that it needs is missing in the cluster, or
@@ -209,15 +286,27 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
         SecretError: A secret among them cannot be resolved here.
         MissingPackageError: As for `registry_client`.
     """
-    if kind in _REGISTERED:
-        return _infer_registered(messages, cluster, kind, side)
-    if kind is None and cluster.registry and messages and all(map(_has_frame, messages)):
+    framed = [frame + message for frame, message in zip(frames or [b""] * len(messages), messages, strict=True)]
+    if kind in _REGISTERED or (kind is None and cluster.registry and framed and all(map(_has_frame, framed))):
         try:
-            return _infer_registered(messages, cluster, kind, side)
+            inferred = _infer_registered(framed, cluster, kind, side, with_address=with_address)
         except UnknownSchemaError as e:  # binary numbers begin with zeros, too
+            if kind is not None:
+                raise
             inferred = _infer_unframed(messages, kind, side)
             return attrs.evolve(inferred, notes=(*inferred.notes, f"they may name schemas, but {e}"))
-    return _infer_unframed(messages, kind, side)
+        if frames and all(frames):
+            in_header = attrs.evolve(inferred.format, schema_id_location="header")  # type: ignore[misc]
+            return attrs.evolve(inferred, format=in_header)
+        return inferred
+    inferred = _infer_unframed(messages, kind, side)
+    if kind is None and any(frames):
+        note = (
+            f"the header {RegistryFormat.frame_headers[side]!r} of {sum(map(bool, frames))} records names a schema; "
+            "name its registry with --registry"
+        )
+        return attrs.evolve(inferred, notes=(*inferred.notes, note))
+    return inferred
 
 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
@@ -243,10 +332,10 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
     if len(objects) < len(parsed):
         if kind is None:
             return _infer_raw(messages, side)
-        example = messages[parsed.index(None)][:32].hex(" ")
+        example = show_bytes(messages[parsed.index(None)], 32)
         raise CodegenError(
-            f"{len(parsed) - len(objects)} of {len(parsed)} {side}s are not JSON objects; the first one begins with "
-            f"the bytes {example}; choose another --format, or leave it out to detect the format"
+            f"{len(parsed) - len(objects)} of {len(parsed)} {side}s are not JSON objects; the first one is "
+            f"{example}; choose another --format, or leave it out to detect the format"
         )
     changes = detect_change_data(objects) if side == "value" and kind != "json" else None
     if kind in _CHANGES and (changes is None or changes[0].identifier != kind):
@@ -259,18 +348,23 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
     if isinstance(chosen, Json | DebeziumJson):
         inline = read_inline_schema(objects, changes=changes is not None)
         if inline is not None:
-            return InferredSide(inline.format, inline.columns, notes=inline.notes)
+            looks = _columns_of(infer_type(inline.rows)) if inline.rows else {}
+            return InferredSide(
+                inline.format, inline.columns, notes=inline.notes, looks=looks, defaults=inline.defaults
+            )
     inner = extract_payloads(objects) if changes is None else None
     return _infer_json(rows, chosen) if inner is None else _infer_json(inner, Json(schema_include=True))
 
 
 def _has_frame(message: bytes) -> bool:
-    """Return whether a message begins with a zero byte, and has more than the four bytes of an id after it."""
-    return len(message) > _HEAD and message[0] == 0
+    """Return whether a message begins like one with a frame, and has something after the schema's id or GUID."""
+    return len(message) > {0: ID_FRAME, 1: GUID_FRAME}.get(message[0], len(message)) if message else False
 
 
-def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
-    """Infer format and columns from the schema with the highest id that the messages name; see `infer_side`.
+def _infer_registered(
+    messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str, *, with_address: bool
+) -> InferredSide:
+    """Infer format and columns from the schema with the highest id of those that frames name; see `infer_side`.
 
     The client of the registry is kept for this process.
 
@@ -287,36 +381,49 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
     from kdsl.registry import registry_client
 
     client = registry_client(cluster.registry)
-    ids = sorted({_schema_id(m) for m in messages if _has_frame(m)})
+    frames = split_frames(pa.array([m for m in messages if _has_frame(m)], pa.binary()))
+    ids = {_id_of(client, schema_id): (schema_id, indexes) for schema_id, indexes in frames.groups()}
     if not ids:
         raise CodegenError(
             f"no {side} begins with a zero byte and the id of a schema, so they are not {kind}; choose another "
             "--format, or leave it out to detect the format"
         )
-    schema = client.schema(ids[-1])
+    schema_id, indexes = ids[max(ids)]
+    schema = client.schema(schema_id)
     notes, name = [], ""
     if schema.kind == "PROTOBUF":
-        name, *others = _message_names(
-            schema, [m[_HEAD:] for m in messages if _has_frame(m) and _schema_id(m) == ids[-1]]
-        )
+        bodies = frames.bodies if indexes is None else frames.bodies.take(pa.array(indexes))
+        name, *others = _message_names(schema, bodies)
         if others:
             notes.append(f"there are also the messages {', '.join(others)}; the table is that of {name}")
-    draft = draft_registered_schema(client, schema, cluster.registry.url, topic="x", message=name, column=side)
+    url = cluster.registry.url if with_address else None
+    draft = draft_registered_schema(client, schema, url, topic="x", message=name, column=side)
     assert draft.table.value_format is not None
     if kind is not None and draft.table.value_format.identifier != kind:
         actual = draft.table.value_format.identifier
         raise CodegenError(f"the {side}s are of the format {actual!r}, and not {kind!r}; write --format {actual}")
     if len(ids) > 1:
-        notes.append(f"the records have {len(ids)} schemas, the ids {', '.join(map(str, ids))}; the table has the last")
-    return InferredSide(draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes))
+        listed = ", ".join(map(str, sorted(ids)))
+        notes.append(f"the records have {len(ids)} schemas, the ids {listed}; the table has the last")
+    defaults = {c.name: c.default for c in draft.table.columns if c.type.nullable and c.default not in (MISSING, None)}
+    return InferredSide(
+        draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes), defaults=defaults
+    )
 
 
-def _schema_id(message: bytes) -> int:
-    """Return the id of the schema in the frame of a message."""
-    return int.from_bytes(message[1:_HEAD], "big")
+def _id_of(client: RegistryClient, schema_id: SchemaId) -> int:
+    """Return the id of a schema, which the registry is asked for if a GUID names it; -1 if it is not known.
+
+    Raises:
+        RegistryError: The registry does not answer, or refuses.
+    """
+    if isinstance(schema_id, int):
+        return schema_id
+    number = client.find_id(schema_id)
+    return -1 if number is None else number
 
 
-def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[str]:
+def _message_names(schema: RegisteredSchema, bodies: pa.BinaryArray) -> list[str]:
     """List the names of the Protobuf messages that bodies name by their indexes, the most frequent one first.
 
     Raises:
@@ -327,7 +434,7 @@ def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[st
     from kdsl_formats.protobuf.registered import message_names
 
     known = message_names(schema)
-    framed, _ = split_indexes(pa.array(bodies, pa.binary()))
+    framed, _ = split_indexes(bodies)
     names = [known[one.path] for one in sorted(framed, key=lambda one: -len(one.indexes)) if one.path in known]
     if not names:
         raise CodegenError(f"the records contain none of the messages of their schema: {', '.join(known.values())}")
@@ -345,10 +452,20 @@ def _parse_object(message: bytes) -> dict[str, Any] | None:
 
 def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> InferredSide:
     """Infer the columns of JSON objects (at least one), which have a format; for JSON note what they look like."""
-    row = infer_type(objects)
+    row = infer_type(objects, times=True)
     assert isinstance(row, t.Row)
+    plain = infer_type(objects)
+    if isinstance(chosen, JsonFormat) and has_iso_timestamps(objects):
+        chosen = attrs.evolve(chosen, timestamp_format="ISO-8601")  # type: ignore[misc]
     notes = tuple(describe_looks(objects, row)) if isinstance(chosen, Json | DebeziumJson) else ()
-    return InferredSide(chosen, tuple(ColumnDef(f.name, f.type) for f in row.fields), notes=notes)
+    columns = tuple(ColumnDef(f.name, f.type) for f in row.fields)
+    return InferredSide(chosen, columns, notes=notes, looks=_columns_of(plain))
+
+
+def _columns_of(row: t.DataType) -> dict[str, t.DataType]:
+    """Return the types of the fields of a row, by name."""
+    assert isinstance(row, t.Row)
+    return {f.name: f.type for f in row.fields}
 
 
 def _infer_csv(lines: Sequence[str]) -> InferredSide:
@@ -369,7 +486,7 @@ def _infer_csv(lines: Sequence[str]) -> InferredSide:
         delimiter, rows = ",", [[line] for line in lines]
     columns = []
     for i, values in enumerate(zip(*rows, strict=True)):
-        kind = infer_type(None if not v else _parse_scalar(v) for v in values)
+        kind = infer_type((None if not v else _parse_scalar(v) for v in values), times=True)
         columns.append(ColumnDef(f"column_{i}", kind))
     chosen = Csv() if delimiter == "," else Csv(field_delimiter=delimiter)
     return InferredSide(chosen, tuple(columns), notes=("CSV has no column names; the columns are numbered",))

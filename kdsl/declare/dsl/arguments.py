@@ -29,7 +29,7 @@ TOPIC_SETTINGS = ("topic_partitions", "topic_replication_factor", "topic_configs
 OTHER = ("name", "comment", "key", "value", "key_fields", "primary_key", "group_id", "properties")
 OWN = ("name", "comment")
 """Arguments that a table class does not inherit."""
-_DURATIONS = ("discovery", "watermark_drift", "state_ttl", "buffer_interval")
+_DURATIONS = ("discovery", "watermark_drift", "watermark_max_ahead", "state_ttl", "buffer_interval")
 _WITHOUT_EFFECT = ("watermark_emit", "watermark_update", "watermark_idle", "transaction_naming")
 _FIXES = {
     **dict.fromkeys(_WITHOUT_EFFECT, "remove it: the option has no effect in Spark"),

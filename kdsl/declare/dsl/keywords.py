@@ -13,6 +13,7 @@ from kdsl.declare.connector import (
     ExactlyOnce,
     Latency,
     NotNullEnforcer,
+    TableUse,
     Transport,
     ValueFields,
 )
@@ -69,6 +70,7 @@ class CommonKeywords(TypedDict, total=False):
     max_records_per_partition: int
     watermark_group: str
     watermark_drift: timedelta | str
+    watermark_max_ahead: timedelta | str
     changelog: ChangelogMode
     changelog_buckets: int
     changelog_state: ChangelogState
@@ -78,6 +80,7 @@ class CommonKeywords(TypedDict, total=False):
     delivery: Delivery
     transactional_id_prefix: str
     exactly_once: ExactlyOnce
+    direction: TableUse
     transport: Transport
     latency: Latency
     dew_endpoint: str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
@@ -22,10 +24,12 @@ from kdsl.diagnostics.doctor.tables import check_read, check_write
 from kdsl.distribution import NAME
 from kdsl.errors import KdslError, ResolveError
 from kdsl.extras import MissingPackageError
+from kdsl.java import JavaError, find_java, java_version
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
-from kdsl.spark_versions import INSTALL, pyspark_version, refusal, spark_version
+from kdsl.run.session import problem_of_python
+from kdsl.spark_versions import INSTALL, oldest_java, pyspark_version, refusal, spark_version
 
 _TLS = ("SSL", "SASL_SSL")
 _LOGIN = ("sasl.", "connector.", "security.kerberos.")
@@ -47,6 +51,7 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
     wanted = list(plans)
     yield _report_versions()
     yield _check_spark(wanted)
+    yield from _check_programs()
     on_jvm = needs_jvm(cluster) or (wanted and all(plan.transport == "jvm" for plan in wanted))
     settings = list(_check_settings(cluster, "jvm" if on_jvm else "librdkafka"))
     yield from settings
@@ -149,6 +154,29 @@ def _check_spark(plans: list[ReadPlan | WritePlan]) -> Finding:
         return ok(name, f"kdsl is tested with {number}{jars}")
     message = f"kdsl supports {number}, but is tested with {tested.version}{jars}"
     return warning(name, message, f"use PySpark {tested.version}, or test your own tables first")
+
+
+def _check_programs() -> Iterator[Finding]:
+    """Check the Java and the Python that Spark runs on this machine; nothing without PySpark, or with a remote server.
+
+    Warnings, because a cluster or a server may run the jobs.
+    """
+    number = _find_pyspark()
+    if number is None or "SPARK_REMOTE" in os.environ:
+        return
+    try:
+        java = find_java(f"PySpark {number}", oldest_java(number))
+        yield ok("Java", f"{java} is Java {java_version(java)}")
+    except JavaError as e:
+        problem, _, fix = str(e).rpartition("; ")
+        yield warning("Java", problem, fix)
+    program = os.environ.get("PYSPARK_PYTHON") or "python3"
+    if reason := problem_of_python(program):
+        fix = 'write os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts, or activate the virtual'
+        message = f"Spark runs {program!r} in its workers ({reason}), and this Python is {sys.executable}"
+        yield warning("PYSPARK_PYTHON", message, f"{fix} environment; the commands of kdsl set it themselves")
+    else:
+        yield ok("PYSPARK_PYTHON", f"Spark's workers on this machine run {program!r}, which has kdsl")
 
 
 def _check_settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from kdsl.registry import (
     UnknownSubjectError,
 )
 from kdsl.registry.settings import canonical
+from kdsl_formats.json.connect import describe_replaced_nulls
 from kdsl_formats.registry import RegistryFormat
 
 if TYPE_CHECKING:
@@ -163,6 +164,11 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
     if reason:
         verb = "cannot be read into the rows" if use.direction == "read" else "does not fit the rows"
         return error(check, f"{version_text} {verb} of {use.plan.table}: {reason}", "change the columns, or the schema")
+    if use.direction == "read":
+        defaults = chosen.find_replaced_nulls(row, latest.schema, client)
+        if defaults:
+            message, _, fix = describe_replaced_nulls(defaults, registered=True).partition("; ")
+            return warning(check, f"{version_text} fits the columns of {use.plan.table}, but {message}", fix)
     return ok(check, f"{version_text} fits the columns of {use.plan.table}")
 
 
@@ -175,10 +181,10 @@ def _check_sink_schema(use: _SchemaUse, client: RegistryClient, check: str, subj
     chosen, schema = use.format, None
     try:
         _, schema = chosen.sink_schema(use.part.row, client)
-        version = client.look_up(subject, schema, normalize=chosen.normalize)
+        version = chosen.look_up(client, subject, schema, use.part.row)
     except UnknownSubjectError as e:
         if not chosen.auto_register:
-            return error(check, str(e), "register the schema there, or remove auto-register = false")
+            return error(check, str(e), "follow one of these, or remove auto-register = false")
         reason = "" if schema is None else client.refusal(subject, schema, normalize=chosen.normalize)
         if reason:
             message = f"the registry would refuse the schema of {use.plan.table}: {reason}"

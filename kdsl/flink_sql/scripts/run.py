@@ -16,7 +16,7 @@ import attrs
 
 from kdsl.catalog.stored import store
 from kdsl.cluster import Cluster
-from kdsl.declare.start_and_end import Startup
+from kdsl.declare.start_and_end import StartAt
 from kdsl.errors import KdslError
 from kdsl.flink_sql.queries.scopes import Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
@@ -33,6 +33,7 @@ from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
 from kdsl.run.listeners.watch import error_of
 from kdsl.run.session import available_cores, change_settings, check_spark
+from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.sql_text import parse_column, run_sql
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type_name
@@ -75,7 +76,7 @@ class RunOptions:
     show: Callable[[DataFrame, Job], None] | None = None
     report_progress: Callable[[str], None] = _log.info
     stopping: threading.Event = attrs.field(factory=threading.Event)
-    starts: Mapping[str, Startup] = attrs.field(factory=dict, kw_only=True)
+    starts: Mapping[str, StartAt] = attrs.field(factory=dict, kw_only=True)
     on_end: Callable[[AnyJob, StreamingQuery], None] | None = attrs.field(default=None, kw_only=True)
     show_listing: Callable[[Listing], None] | None = attrs.field(default=None, kw_only=True)
 
@@ -203,7 +204,7 @@ class _ScriptRun:
             KdslError: The tables that are copied together are to start at different places; or an error that
                 `start_ingestions` raises.
         """
-        starts: list[Startup | None] = [self.options.starts.get(copy.source) for copy in job.copies]
+        starts: list[StartAt | None] = [self.options.starts.get(copy.source) for copy in job.copies]
         if any(start != starts[0] for start in starts):
             raise KdslError(f"{job.name}: its tables are read together, and --start-at names only some of them")
         name = f"{job.settings.name}: {job.name}" if job.settings.name else job.name
@@ -470,7 +471,7 @@ class _ScriptRun:
                 self.report_end(job, query)
                 error = error_of(self.spark, query)
                 if error is not None:
-                    reason = _failure_reason(error)
+                    reason = find_reason(error)
                     if isinstance(job, CopyJob):
                         reason = explain_end(self.spark, query, self.checkpoint_folder(job)) or reason
                     raise ScriptError(f"{job.name} failed: {reason}") from error
@@ -535,10 +536,3 @@ def _zone_offsets(zone: str) -> set[int] | None:
         return None
     months = (datetime(1970 + i // 12, 1 + i % 12, 1, tzinfo=UTC) for i in range(68 * 12))
     return {round((month.astimezone(region).utcoffset() or timedelta()).total_seconds() * 1000) for month in months}
-
-
-def _failure_reason(error: BaseException) -> str:
-    """Extract why a streaming query failed: the line of its error that names an error of kdsl, else the first line."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("kdsl.") and "Error: " in line]
-    return (ours or lines or [type(error).__name__])[0].strip()

@@ -47,6 +47,7 @@ from kdsl.ingest.run.tasks import (
 )
 from kdsl.ingest.run.unstorable import choose_search, find_null_characters
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
+from kdsl.ingest.run.value_errors import explain_value_error
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.resolve.columns import find_case_clashes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -136,6 +137,8 @@ class BatchRunner(ABC):
         """Keep the arguments; nothing is read or locked before the first batch."""
         self._accepts_tables = accepts_tables
         self._identities: dict[TableId, str] | None = None
+        self._written: Mapping[TableId, int] = {}
+        self._accepted: dict[TableId, bool] = {}
         self._replaced: list[Refusal] = []
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
         self._driver = driver
@@ -208,6 +211,7 @@ class BatchRunner(ABC):
             Exception: That of Spark, if a job fails; not if such records are its reason.
         """
         plan, spark = self._plan, records.sparkSession
+        self._written = state.written
         with self._open(records, number, judged, rejected) as batch:
             decision = batch.decision
             refusals = [*batch.refusals, *self._replaced, *self._refuse_changes(spark, decision)]
@@ -222,7 +226,8 @@ class BatchRunner(ABC):
             if lossy := refuse_losses(plan, decision, losses):
                 raise refusal_error(f"batch {number}", lossy, plan)
             note = self._note(with_losses(decision, losses), state)
-            note = attrs.evolve(note, counts={**note.counts, **forgiven})
+            written = dict.fromkeys(decision.sinks, number)
+            note = attrs.evolve(note, counts={**note.counts, **forgiven}, written=written)
             self._driver.require()
             self._state, self._forgive = self._files.write(note, state), False
             self._warn_of_partitions(batch.partitions, decision)
@@ -239,11 +244,15 @@ class BatchRunner(ABC):
                 self._driver.require(e)
                 more = self._find_unwritable(batch, e)
                 if not more:
+                    reason = explain_value_error(self._plan, decision, e)
+                    if reason is not None:
+                        raise IngestError(reason) from e
                     raise
                 for table in decision.sinks:  # some of them may be changed
                     self._live.pop(table, None)
                 return _join_places(rejected, more)
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
+            self._accepted |= dict.fromkeys(decision.sinks, False)
             note = self._identify_tables(spark, decision, note, state)
             if batch.reporter is not None:
                 note = self._count_values(batch.reporter, note, state)
@@ -326,6 +335,8 @@ class BatchRunner(ABC):
                 reporter=reporter,
                 in_one_task=is_small,
                 identities=self._identities,
+                written=self._written,
+                accepted=[table for table, accepted in self._accepted.items() if accepted],
             )
         )
         refusals = [*decision.refusals, *refuse_rows(tables)]
@@ -370,6 +381,8 @@ class BatchRunner(ABC):
         are those of the sink.
         """
         assert self._identities is not None
+        if self._accepts_tables:
+            self._accepted.setdefault(table, True)
         before = self._identities.get(table)
         if before is None:
             return

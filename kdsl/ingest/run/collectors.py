@@ -27,6 +27,7 @@ from kdsl.run.librdkafka.letter_writer import LetterWriter
 from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.read import check_dead_letters
 from kdsl.run.records.metadata import NO_TIMESTAMP
+from kdsl.spark_internals.storage import TEXT_OPTIONS
 from kdsl.spark_internals.workers import current_task
 from kdsl.types.strings.temporal import format_instant
 
@@ -127,7 +128,7 @@ def _base64(data: bytes | None) -> str | None:
 def _write_lines(path: str, name: str, packets: DataFrame, batch: Batch) -> None:
     """Write rejected records as JSON lines to the `batch_folder`, in place of those of an earlier attempt."""
     lines = _select_rejected(packets).mapInArrow(_lines, "value string")
-    lines.write.mode("overwrite").text(f"{path.rstrip('/')}/{batch_folder(name, batch)}")
+    lines.write.mode("overwrite").options(**TEXT_OPTIONS).text(f"{path.rstrip('/')}/{batch_folder(name, batch)}")
 
 
 def batch_folder(name: str, batch: Batch) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.declare.start_and_end import Startup
+from kdsl.declare.start_and_end import StartAt
 from kdsl.errors import CheckpointError, KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.definition import IngestionDef
@@ -118,7 +118,7 @@ def start_ingestions(
     allow: Collection[AllowedChange] | None = None,
     forgive_errors: bool = False,
     rebuild_schemas: bool = False,
-    start_at: Startup | None = None,
+    start_at: StartAt | None = None,
 ) -> StreamingQuery:
     """Start one query that reads the records of ingestions whose sources differ only in their topics.
 

@@ -25,7 +25,7 @@ from kdsl.own_columns import EVENT, KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
 from kdsl.spark_internals.arrow import map_in_arrow
-from kdsl.spark_internals.errors import find_reason
+from kdsl.spark_internals.errors import find_reason, full_text
 from kdsl.spark_internals.sql_text import parse_column
 from kdsl.sql_tokens import tokenize
 from kdsl.types import model as t
@@ -59,6 +59,8 @@ def build_sink_tables(
     reporter: ValueReporter | None = None,
     in_one_task: bool = False,
     identities: Mapping[TableId, str] | None = None,
+    written: Mapping[TableId, int] | None = None,
+    accepted: Collection[TableId] = (),
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with a function that builds its rows.
 
@@ -75,6 +77,8 @@ def build_sink_tables(
         reporter: As for `read_packets`.
         in_one_task: Whether one task finds the last changes of a table.
         identities: The identities of sink tables that earlier batches wrote to.
+        written: The last batch before this one that wrote to a sink table, by table.
+        accepted: The sink tables that are accepted as they are.
     """
     works: dict[TableId, list[TableWork]] = {}
     for work in decision.tables:
@@ -89,7 +93,18 @@ def build_sink_tables(
             table = own[0].plan.table
             plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
         identity = (identities or {}).get(target)
-        yield SinkTable(target, evolution, own, build, plain, in_one_task=in_one_task, identity=identity)
+        previous = None if identity is None else (written or {}).get(target)
+        yield SinkTable(
+            target,
+            evolution,
+            own,
+            build,
+            plain,
+            in_one_task=in_one_task,
+            identity=identity,
+            previous=previous,
+            is_accepted=target in accepted,
+        )
 
 
 def find_shared(decision: Decision) -> frozenset[TableId]:
@@ -120,7 +135,7 @@ def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
             if table.plain is None:
                 _ = table.rows
         except (AnalysisException, ResolveError) as e:
-            if _OF_SOURCE in str(e):
+            if _OF_SOURCE in full_text(e):
                 raise KdslError(f"the rows of {format_id(table.table)} cannot be read: {find_reason(e)}") from e
             reason = f"its rows cannot be computed: {_first_line(e)}"
             fix = "correct the projection or the filter of its transform"

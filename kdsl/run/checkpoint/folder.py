@@ -15,6 +15,7 @@ from kdsl.errors import CheckpointError, KdslError
 from kdsl.spark_internals.errors import java_exception
 from kdsl.spark_internals.hadoop import HadoopFolder, list_documents, spare_name
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.storage import READ_OPTIONS, TEXT_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,14 @@ class Folder(Protocol):
 
     def write(self, name: str, text: str) -> None:
         """Replace the text of a file, completely or not at all; create the file, and its folder, if it is missing."""
+        ...
+
+    def create(self, name: str, text: str) -> bool:
+        """Create a file with a content, completely or not at all, and its folder; change nothing if the file exists.
+
+        Returns:
+            Whether the file was created here.
+        """
         ...
 
     def names(self, name: str) -> list[str]:
@@ -98,6 +107,11 @@ class _ExplainedFolder:
         """Replace the text of a file, or create it. A failure raises a `CheckpointError`."""
         with _explain_failure(self.path(name), "written"):
             self._folder.write(name, text)
+
+    def create(self, name: str, text: str) -> bool:
+        """Create a file, and return whether it did not exist before. A failure raises a `CheckpointError`."""
+        with _explain_failure(self.path(name), "written"):
+            return self._folder.create(name, text)
 
     def names(self, name: str) -> list[str]:
         """List the names in a folder; empty if it does not exist. A failure raises a `CheckpointError`."""
@@ -174,10 +188,35 @@ class LocalFolder:
             OSError: It cannot be written.
         """
         file = self._root / name
+        self._write_beside(file, text).replace(file)
+
+    def create(self, name: str, text: str) -> bool:
+        """Create a file with a content, completely or not at all, and return whether it did not exist before.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        file = self._root / name
+        beside = self._write_beside(file, text)
+        try:
+            file.hardlink_to(beside)
+        except FileExistsError:
+            return False
+        finally:
+            beside.unlink()
+        return True
+
+    @staticmethod
+    def _write_beside(file: Path, text: str) -> Path:
+        """Write a string to a hidden file beside a file, whose folder is created if it is missing, and return it.
+
+        Raises:
+            OSError: It cannot be written.
+        """
         file.parent.mkdir(parents=True, exist_ok=True)
         beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
+        return beside
 
     def names(self, name: str) -> list[str]:
         """List the names in a folder, sorted, except hidden ones; empty if the folder does not exist.
@@ -232,11 +271,21 @@ class ConnectFolder:
         if versions and versions[last] == text:
             return
         row = self._spark.createDataFrame([(text.rstrip("\n"),)], "text string")
-        writer = row.coalesce(1).write.mode("overwrite").option("lineSep", "\n")
+        writer = row.coalesce(1).write.mode("overwrite").options(**TEXT_OPTIONS)
         writer.text(self.path(f"{name}/{last + 1}"))
         for version in versions:
             if version >= 0:
                 self.remove(f"{name}/{version}")
+
+    def create(self, name: str, text: str) -> bool:
+        """Create a document if it does not exist, and return whether it did not; errors are Spark's.
+
+        Two programs that do this at the same time may both create it: Spark has no write for that.
+        """
+        if self._versions(name):
+            return False
+        self.write(name, text)
+        return True
 
     def _versions(self, name: str) -> dict[int, str]:
         """Read the content of a document by version, -1 for that of an earlier kdsl; errors are Spark's."""
@@ -273,7 +322,7 @@ class ConnectFolder:
 
         value = F.col(content) if content else F.lit(None)
         try:
-            reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+            reader = self._spark.read.format("binaryFile").options(**READ_OPTIONS, recursiveFileLookup="true")
             files = reader.load(self.path(name)).where("length > 0").select("path", value)
             return [(str(path), value) for path, value in files.collect()]
         except AnalysisException as e:

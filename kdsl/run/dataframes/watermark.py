@@ -32,16 +32,23 @@ def instant(name: str) -> str:
 def with_watermark(df: DataFrame, watermark: Watermark, names: Sequence[str], *, wall_clock: bool) -> DataFrame:
     """Return a stream with a watermark on its column of time; the rows are unchanged. Spark is not asked for columns.
 
+    Times that are too far ahead of the clock (`Watermark.max_ahead`) do not advance it.
+
     Args:
         df: The stream.
         watermark: The watermark.
         names: The columns of the stream.
         wall_clock: Whether the column of time is a wall-clock time (TIMESTAMP), not an instant (TIMESTAMP_LTZ).
     """
-    text = delay_text(watermark)
-    if not wall_clock:
-        return df.withWatermark(quote_name(watermark.column), text)  # Spark parses the name
-    beside = df.withColumn(EVENT_TIME_INSTANT, parse_column(instant(quote_name(watermark.column))))
+    text, column = delay_text(watermark), quote_name(watermark.column)
+    if not wall_clock and watermark.max_ahead is None:
+        return df.withWatermark(column, text)  # Spark parses the name
+    time = instant(column) if wall_clock else column
+    if watermark.max_ahead is not None:
+        ahead = watermark.max_ahead // timedelta(microseconds=1)
+        # Spark takes NULL for 1970. The clock is that of the batch, which stays the same when it is repeated.
+        time = f"CASE WHEN {time} <= timestampadd(MICROSECOND, {ahead}, current_timestamp()) THEN {time} END"
+    beside = df.withColumn(EVENT_TIME_INSTANT, parse_column(time))
     beside = beside.withWatermark(quote_name(EVENT_TIME_INSTANT), text)
     return mark_event_time(beside, watermark, names)
 

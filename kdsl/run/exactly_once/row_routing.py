@@ -24,6 +24,7 @@ import attrs
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.plan.text import read_plan_text
 from kdsl.run.checkpoint.manifest import RowRouting
 from kdsl.run.exactly_once.column_digest import digest_columns
 from kdsl.run.exactly_once.determinism import nondeterministic_columns
@@ -253,10 +254,23 @@ def trace_lineage(rows: DataFrame) -> Lineage:
         return Lineage(risk=f"the result of {unstable} may depend on the order in which rows arrive")
     for leaf in leaves:
         if not leaf.is_streaming and leaf.name not in _CONSTANT:
-            return Lineage(risk=f"{leaf.name} is read again, and may have changed by then")
+            return Lineage(
+                risk=f"{_describe_read(leaf)} is read again when a batch is repeated, and may have changed by then"
+            )
     if not plan.is_deterministic:
         return Lineage(risk="the rows are computed with a nondeterministic expression such as rand() or uuid()")
     return Lineage(nondeterministic=nondeterministic_columns(plan))
+
+
+def _describe_read(leaf: PlanNode) -> str:
+    """Describe what a leaf that is not a stream reads, as the subject of a sentence."""
+    from kdsl.run.librdkafka.options import PLAN
+
+    text = leaf.read_option(PLAN)
+    if text is not None:
+        return f"the table {read_plan_text(text, ReadPlan).table}, which is read as a batch,"
+    name = leaf.read_name
+    return f"the static table {name}" if name else f"a static table ({leaf.name})"
 
 
 def _is_order_independent(node: PlanNode) -> bool:

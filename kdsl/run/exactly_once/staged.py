@@ -7,12 +7,12 @@ batch.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from kdsl.own_columns import STAGED_ORDER, STAGED_WRITER
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
+from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dead_letters.counts import check_letters
 from kdsl.run.exactly_once.row_routing import ROW_BY_ROW
@@ -37,22 +38,20 @@ from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.session import change_settings, get_setting
 from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.plans import plan_of
+from kdsl.spark_internals.storage import READ_OPTIONS, settings_for_files
 from kdsl.spark_versions import REPARTITION_BY_ID
 from kdsl.types.spark import simple_string
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 STAGED = f"{FOLDER}/staged"
 _NO_IDENTITY = "complete"
 """The marker of earlier versions of kdsl."""
-_ENTRY = re.compile(r"([0-9]+)(-[0-9a-f]+|\.complete)?")
+_ENTRY = re.compile(r"([0-9]+)(-[0-9a-f]+)?(\.complete)?")
 _log = logging.getLogger(__name__)
-_TIMES = "spark.sql.parquet.outputTimestampType"
-_READ_ALL = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-"""Whatever the session says of files: a staged row that cannot be read is an error."""
 _STATELESS = ROW_BY_ROW | {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Sort", "Union"}
 
 
@@ -152,38 +151,27 @@ def _stage_and_send(
     numbered = attrs.evolve(spec, batch=number, offsets=checkpoint.batch_digest(number))
     if not numbered.offsets:  # Spark writes it before the batch begins
         raise CheckpointError(f"{plan.table}: {folder.path(f'offsets/{number}')} is missing; restore the checkpoint")
-    marker = f"{STAGED}/{number}.complete"
-    rows_folder = read_marker(folder.read(marker), numbered, half_written, folder.path(marker))
+    marker = f"{STAGED}/{marker_name(numbered)}"
+    rows_folder = read_marker(_read_marker_file(folder, marker, number), numbered, half_written, folder.path(marker))
     if rows_folder is None:
         rows_folder = f"{number}-{spec.run}"  # a driver that was cut off, and still works, must not write into it
         staged = batch.withColumn(STAGED_WRITER, F.spark_partition_id() % spec.writers)
         staged = staged.withColumn(STAGED_ORDER, F.monotonically_increasing_id())
-        with _keep_microseconds(spark, plan.table):
+        required = settings_for_files(partial(get_setting, spark))
+        with change_settings(spark, {}, required, purpose=f"{plan.table}: staging a batch"):
             staged.write.mode("overwrite").parquet(folder.path(f"{STAGED}/{rows_folder}"))
         check_no_later_run(numbered, cluster)
-        folder.write(marker, marker_text(numbered, rows_folder))
+        rows_folder = create_marker(folder, marker, numbered, rows_folder)
     elif keeps_state:  # Spark stores the state as rows are computed, and the next batch continues from it
         batch.write.format("noop").mode("overwrite").save()
     check_letters(batch)
-    rows = _route_staged(spark.read.options(**_READ_ALL).parquet(folder.path(f"{STAGED}/{rows_folder}")), spec.writers)
+    stored = spark.read.options(**READ_OPTIONS).parquet(folder.path(f"{STAGED}/{rows_folder}"))
+    rows = _route_staged(stored, spec.writers)
     rows = _match_current_plan(rows.sortWithinPartitions(STAGED_ORDER), plan)
     rows.write.format(FORMAT).mode("append").options(**options, **{TRANSACTION: write_spec(numbered)}).save()
     check_no_later_run(numbered, cluster)
     for name in leftovers(folder.names(STAGED), numbered, rows_folder):
         folder.remove(f"{STAGED}/{name}")
-
-
-@contextmanager
-def _keep_microseconds(spark: SparkSession, table: str) -> Iterator[None]:
-    """Let Parquet files that are written in the body have the microseconds of times.
-
-    Raises:
-        SessionError: The session would cut them off, and does not allow that to be changed.
-    """
-    cuts = get_setting(spark, _TIMES) == "TIMESTAMP_MILLIS"
-    required = {_TIMES: "TIMESTAMP_MICROS"} if cuts else {}
-    with change_settings(spark, {}, required, purpose=f"{table}: staging a batch"):
-        yield
 
 
 def _route_staged(rows: DataFrame, writers: int) -> DataFrame:
@@ -211,6 +199,51 @@ def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> 
     earlier = [name for name, entry in entries if int(entry[1]) < (spec.batch or 0)]
     own = f"{spec.batch}-{spec.run}"
     return earlier + [name for name, _ in entries if name == own != rows_folder]
+
+
+def marker_name(spec: TransactionSpec) -> str:
+    """Return the name of the marker of a batch: its number, and a digest of what distinguishes it from others with it.
+
+    Therefore a marker is never replaced by that of another batch.
+    """
+    digest = hashlib.sha256(f"{spec.writer.query}/{spec.offsets}".encode()).hexdigest()[:16]
+    return f"{spec.batch}-{digest}.complete"
+
+
+def _read_marker_file(folder: Folder, name: str, number: int) -> str | None:
+    """Read the marker of a batch, or else the one that earlier versions wrote for its number; None without any.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    text = folder.read(name)
+    return folder.read(f"{STAGED}/{number}.complete") if text is None else text
+
+
+def create_marker(folder: Folder, name: str, spec: TransactionSpec, rows_folder: str) -> str:
+    """Create the marker of a batch whose rows this run has stored; one that another run has created meanwhile counts.
+
+    That run may have sent rows already, so a driver that was paused before this must not replace the marker.
+
+    Args:
+        folder: The folder of the checkpoint.
+        name: The name of the marker.
+        spec: The write of the batch.
+        rows_folder: The folder of the rows that this run has stored.
+
+    Returns:
+        The folder of the rows of the batch.
+
+    Raises:
+        CheckpointError: The marker cannot be created, or that of the other run cannot be read.
+    """
+    if folder.create(name, marker_text(spec, rows_folder)):
+        return rows_folder
+    other = read_marker(folder.read(name), spec, None, folder.path(name))
+    if other is None:
+        raise CheckpointError(f"{spec.writer}: {folder.path(name)} was removed while batch {spec.batch} was staged")
+    _log.warning("%s: another driver has staged batch %s meanwhile; its rows are sent", spec.writer, spec.batch)
+    return other
 
 
 def marker_text(spec: TransactionSpec, rows_folder: str) -> str:

@@ -243,18 +243,33 @@ def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> st
     return _offsets_json(begin.offsets) if begin.offsets else "earliest"
 
 
-def before(stop: Mapping[TopicPartition, int]) -> Column:
-    """Build the condition that a record is before its partition's stopping offset; False in partitions without one."""
+def before(
+    stop: Mapping[TopicPartition, int],
+    topic: Column | None = None,
+    partition: Column | None = None,
+    offset: Column | None = None,
+) -> Column:
+    """Build the condition that a record is before its partition's stopping offset; False in partitions without one.
+
+    Args:
+        stop: The stopping offsets.
+        topic: The column with the record's topic; by default ``topic``.
+        partition: The column with its partition; by default ``partition``.
+        offset: The column with its offset; by default ``offset``.
+    """
     from pyspark.sql import functions as sf
 
+    topic = sf.col("topic") if topic is None else topic
+    partition = sf.col("partition") if partition is None else partition
+    offset = sf.col("offset") if offset is None else offset
     topics: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in stop.items():
-        topics.setdefault(topic, {})[partition] = offset
+    for (name, number), end in stop.items():
+        topics.setdefault(name, {})[number] = end
     condition = sf.lit(False)
-    for topic, ends in sorted(topics.items()):
+    for name, ends in sorted(topics.items()):
         by_number = sf.array(*(sf.lit(ends.get(p, 0)).cast("bigint") for p in range(max(ends) + 1)))
-        end = sf.coalesce(sf.get(by_number, sf.col("partition")), sf.lit(0).cast("bigint"))
-        condition = condition | ((sf.col("topic") == topic) & (sf.col("offset") < end))
+        limit = sf.coalesce(sf.get(by_number, partition), sf.lit(0).cast("bigint"))
+        condition = condition | ((topic == name) & (offset < limit))
     return condition
 
 

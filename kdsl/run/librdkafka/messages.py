@@ -81,6 +81,9 @@ def build_headers(messages: Messages, read: ReadHeaders) -> pa.Array:
         ]
         for index, one in zip(unreadable, read(records), strict=True):
             lists[index] = one
+    if not any(lists):
+        no_offsets = pa.array(np.zeros(len(lists) + 1, np.int32))
+        return pa.ListArray.from_arrays(no_offsets, pa.nulls(0, HEADERS.value_type), type=HEADERS)
     present = [one or () for one in lists]
     offsets = np.concatenate([[0], np.cumsum(np.fromiter(map(len, present), np.int64, len(present)))])
     entries = list(chain.from_iterable(present))

@@ -8,11 +8,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 log = logging.getLogger("kdsl.queries")
 
 _DROPPED = "numRowsDroppedByWatermark"
+FAR_AHEAD = timedelta(days=1)
+"""How far a watermark may be ahead of the clock before that is logged."""
 
 
 def count_late_rows(document: Mapping[str, Any]) -> dict[str, int]:
@@ -51,3 +54,22 @@ def log_late_rows(query: str, document: Mapping[str, Any], counts: Mapping[str, 
         "of the watermark",
         query, document["batchId"], f"{total:,}", "row was" if total == 1 else "rows were", ", ".join(late), mark,
     )  # fmt: skip
+
+
+def describe_future_watermark(query: str, watermark: float, now: float) -> str | None:
+    """Describe a watermark that is far ahead of the clock; None for another one.
+
+    Args:
+        query: The query's name or id.
+        watermark: The watermark, in seconds since 1970.
+        now: The time, in seconds since 1970.
+    """
+    ahead = watermark - now
+    if ahead < FAR_AHEAD.total_seconds():
+        return None
+    return (
+        f"{query}: the watermark is {ahead / 86_400:,.0f} days ahead of the clock, because a row had such a time: all "
+        "rows up to it are late from now on, also after a restart. Start with a new checkpoint after that row; the "
+        "option watermark_max_ahead ('scan.watermark.max-ahead') keeps times that are too far ahead from advancing the "
+        "watermark"
+    )

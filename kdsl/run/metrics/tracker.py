@@ -6,6 +6,7 @@ Everything is pure except the clock, which is a parameter. Reports are Spark's J
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ import attrs
 
 from kdsl.callbacks import TopicPartition
 from kdsl.run.leases.lease import lease_loss
-from kdsl.run.metrics.late_rows import count_late_rows, log_late_rows
+from kdsl.run.metrics.late_rows import count_late_rows, describe_future_watermark, log, log_late_rows
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool
 from kdsl.run.metrics.source_reports import OBSERVED, SINK, SourceCounts, read_of, read_reports
@@ -28,6 +29,8 @@ from kdsl.run.records.drops import Reason, count_violations, log_drops
 _CLIENT_SECONDS = 600.0
 """After how many seconds without statistics a client is considered closed."""
 _BEFORE_ALL = 0.0
+_LONG_YEAR = re.compile(r"\+?(\d{5,})(-.*)")
+_CYCLE_YEARS, _CYCLE_SECONDS = 400, 146_097 * 86_400
 _MAX_REMEMBERED = 1_000  # Spark's own buffer holds one hundred
 _Key = tuple[int, str]
 _NONE: _Key = (-1, "")
@@ -165,6 +168,7 @@ class Tracker:
         self._sources: dict[str, _Source] = {}
         self._late: Counter[str] = Counter()
         self._watermark: float | None = None
+        self._warned_ahead = False
         self._before: float | None = None
         self._seconds = 0.001
 
@@ -235,6 +239,7 @@ class Tracker:
                 self._before = started
                 mark = _seconds(document.get("eventTime", {}).get("watermark"))
                 self._watermark = mark if mark > _BEFORE_ALL else None
+                self._warn_of_future_watermark()
             # A report may be late, because Spark's buffer is ahead of its listeners: it is counted, but sets no gauges.
             newest = key == self._last
             self._update_sources(document, taken, started + took, newest=newest)
@@ -244,6 +249,15 @@ class Tracker:
                 log_late_rows(self.name or self.query, document, late)
                 self._count_sink(document)
                 self._read_sink(document, newest=newest)
+
+    def _warn_of_future_watermark(self) -> None:
+        """Log once for a run that its watermark is far ahead of the clock."""
+        if self._watermark is None or self._warned_ahead:
+            return
+        text = describe_future_watermark(self.name or self.query, self._watermark, self._clock())
+        if text is not None:
+            self._warned_ahead = True
+            log.warning("%s", text)
 
     def _forget_oldest(self) -> None:
         """Forget the oldest batches when too many are remembered; their reports are ignored from then on."""
@@ -529,8 +543,15 @@ def _lags(current: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
 
 
 def _seconds(text: Any) -> float:
-    """Convert Spark's timestamp to seconds since 1970; 0 for None or an empty one."""
-    return datetime.fromisoformat(str(text)).timestamp() if text else _BEFORE_ALL
+    """Convert Spark's timestamp to seconds since 1970, also one beyond the year 9999; 0 for None or an empty one."""
+    if not text:
+        return _BEFORE_ALL
+    long_year = _LONG_YEAR.fullmatch(str(text))
+    if long_year is None:
+        return datetime.fromisoformat(str(text)).timestamp()
+    cycles, year = divmod(int(long_year[1]), _CYCLE_YEARS)  # the calendar repeats after 400 years
+    moment = datetime.fromisoformat(f"{2000 + year}{long_year[2]}")
+    return moment.timestamp() + (cycles - 2000 // _CYCLE_YEARS) * _CYCLE_SECONDS
 
 
 def sort_by_time(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

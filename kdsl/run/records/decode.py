@@ -32,6 +32,7 @@ from kdsl.plan.model import MetadataColumn, Part, ReadPlan
 from kdsl.run.dead_letters.model import DeadLetterOutput, RejectedSide, Rejection
 from kdsl.run.records.alternatives import find_alternative
 from kdsl.run.records.drops import Reason, key_of_column
+from kdsl.run.records.frame_headers import join_frame_headers
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
 from kdsl.run.records.nulls import find_null_violations, forbids_null
@@ -127,6 +128,8 @@ class RecordDecoder:
             then left out (`rejecting`); None (the default) means that such records are errors.
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
+        requires: Those of them that a batch must have. Without headers, messages whose headers name their schemas are
+            taken for messages with a frame.
         filtered: How many records the header filter has left out so far.
         dropped: How many of the other records, of their rows, or of single values have been left out so far, by
             `Reason`, and some of them also by column (`kdsl.run.records.drops.key_of_column`).
@@ -174,15 +177,21 @@ class RecordDecoder:
             whole_deletes=not plan.keyed,
             changelog=plan.changelog,
         )
-        parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
-        self.needs: frozenset[str] = frozenset(
+        self._parts: dict[Side, Part] = {}
+        if plan.key is not None:
+            self._parts["key"] = plan.key
+        if plan.value is not None:
+            self._parts["value"] = plan.value
+        self.requires: frozenset[str] = frozenset(
             [
-                *parts,
+                *self._parts,
                 *(field_of(m.key) for m in plan.metadata if m.column not in self._format_columns),
                 *(["headers"] if plan.headers else []),
                 *([] if plan.upserts is None else ["value", "timestamp"]),
             ]
         )
+        with_frames = any(side in part.format.frame_headers for side, part in self._parts.items())
+        self.needs: frozenset[str] = self.requires | frozenset(["headers"] if with_frames else [])
 
     @contextmanager
     def rejecting(self, dead_letters: DeadLetterOutput) -> Iterator[None]:
@@ -464,8 +473,11 @@ class RecordDecoder:
         """
         if decoder is None:
             return None
-        messages = raw.column(name)
+        part = self._parts[name]
+        messages, without_schema = join_frame_headers(raw, name, part)
         decoded = decoder.decode(messages)
+        if without_schema and not _ignores_parse_errors(part):
+            decoded = attrs.evolve(decoded, bad=(*decoded.bad, *without_schema))
         if decoded.bad:
             if self.dead_letters is not None:
                 raise _RejectedError([Rejection(bad.index, bad.marked_reason, name) for bad in decoded.bad])
@@ -670,7 +682,9 @@ class RecordDecoder:
         part = self._plan.key if source == "key" else self._plan.value
         if part is None:
             return ""
-        messages = raw.column(source)
+        messages = join_frame_headers(raw, source, part)[0]
+        if not messages[index].is_valid:  # its header cannot be read, which no option changes
+            return ""
         null_is_tombstone = getattr(part.format, "null_is_tombstone", None)
         if source == "value" and messages[index].as_py() == _JSON_NULL and null_is_tombstone is False:
             name, key = type(part.format).__name__, f"{part.format.identifier}.decode.null-is-tombstone"

@@ -6,7 +6,7 @@ The sink calls it in each task, and ``encode`` through ``mapInArrow``; both pass
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import attrs
@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from kdsl.cluster import Registry
 from kdsl.errors import RecordError, listing, nearest
-from kdsl.formats import ROW_KIND, ROW_KINDS, Use
+from kdsl.formats import ROW_KIND, ROW_KINDS, Side, Use
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.resolve.model import Topics
+from kdsl.run.records.frame_headers import FrameHeader, add_frame_headers
 from kdsl.run.records.nulls import find_null_violations, list_entries, row_indices
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices, Mask
@@ -71,8 +72,11 @@ class RecordEncoder:
         self._row = columns_to_check(plan)
         self._fields = arrow_schema(self._row)
         use = Use(topics=plan.topics.names, registry=registry)
-        self._key = _PartEncoder(attrs.evolve(use, side="key"), plan.key) if plan.key else None
-        self._value = _PartEncoder(use, plan.value) if plan.value else None
+        self._parts: dict[Side, _PartEncoder] = {}
+        if plan.key:
+            self._parts["key"] = _PartEncoder(attrs.evolve(use, side="key"), plan.key)
+        if plan.value:
+            self._parts["value"] = _PartEncoder(use, plan.value)
         self._topic = self._metadata.get("topic")
         self._partition = self._metadata.get("partition")  # only sinks of kdsl.datastream let rows name it
         self._headers = self._metadata.get("headers") or self._metadata.get("header-list")
@@ -80,7 +84,10 @@ class RecordEncoder:
         fields = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
         fields += [pa.field("topic", pa.string(), nullable=False)] if names_topics(plan.topics) else []
         fields += [pa.field("partition", pa.int32())] if self._partition else []
-        fields += [pa.field("headers", HEADERS)] if self._headers else []
+        encoded = [part for name, part in self._parts.items() if f"__raw_{name}__" not in self._metadata]
+        self._own_headers = frozenset(part.read_header for part in encoded if part.read_header is not None)
+        writes_headers = self._headers or any(part.written_header is not None for part in encoded)
+        fields += [pa.field("headers", HEADERS)] if writes_headers else []
         fields += [pa.field("timestamp", pa.int64())] if self._timestamp else []
         self.schema = pa.schema(fields)
 
@@ -112,15 +119,15 @@ class RecordEncoder:
         kinds = _row_kinds(columns[ROW_KIND], failures) if self._plan.changelog else None
         self._raise_on(failures, columns, first_row)
         arrays = {
-            "key": self._encode_part(self._key, "__raw_key__", columns, batch.num_rows, failures),
+            "key": self._encode_part("key", columns, batch.num_rows, failures),
             "value": self._values(columns, batch.num_rows, failures, kinds, deletes),
         }
         if "topic" in self.schema.names:
             arrays["topic"] = self._topics(columns, batch.num_rows, failures)
         if self._partition:
             arrays["partition"] = columns[self._partition.column].cast(pa.int32())
-        if self._headers:
-            arrays["headers"] = _headers(columns[self._headers.column])
+        if "headers" in self.schema.names:
+            arrays["headers"] = self._build_headers(columns, arrays, batch.num_rows)
         if self._timestamp:
             arrays["timestamp"] = _timestamps(columns[self._timestamp.column], self._timestamp, failures)
         self._raise_on(failures, columns, first_row)
@@ -151,12 +158,12 @@ class RecordEncoder:
         """
         kinds = None if self._plan.upserts else kinds
         if deletes is None:
-            return self._encode_part(self._value, "__raw_value__", columns, length, failures, kinds)
+            return self._encode_part("value", columns, length, failures, kinds)
         upserts = np.flatnonzero(~deletes)
         taken = pa.array(upserts)
         upsert_failures: list[_Failure] = []
         upserted = {name: array.take(taken) for name, array in columns.items()}
-        values = self._encode_part(self._value, "__raw_value__", upserted, len(upserts), upsert_failures, kinds)
+        values = self._encode_part("value", upserted, len(upserts), upsert_failures, kinds)
         failures += [attrs.evolve(one, rows=upserts[one.rows]) for one in upsert_failures]
         indices = np.zeros(length, dtype=np.int64)
         indices[upserts] = np.arange(len(upserts))
@@ -164,21 +171,34 @@ class RecordEncoder:
 
     def _encode_part(
         self,
-        encoder: _PartEncoder | None,
-        raw: str,
+        side: Side,
         columns: Mapping[str, pa.Array],
         length: int,
         failures: list[_Failure],
         kinds: pa.Array | None = None,
     ) -> pa.Array:
-        """Return the keys or values of messages: the column of the metadata key ``raw`` if the plan has one.
+        """Return the keys or values of messages: the column of their bytes if the plan has one.
 
         Otherwise they are encoded, or null without an encoder; rows that cannot be encoded are added to ``failures``.
         Errors are those of `_PartEncoder.encode`.
         """
+        raw, encoder = f"__raw_{side}__", self._parts.get(side)
         if raw in self._metadata:
             return columns[self._metadata[raw].column].cast(pa.binary())
         return encoder.encode(columns, length, failures, kinds) if encoder else pa.nulls(length, pa.binary())
+
+    def _build_headers(
+        self, columns: Mapping[str, pa.Array], messages: Mapping[str, pa.Array], length: int
+    ) -> pa.Array:
+        """Build the headers of records: those of their column, and those with the frames of encoded keys and values."""
+        headers = _headers(columns[self._headers.column]) if self._headers else pa.nulls(length, HEADERS)
+        return add_frame_headers(headers, list(self._frame_headers(messages)), self._own_headers, HEADERS)
+
+    def _frame_headers(self, messages: Mapping[str, pa.Array]) -> Iterator[FrameHeader]:
+        """Yield the headers with the frames of encoded keys and values; null messages get none."""
+        for side, part in self._parts.items():
+            if part.written_header is not None and part.frame is not None and f"__raw_{side}__" not in self._metadata:
+                yield FrameHeader(part.written_header, part.frame, messages[side].is_valid())
 
     def _topics(self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure]) -> pa.Array:
         """Return the topic that each row names, be it the table's or not; null where there is none.
@@ -219,10 +239,19 @@ class RecordEncoder:
 
 
 class _PartEncoder:
-    """Encodes the key or the value of messages."""
+    """Encodes the key or the value of messages.
+
+    Attributes:
+        read_header: The header that may name the schema of such a message; None if there is none.
+        written_header: The header that does so in written records; None if none does.
+        frame: The value of that header for the messages of the last call.
+    """
 
     def __init__(self, use: Use, part: Part) -> None:
         self._name = use.side
+        self.read_header = part.format.frame_headers.get(use.side)
+        self.written_header = part.format.choose_frame_header(use.side)
+        self.frame: bytes | None = None
         self._columns = part.columns
         self._fields = [arrow_field(f.name, f.type) for f in part.row.fields]
         self._encoder = part.format.encoder(part.row, use)
@@ -240,6 +269,7 @@ class _PartEncoder:
         else:
             rows = pa.Array.from_buffers(pa.struct([]), length, [None])
         encoded = self._encoder.encode(rows, kinds)
+        self.frame = encoded.frame
         if encoded.bad:
             bad = sorted(encoded.bad, key=lambda b: b.index)
             indices = np.array([b.index for b in bad], dtype=np.int64)

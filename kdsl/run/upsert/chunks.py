@@ -8,6 +8,8 @@ which both ends know.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from time import time_ns
 
 import attrs
 import numpy as np
@@ -75,10 +77,13 @@ class ChunkOutput:
         decoder: Decodes the records.
         upserts: The key and the number of buckets.
         time: The event-time column of the watermark; None if there is no watermark.
+        ahead: How far a time may be ahead of the clock to count as event time; None for any time.
     """
 
-    def __init__(self, decoder: RecordDecoder, upserts: Upserts, time: str | None = None) -> None:
-        self._decoder, self._upserts, self._time = decoder, upserts, time
+    def __init__(
+        self, decoder: RecordDecoder, upserts: Upserts, time: str | None = None, ahead: timedelta | None = None
+    ) -> None:
+        self._decoder, self._upserts, self._time, self._ahead = decoder, upserts, time, ahead
         self._gathered: list[RowsOfRecords] = []
         self._rows = self._bytes = 0
 
@@ -109,14 +114,17 @@ class ChunkOutput:
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._rows = self._bytes = 0
-            yield build_chunks(gathered, self._upserts, self._time)
+            latest = None if self._ahead is None else time_ns() // 1000 + self._ahead // timedelta(microseconds=1)
+            yield build_chunks(gathered, self._upserts, self._time, latest)
 
     def sizes(self) -> Sequence[tuple[int, int, int]]:
         """Return nothing: the state is Spark's."""
         return ()
 
 
-def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None) -> pa.RecordBatch:
+def build_chunks(
+    decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None, latest: int | None = None
+) -> pa.RecordBatch:
     """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings.
 
     A record that says that the table was emptied adds a row to the chunks of every bucket.
@@ -125,6 +133,7 @@ def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str |
         decoded: The rows and their records; at least one row or such a record.
         upserts: The key and the number of buckets.
         time: The event-time column; None if chunks have no event time.
+        latest: The latest event time that counts, in microseconds since 1970; None for any.
     """
     rows = _concat_rows(decoded, upserts)
     bucket_of = assign_buckets([rows.column(name) for name in upserts.keys], upserts.buckets)
@@ -156,7 +165,7 @@ def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str |
             topics.dictionary.take(pa.array(topic_of[first])),
             pa.array(partitions[first].astype(np.int32)),
             pa.array(offsets[first]),
-            pa.nulls(len(first), _TIME_TYPE) if time is None else _latest_times(arranged.column(time), starts),
+            pa.nulls(len(first), _TIME_TYPE) if time is None else _latest_times(arranged.column(time), starts, latest),
             _binaries([pa.py_buffer(b""), *parts]),
         ],
         schema=_CHUNK_SCHEMA,
@@ -190,16 +199,19 @@ def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _latest_times(times: pa.Array, starts: Integers) -> pa.Array:
+def _latest_times(times: pa.Array, starts: Integers, latest: int | None) -> pa.Array:
     """Return NULL for the settings, then the latest time of each chunk; a wall-clock time is taken as UTC.
 
-    A chunk whose times are all NULL has NULL.
+    A chunk whose times are all NULL, or later than they may be, has NULL.
 
     Args:
         times: The times of all rows in the order of the chunks.
         starts: The index of each chunk's first row.
+        latest: The latest time that counts, in microseconds since 1970; None for any.
     """
     numbers = pc.fill_null(times.cast(_TIME_TYPE, safe=False).view(pa.int64()), _NEVER).to_numpy()
+    if latest is not None:
+        numbers = np.where(numbers > latest, _NEVER, numbers)
     result = np.append(_NEVER, np.maximum.reduceat(numbers, starts))
     return pa.array(result, mask=result == _NEVER).view(_TIME_TYPE)
 

@@ -100,7 +100,8 @@ def create_task_output(
         return _RowOutput(decoder, plan.table, report)
     if steps is not None:
         return PartitionChanges(decoder, plan, steps, folder)
-    return ChunkOutput(decoder, plan.upserts, event_time_column(plan))
+    ahead = None if plan.watermark is None else plan.watermark.max_ahead
+    return ChunkOutput(decoder, plan.upserts, event_time_column(plan), ahead)
 
 
 def event_time_column(plan: ReadPlan) -> str | None:

@@ -13,15 +13,17 @@ from datetime import datetime, timedelta
 _DATE = r"(?P<year>[0-9]{4}|\+[0-9]{5,10}|-[0-9]{4,10})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _TIME = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{0,9}))?"
 _SHORT_TIME = r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{0,9}))?)?"
+_OFFSET = r"(?P<sign>[+-])(?P<hours>0[0-9]|1[0-8]):(?P<minutes>[0-5][0-9])"
 _DATE_ONLY = re.compile(_DATE)
 _TIME_ONLY = re.compile(_TIME)
 _TIMESTAMPS = {
     ("SQL", False): re.compile(f"{_DATE} {_TIME}"),
     ("SQL", True): re.compile(f"{_DATE} {_TIME}Z"),
     ("ISO-8601", False): re.compile(f"{_DATE}[Tt]{_SHORT_TIME}"),
-    ("ISO-8601", True): re.compile(f"{_DATE}T{_SHORT_TIME}Z"),
+    ("ISO-8601", True): re.compile(f"{_DATE}T{_SHORT_TIME}(?:Z|{_OFFSET})"),
 }
 _COMMON = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?")
+_ZONES = {"SQL": " and Z", "ISO-8601": ", and Z or an offset such as +02:00"}
 _EPOCH = datetime(1970, 1, 1)
 _MICRO = timedelta(microseconds=1)
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -86,6 +88,14 @@ def _match_nanoseconds(match: re.Match[str], *, lenient: bool) -> int:
     return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano
 
 
+def _match_offset(match: re.Match[str]) -> int:
+    """Return the offset from UTC of a match in microseconds; 0 for Z."""
+    if match["sign"] is None:
+        return 0
+    minutes = int(match["hours"]) * 60 + int(match["minutes"])
+    return (-minutes if match["sign"] == "-" else minutes) * 60_000_000
+
+
 def parse_date(text: str) -> int:
     """Read ``yyyy-MM-dd`` strictly, as days since 1970-01-01; years beyond 9999 need a sign.
 
@@ -119,7 +129,7 @@ def parse_timestamp(text: str, standard: str, *, zoned: bool) -> int:
     Args:
         text: ``yyyy-MM-dd HH:mm:ss[.fraction]`` for SQL, ``yyyy-MM-ddTHH:mm[:ss[.fraction]]`` for ISO-8601.
         standard: ``"SQL"`` or ``"ISO-8601"``.
-        zoned: Whether it is an instant, with a ``Z`` at the end.
+        zoned: Whether it is an instant, with a ``Z`` at the end, or in ISO-8601 an offset such as ``+02:00``.
 
     Raises:
         ValueError: The string has another form, there is no such time, or it does not fit in 64 bits.
@@ -132,10 +142,12 @@ def parse_timestamp(text: str, standard: str, *, zoned: bool) -> int:
             pass  # a day for the rules below
     match = _TIMESTAMPS[standard, zoned].fullmatch(text)
     if not match:
-        separator, seconds = ("T", "[:ss]") if standard == "ISO-8601" else (" ", ":ss")
-        raise ValueError(f"expected yyyy-MM-dd{separator}HH:mm{seconds}, an optional fraction{' and Z' * zoned}")
+        form = "yyyy-MM-ddTHH:mm[:ss]" if standard == "ISO-8601" else "yyyy-MM-dd HH:mm:ss"
+        raise ValueError(f"expected {form}, an optional fraction{_ZONES[standard] * zoned}")
     lenient = zoned or standard == "SQL"
     micros = _match_date(match, lenient=lenient) * MICROS_PER_DAY + _match_nanoseconds(match, lenient=lenient) // 1000
+    if zoned and standard == "ISO-8601":
+        micros -= _match_offset(match)
     if not -(2**63) <= micros < 2**63:
         raise ValueError("beyond the years that microseconds reach")
     return micros

@@ -116,6 +116,22 @@ class TestSubjects:
         assert unfit[:2] == (f"subject {topic}-other", "error")
         assert "cannot be read into the rows of Orders: id" in unfit[2]
 
+    def test_nulls_that_arrive_as_defaults_are_warned_of(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        """A converter of Kafka Connect writes the default of a nullable field in place of NULL."""
+        number = {"type": "int", "connect.default": 5}
+        fields = [{"name": "id", "type": "int"}, {"name": "n", "type": [number, "null"], "default": 5}]
+        schema = {"type": "record", "name": "Value", "fields": fields, "connect.name": "shop.Value"}
+        kdsl_registry.client().register(f"{topic}-value", RegisteredSchema(json.dumps(schema)))
+
+        class Orders(KafkaTable, topic=topic, value=AvroConfluent(), startup="earliest"):
+            id: Col[int]
+            n: Col[int | None]
+
+        finding = read(Table(Orders.definition()), cluster(kdsl_registry.url))[-1]
+
+        assert finding[1] == "warning"
+        assert "but NULL may arrive as the default in n (5)" in finding[2]
+
     def test_protobuf(self, kdsl_registry: LocalRegistry, topic: str) -> None:
         here = cluster(kdsl_registry.url)
         kdsl_registry.client().register(f"{topic}-value", RegisteredSchema(PROTO, "PROTOBUF"))

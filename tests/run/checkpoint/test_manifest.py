@@ -135,6 +135,9 @@ class BrokenFolder:
     def write(self, name: str, text: str) -> None:
         raise OSError("the disk is gone")
 
+    def create(self, name: str, text: str) -> bool:
+        raise OSError("the disk is gone")
+
     def names(self, name: str) -> list[str]:
         raise OSError
 

@@ -30,6 +30,9 @@ class MemoryFolder:
     def write(self, name: str, text: str) -> None:
         self.files[name] = text
 
+    def create(self, name: str, text: str) -> bool:
+        return self.files.setdefault(name, text) is text
+
     def names(self, name: str) -> list[str]:
         return [path.rpartition("/")[2] for path in self.files if path.startswith(f"{name}/")]
 

@@ -16,11 +16,14 @@ from kdsl.cluster import Cluster
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.run.read import read_stream
 from kdsl.run.write import write, write_stream
+from kdsl.spark_versions import PYTHON_SOURCES
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import read_plan
 from tests.run.write_plans import part, write_plan
 from tests.transactions import settle
+
+pytestmark = pytest.mark.since(PYTHON_SOURCES)
 
 COUNT = 30_000
 """More rows than Spark keeps back: it sends them to a Python worker in pieces of 64 KiB."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,8 @@ from kdsl.cluster import Cluster
 from kdsl.plan.model import Transactions
 from kdsl.run.dead_letters.counts import check_letters
 from kdsl.run.exactly_once import staged
-from kdsl.spark_versions import Feature
+from kdsl.spark_internals.storage import settings_for_files, settings_for_tables
+from kdsl.spark_versions import PYTHON_SOURCES, Feature
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.exactly_once.test_stream import ids, plan_for, run
@@ -24,29 +27,65 @@ from tests.transactions import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.since(PYTHON_SOURCES)
 
-def test_microseconds_stay_where_the_session_cuts_them_off(
+
+LOSSY = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    "spark.sql.parquet.int96RebaseModeInWrite": "LEGACY",
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.ignoreMissingFiles": "true",
+}
+"""Settings with which Spark would store or read something else: no microseconds, other days before 1582."""
+
+
+def test_values_stay_where_the_session_would_change_them(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic, files = kdsl_topic(), tmp_path / "in"
     files.mkdir()
     put(files, range(1))
-    rows = spark.readStream.text(str(files)).select(F.expr("timestamp'2025-01-01 00:00:00.123456Z'").alias("at"))
+    rows = spark.readStream.text(str(files)).selectExpr(
+        "timestamp'2025-01-01 00:00:00.123456Z' AS at",
+        "timestamp'1582-10-10 12:00:00Z' AS old",
+        "date'1582-10-10' AS day",
+    )
     plan = write_plan(
-        {"at": "TIMESTAMP_LTZ(6)"},
+        {"at": "TIMESTAMP_LTZ(6)", "old": "TIMESTAMP_LTZ(6)", "day": "DATE"},
         topics=(topic,),
         delivery="exactly-once",
         transactions=Transactions(f"{topic}-tx", staged=True),
         parallelism=1,
     )
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
+    for name, value in LOSSY.items():
+        spark.conf.set(name, value)
     try:
         run(rows, plan, Cluster(kdsl_kafka.bootstrap_servers), tmp_path / "checkpoint")
-        assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MILLIS"
+        assert {name: spark.conf.get(name) for name in LOSSY} == LOSSY
     finally:
-        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+        for name in LOSSY:
+            spark.conf.unset(name)
     settle(kdsl_kafka, topic)
-    assert [m.value() for m in kdsl_kafka.read(topic)] == [b'{"at":"2025-01-01 00:00:00.123456Z"}']
+    (message,) = kdsl_kafka.read(topic)
+    assert json.loads(message.value() or b"") == {
+        "at": "2025-01-01 00:00:00.123456Z",
+        "old": "1582-10-10 12:00:00Z",
+        "day": "1582-10-10",
+    }
+
+
+@pytest.mark.parametrize("choose", [settings_for_files, settings_for_tables])
+def test_only_settings_that_lose_something_are_changed(choose: Callable[[Callable[[str], None]], object]) -> None:
+    lossless = {"spark.sql.parquet.outputTimestampType": "INT96", "spark.sql.storeAssignmentPolicy": "STRICT"}
+    lossy = {**LOSSY, "spark.sql.storeAssignmentPolicy": "legacy"}
+
+    assert choose(lambda _: None) == choose(lossless.get) == {}  # type: ignore[arg-type]
+    changed = choose(lossy.get)  # type: ignore[arg-type]
+    assert isinstance(changed, dict)
+    assert changed["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
+    assert set(changed) < set(lossy)
+    assert choose(changed.get) == {}
 
 
 @pytest.mark.parametrize("by_id", [True, False])

@@ -49,6 +49,9 @@ class LocalFolder:
     def write(self, name: str, text: str) -> None:
         raise NotImplementedError
 
+    def create(self, name: str, text: str) -> bool:
+        raise NotImplementedError
+
     def remove(self, name: str) -> None:
         raise NotImplementedError
 

@@ -434,10 +434,10 @@ class TestLimit:
             declare(topic, letters, scan__dead_letter__max_count="19").read(spark, cluster).collect()
 
         error = str(raised.value)
-        assert "DeadLetterError: orders: 20 records could not be read, and the limit of dead letters is 19" in error
+        assert error.startswith("orders: 20 records could not be read, and the limit of dead letters is 19")
         assert error.count(f"  topic {topic}, partition 0, offset ") >= 5
         assert "and 15 more" in error
-        assert SECRET not in error.partition("DeadLetterError:")[2].partition("Traceback")[0]
+        assert SECRET not in error
         assert len({letter.id for letter in read_sorted_letters(cluster, letters)}) == 19
         rows = declare(topic, letters, scan__dead_letter__max_count="20").read(spark, cluster)
         assert rows.collect() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -340,6 +341,33 @@ class TestSource:
         (line,) = [r for r in caplog.messages if "were dropped" in r]
         assert line.startswith(f"{late.id}: of batch ")
         assert "7 late rows were dropped: dedupe 7; the watermark is 2023-11-14T23:13:19.000Z" in line
+
+    @pytest.mark.parametrize(
+        ("kind", "ahead"), [("TIMESTAMP_LTZ(3)", "1 h"), ("TIMESTAMP(3)", "1 h"), ("TIMESTAMP_LTZ(3)", None)]
+    )
+    def test_a_time_far_ahead_of_the_clock_makes_no_row_late_if_there_is_a_limit(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        run: Any,
+        caplog: pytest.LogCaptureFixture,
+        kind: str,
+        ahead: str | None,
+    ) -> None:
+        topic, now = kdsl_topic(config={"message.timestamp.after.max.ms": str(2**62)}), int(time.time() * 1000)
+        watermark = Watermark("ts", "1 second", max_ahead=None if ahead is None else timedelta(hours=1))
+        plan = read_plan(topic, metadata={"ts": "timestamp", "at": "offset"}, types={"ts": kind}, watermark=watermark)
+        rows = read_stream(spark, plan, cluster).dropDuplicates(["ts", "at"])
+        kdsl_kafka.produce(topic, *(Record("x", None, (), 0, at) for at in (now, now * 1000)))  # the year 58881
+        run(rows)
+        kdsl_kafka.produce(topic, Record("y", None, (), 0, now + 1000))
+
+        query = run(rows)
+
+        assert metrics(query).num_late_records_dropped == {"dedupe": 0 if ahead else 1}
+        assert ("days ahead of the clock" in caplog.text) is (ahead is None)
 
     def test_a_query_without_data_has_only_its_position(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, run: Any

@@ -154,6 +154,26 @@ class TestLateRows:
 
         assert tracker.snapshot().num_late_records_dropped == {}
 
+    @pytest.mark.parametrize(
+        ("watermark", "days"),
+        [
+            ("2026-01-03T00:00:00.000Z", "2"),
+            ("9999-12-31T00:00:00.000Z", "2,912,442"),
+            ("58881-02-17T04:40:00.000Z", "20,765,910"),
+        ],
+    )
+    def test_a_watermark_that_is_far_ahead_of_the_clock_is_logged_once(
+        self, tracker: Tracker, caplog: pytest.LogCaptureFixture, watermark: str, days: str
+    ) -> None:
+        tracker.add_progress(document(0, 5, 5, eventTime={"watermark": "2026-01-01T12:00:00.000Z"}))
+        assert caplog.messages == []
+        for batch in (1, 2):
+            tracker.add_progress(document(batch, 5, 5, eventTime={"watermark": watermark}))
+
+        (line,) = caplog.messages
+        assert line.startswith(f"q: the watermark is {days} days ahead of the clock, because a row had such a time")
+        assert source_metrics(tracker).watermark_lag == 0
+
 
 class TestTracker:
     def test_a_report_counts_once_however_often_it_comes(self, tracker: Tracker) -> None:

@@ -115,6 +115,11 @@ def test_a_chunk_has_the_latest_event_time_of_its_rows(kind: str) -> None:
     assert values[0] is None, "settings have no time"
     assert sorted(values[1:], key=str) == [2_000_000, 3_000_000, None]
 
+    limited = chunks.build_chunks(
+        [RowsOfRecords(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at", 2_500_000
+    )
+    assert sorted(limited.column("time").view(pa.int64()).to_pylist()[1:], key=str) == [1_000_000, 2_000_000, None]
+
 
 def test_a_record_without_a_key_is_an_error_that_names_it() -> None:
     with pytest.raises(

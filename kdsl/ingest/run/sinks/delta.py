@@ -147,7 +147,8 @@ class DeltaWriter(TableWriter):
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or lacks a column; it is gone,
-                or another one than that of earlier batches; or Delta cannot be added to the session.
+                another one than that of earlier batches, or has lost rows of them; or Delta cannot be added to the
+                session.
             Exception: That of Spark, if a job fails.
         """
         target, spark = attrs.evolve(self.target(table.table), id=table.identity), table.rows.sparkSession
@@ -155,11 +156,11 @@ class DeltaWriter(TableWriter):
             require_same_table(repr(target), table.identity, target.identify(spark))
         self.change_table(spark, table.table, table.evolution.changes, table.tables[0].plan.transformed)
         if not table.schema.primary_key:
-            target.append(table.inserts(), batch)
+            target.append(table.inserts(), table.identify_batch(batch))
             return
         rows = table.last_changes().persist()
         try:
-            target.apply(rows, table.schema.primary_key, batch)
+            target.apply(rows, table.schema.primary_key, table.identify_batch(batch))
         finally:
             rows.unpersist()
 

@@ -151,13 +151,13 @@ class JdbcWriter(TableWriter):
         Raises:
             ChangelogError: The database cannot be reached, it or Spark reports an error, or the table has another batch
                 with this number or a later one, or lacks a column or the row of a change without all values; or it is
-                gone, or another one than that of earlier batches.
+                gone, another one than that of earlier batches, or has lost rows of them.
             SecretError: A reference to a secret cannot be resolved.
         """
         target = attrs.evolve(self.target(table.table), id=table.identity)
         spark, keys = table.rows.sparkSession, table.schema.primary_key
         if table.table not in self._started:
-            target.last_batch(spark, batch.writer)  # drops staging tables of a run that was killed
+            target.drop_staging_tables(spark, batch.writer)
             self._started.add(table.table)
         changes = table.evolution.changes
         creates = any(change.tag == "create.table" for change in changes)
@@ -167,7 +167,7 @@ class JdbcWriter(TableWriter):
         table_change = TableChange(partial(_write_changes, changes, keys), creates, self._sink.lock_timeout)
         rows = (table.last_changes() if keys else table.inserts()).persist()
         try:
-            target.apply(rows, keys, batch, table_change if changes else None)
+            target.apply(rows, keys, table.identify_batch(batch), table_change if changes else None)
         finally:
             rows.unpersist()
 

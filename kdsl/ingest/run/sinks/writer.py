@@ -60,6 +60,8 @@ class SinkTable:
         in_one_task: Whether one task finds the last change of each key; see `kdsl.run.dataframes.latest.last_changes`.
         identity: The identity of the sink table that earlier batches wrote to (`SinkWriter.identify`); None if there
             was none.
+        previous: The last batch before this one that wrote to the table of that identity; None if it is not known.
+        is_accepted: Whether the table is accepted as it is, even if it has lost rows of earlier batches.
     """
 
     table: TableId
@@ -69,6 +71,12 @@ class SinkTable:
     plain: PlainRows | None = None
     in_one_task: bool = False
     identity: str | None = None
+    previous: int | None = None
+    is_accepted: bool = False
+
+    def identify_batch(self, batch: Batch) -> Batch:
+        """The identity of a batch, with what is known of earlier ones of the table."""
+        return attrs.evolve(batch, previous=self.previous, adopt=self.is_accepted)
 
     @cached_property
     def rows(self) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The Java that runs Kafka: the one Spark uses, too."""
+"""The Java of this machine, which runs Spark and, in tests, Kafka."""
 
 from __future__ import annotations
 
@@ -8,35 +8,45 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from kdsl.testing.errors import JavaError
+from kdsl.errors import KdslError
 
-OLDEST_JAVA = 17  # Kafka 4 brokers and Spark 4 both ask for it
+OLDEST_JAVA = 17
+"""The oldest Java for brokers of Kafka 4, and for Spark 4."""
 
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
-_FIX = f"install a JDK {OLDEST_JAVA} or newer, or point JAVA_HOME at one"
+_FIX = "install a newer JDK, or point JAVA_HOME at one"
 
 
-def find_java() -> Path:
+class JavaError(KdslError):
+    """There is no Java that a program can run on."""
+
+
+def find_java(program: str = "Kafka", oldest: int = OLDEST_JAVA) -> Path:
     """Find the ``java`` program: of ``$JAVA_HOME`` if it is set, else of ``$PATH``.
 
     It is run once to check its version.
 
+    Args:
+        program: What needs it, for messages.
+        oldest: The oldest version that this can use.
+
     Raises:
-        JavaError: There is none, it does not run, or it is older than Java 17.
+        JavaError: There is none, it does not run, or it is older.
     """
+    fix = f"install a JDK {oldest} or newer, or point JAVA_HOME at one"
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
-            raise JavaError(f"JAVA_HOME is {home!r}, but there is no bin/java in it; {_FIX}")
+            raise JavaError(f"JAVA_HOME is {home!r}, but there is no bin/java in it; {fix}")
     else:
-        program = shutil.which("java")
-        if program is None:
-            raise JavaError(f"Kafka needs Java, and no 'java' was found on the PATH; {_FIX}")
-        java = Path(program)
+        path = shutil.which("java")
+        if path is None:
+            raise JavaError(f"{program} needs Java, and no 'java' was found on the PATH; {fix}")
+        java = Path(path)
     version = java_version(java)
-    if version < OLDEST_JAVA:
-        raise JavaError(f"Kafka needs Java {OLDEST_JAVA} or newer, but {java} is Java {version}; {_FIX}")
+    if version < oldest:
+        raise JavaError(f"{program} needs Java {oldest} or newer, but {java} is Java {version}; {fix}")
     return java
 
 

@@ -1,0 +1,123 @@
+"""``kdsl produce``: write rows from JSON lines to a table, or lines to a topic, without Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kdsl import load
+from kdsl.cli.clusters import WHERE, with_cluster
+from kdsl.cli.console import err, out, print_json, progress
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError, listing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kdsl.plan.model import WritePlan
+
+
+@with_cluster()
+def produce(
+    target: Annotated[
+        str, typer.Argument(help="A table: orders.py:Orders, package.module:Orders or tables.yaml:orders. Or a topic.")
+    ],
+    file: Annotated[
+        str, typer.Argument(help="A file of JSON objects, one in each line; - is the standard input.")
+    ] = "-",
+    cluster: Cluster | None = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", help="Of a topic: what separates the key from the value in a line.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Write rows to a table: JSON objects whose members are its columns, as the format json reads them.
+
+    Without a table, each line is the value of a record. All lines are checked before the first one is sent. Records
+    are written at least once and in no transaction, also of a table that is written exactly once.
+
+    Exits with 0 if the brokers have acknowledged all records; with 1 if the table has errors or no cluster, a line is
+    not a row, or a record cannot be written; and with 2 if the file cannot be read, a topic is named, but no brokers,
+    or --key-separator is for a table.
+    """
+    from kdsl.diagnostics.clients import needs_jvm
+    from kdsl.run.librdkafka.sink import write_rows
+    from kdsl.run.records.drops import describe_drops
+    from kdsl.run.records.json_rows import read_json_rows
+
+    lines, source = _read_lines(file)
+    if load.names_table(target):
+        if key_separator is not None:
+            raise typer.BadParameter("a table says what the key is", param_hint="--key-separator")
+        table = load.table(target)
+        plan = table.write_plan(cluster)
+        cluster = table.cluster(cluster)
+        rows = read_json_rows(lines, table.definition, plan, source)
+    else:
+        if cluster is None:
+            raise typer.BadParameter(f"{target!r} is a topic; name its brokers with {WHERE}", param_hint="--bootstrap")
+        plan, rows = _plan_lines(target, lines, key_separator, source)
+    if needs_jvm(cluster):
+        raise KdslError(
+            f"{plan.table}: only Java's client can log in to this cluster, and kdsl produce has none; write with Spark"
+        )
+    with progress(f"writing {rows.num_rows} records to {plan.topics}"):
+        result = write_rows(plan, cluster, [rows] if rows.num_rows else [])
+    if as_json:
+        print_json({"records": result.records, "bytes": result.bytes, "left_out": dict(result.dropped)})
+        return
+    out.print(f"{result.records:,} records written to {plan.topics}", markup=False, highlight=False)
+    if left_out := describe_drops(result.dropped):
+        err.print(left_out, markup=False, highlight=False, soft_wrap=True)
+
+
+def _read_lines(file: str) -> tuple[list[bytes], str]:
+    """Return the lines of a file or, for ``-``, of the standard input, without their ends; and its name for messages.
+
+    Raises:
+        BadParameter: The file cannot be read.
+    """
+    if file == "-":
+        return sys.stdin.buffer.read().splitlines(), "standard input"
+    try:
+        return Path(file).read_bytes().splitlines(), file
+    except OSError as e:
+        raise typer.BadParameter(f"{file} cannot be read: {e.strerror}", param_hint="FILE") from e
+
+
+def _plan_lines(
+    topic: str, lines: Sequence[bytes], separator: str | None, source: str
+) -> tuple[WritePlan, pa.RecordBatch]:
+    """Return the write of lines to a topic, and its rows; blank lines are skipped.
+
+    Args:
+        topic: The topic.
+        lines: The lines.
+        separator: What stands between key and value; None if there are no keys.
+        source: Where the lines come from, for messages.
+
+    Raises:
+        KdslError: Lines do not have the separator; the error names the first ones.
+    """
+    import pyarrow as pa
+
+    from kdsl.plan.model import MetadataColumn, WritePlan
+    from kdsl.resolve import Topics
+    from kdsl.types import model as t
+
+    numbers = [i for i, line in enumerate(lines) if line.strip()]
+    sign = b"" if separator is None else separator.encode()
+    parts = [lines[i].partition(sign) if sign else (b"", b"", lines[i]) for i in numbers]
+    wrong = [f"{i + 1}" for i in numbers if sign and sign not in lines[i]]
+    if wrong:
+        raise KdslError(f"{source}: there is no {separator!r} between key and value in the lines {listing(wrong)}")
+    names = ("key", "value") if sign else ("value",)
+    row = t.Row(tuple(t.Field(name, t.BYTES) for name in names), nullable=False)
+    metadata = tuple(MetadataColumn(name, f"__raw_{name}__", t.BYTES) for name in names)
+    columns = {"key": [key for key, _, _ in parts], "value": [value for _, _, value in parts]}
+    rows = pa.RecordBatch.from_arrays([pa.array(columns[name], pa.binary()) for name in names], list(names))
+    return WritePlan(topic, Topics((topic,)), row, metadata=metadata), rows
