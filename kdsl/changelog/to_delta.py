@@ -308,7 +308,7 @@ class DeltaTarget:
         session = _Delta(spark)
         with session.active():
             if any("TIMESTAMP_NTZ" in spark_type_name(f.type) for f in new):
-                session.sql(f"ALTER TABLE {self._sql_name} SET TBLPROPERTIES ({_NTZ})")
+                self._allow_ntz(session)
             names = ", ".join(f"{quote_name(f.name)} {spark_type_name(f.type)}" for f in new)
             session.sql(f"ALTER TABLE {self._sql_name} ADD COLUMNS ({names})")
 
@@ -349,7 +349,8 @@ class DeltaTarget:
         """Give columns wider types: in place if the table has type widening and Delta supports it, else by rewriting.
 
         A rewriting commit replaces all files. Columns that have their type already stay as they are, and those that the
-        table lacks are left out. Spark's errors are raised unchanged.
+        table lacks are left out. A TIMESTAMP without a time zone enables the table feature that it needs. Spark's
+        errors are raised unchanged.
 
         Args:
             spark: A classic session.
@@ -364,6 +365,8 @@ class DeltaTarget:
         session = _Delta(spark)
         with session.active():
             detail = session.detail(self)
+            if any("TIMESTAMP_NTZ" in spark_type_name(kind) for _, kind in new.values()):
+                self._allow_ntz(session)
             if _changes_in_place(detail, new):
                 for name, (_, kind) in new.items():
                     change = f"ALTER COLUMN {quote_name(name)} TYPE {spark_type_name(kind)}"
@@ -384,6 +387,11 @@ class DeltaTarget:
                 writer.save(self.table)
             else:
                 writer.saveAsTable(self.table)
+
+    def _allow_ntz(self, session: _Delta) -> None:
+        """Enable the table feature of TIMESTAMP without a time zone, which Delta only does by itself at creation."""
+        if "timestampNtz" not in session.detail(self).get("tableFeatures", ()):
+            session.sql(f"ALTER TABLE {self._sql_name} SET TBLPROPERTIES ({_NTZ})")
 
     def _types_to_change(
         self, spark: SparkSession, columns: Sequence[t.Field]
@@ -509,8 +517,10 @@ class DeltaTarget:
                     return
                 numbered = transaction is None or transaction < _write_transaction(batch)
                 own = session.for_batch(batch, base, numbered=numbered)
-            existing = [str(name) for name in table.toDF().columns()]
-            names = match_columns(f"delta({self.table!r})", changes, existing, add=self.schema_evolution)
+            schema = table.toDF().schema()
+            names = match_columns(f"delta({self.table!r})", changes, list(schema.names()), add=self.schema_evolution)
+            if self.schema_evolution and _has_ntz(changes.schema.json()) and not _has_ntz(str(schema.json())):
+                self._allow_ntz(session)
         with own.active():
             table = own.open(self)
             if self.id is not None:  # it may have been replaced since it was checked
@@ -554,6 +564,11 @@ def _write_create_table(table: str, columns: str, partition_keys: Sequence[str],
         pairs = (f"{string_token(key)} = {string_token(value)}" for key, value in properties.items())
         parts.append(f"TBLPROPERTIES ({', '.join(pairs)})")
     return " ".join(parts)
+
+
+def _has_ntz(schema: str) -> bool:
+    """Whether a schema, as JSON, has a TIMESTAMP without a time zone, also in a struct, an array or a map."""
+    return re.search(r'[tT]ype":"timestamp_ntz"', schema) is not None
 
 
 def _changes_in_place(detail: Mapping[str, Any], types: Mapping[str, tuple[t.DataType, t.DataType]]) -> bool:
@@ -720,14 +735,14 @@ class _Delta:
         return java_dataframe(run_sql(self.python(), statement))
 
     def detail(self, target: DeltaTarget) -> dict[str, Any]:
-        """Read what Delta says of a table: its size in bytes, its properties, the columns that partition it.
+        """Read what Delta says of a table: its size in bytes, properties, partition columns and features.
 
         The table must exist.
         """
         row = (
             self.open(target)
             .detail()
-            .select("sizeInBytes", java_strings(self._spark, ["properties", "partitionColumns"]))
+            .select("sizeInBytes", java_strings(self._spark, ["properties", "partitionColumns", "tableFeatures"]))
         )
         return json.loads(row.toJSON().head())  # type: ignore[no-any-return]
 

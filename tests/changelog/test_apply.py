@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import random
@@ -18,10 +19,11 @@ from pyspark.sql import functions as F
 
 from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory, to_delta
 from kdsl.changelog.dialects import BATCHES
-from kdsl.changelog.to_delta import _Delta, _merge
+from kdsl.changelog.to_delta import DeltaTarget, _Delta, _merge
 from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.spark_versions import SparkVersion
+from kdsl.types import model as t
 from kdsl.types.spark import TIME_TYPE_SETTING
 from tests.changelog.tables import KINDS, Applied, Failing, create_target, needs_delta, run, truth
 from tests.postgres import PASSWORD, Postgres
@@ -342,6 +344,25 @@ class TestDelta:
             {"id": 2, "name": "bob", "visits": 1, "address": bern, "active": True},
             {"id": 3, "name": "bob", "visits": None, "address": bern, "active": True},
         ]
+
+    def test_times_without_a_zone_come_into_a_table_that_had_none(self, spark: SparkSession, tmp_path: Path) -> None:
+        """As a new column, as a new field of a struct, and as the wider type of a column of dates."""
+        applied = create_target("delta", spark, tmp_path)
+        assert isinstance(applied.target, DeltaTarget)
+        first = ("'+I' AS _row_kind", "id", "DATE'2026-01-02' AS day", "named_struct('a', 1) AS part")
+        Changelog(spark.range(1).selectExpr(*first), keys=["id"]).apply_to(applied.target)
+        time = "TIMESTAMP_NTZ'2026-01-02 03:04:05'"
+        second = ("'+U' AS _row_kind", "id", f"named_struct('a', 1, 't', {time}) AS part", f"{time} AS time")
+        Changelog(spark.range(1).selectExpr(*second), keys=["id"]).apply_to(applied.target)
+        moment = dt.datetime(2026, 1, 2, 3, 4, 5)
+        (row,) = (row.asDict(recursive=True) for row in applied.frame().collect())
+        assert row == {"id": 0, "day": dt.date(2026, 1, 2), "part": {"a": 1, "t": moment}, "time": moment}
+
+        days = delta(tmp_path / "days")
+        Changelog(spark.range(1).selectExpr(*first[:3]), keys=["id"]).apply_to(days)
+        days.change_types(spark, [t.Field("day", t.Timestamp())])
+        assert days.read_columns(spark) == (t.Field("id", t.BigInt()), t.Field("day", t.Timestamp()))
+        days.add_columns(spark, [t.Field("time", t.Timestamp())])
 
     def test_without_schema_evolution_new_columns_are_refused(self, spark: SparkSession, tmp_path: Path) -> None:
         needs_delta()

@@ -65,7 +65,8 @@ def _canal(source: Source, change: Change) -> str:
     assert row is not None
     old = "null"
     if change.before is not None and change.after is not None:
-        changed = {name: change.before.get(name, "null") for name in row if change.before.get(name) != row[name]}
+        names = dict.fromkeys([*row, *change.before])
+        changed = {name: change.before.get(name, "null") for name in names if change.before.get(name) != row.get(name)}
         old = f"[{_object(changed)}]"
     keys = json.dumps(list(source.rules.key) or None)
     database, table = json.dumps(source.database), json.dumps(source.name)

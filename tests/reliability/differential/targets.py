@@ -107,8 +107,9 @@ class PostgresTarget(Target):
     def read(self, tables: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Rows]]:
         names = list(tables)
         query = "SELECT json_build_array(schemaname, tablename) FROM pg_tables;"
-        listed = self._postgres.execute(query, self._database).splitlines()
-        existing = [table for table in names if list(table) in [json.loads(line) for line in listed]]
+        listed = self._postgres.execute(query, self._database).split("\n")  # names have other line separators
+        present = [json.loads(line) for line in listed if line]
+        existing = [table for table in names if list(table) in present]
         statements = ["SET timezone = 'UTC';"]
         for number, table in enumerate(names):
             if table in existing:
