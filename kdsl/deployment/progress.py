@@ -174,6 +174,7 @@ def _compare_checkpoint(
         consequence = "there is no checkpoint: a query starts where the table declares; correct the folder"
         yield make("!", "", None, "a checkpoint", consequence)
         return
+    yield from _compare_state_columns(need, live, checkpoint.folder, open_spark, make)
     plan = need.read or need.write
     assert plan is not None
     named = [offsets for offsets in stored if any(map(plan.topics.contains, offsets.ids))]
@@ -197,7 +198,6 @@ def _compare_checkpoint(
                 consequence = f"the topic {name!r} was deleted and created again, and the offsets belong to other "
                 consequence += f"records: {_REFUSED}"
                 yield make("!", "topic id", id_, state.id, consequence)
-    yield from _compare_state_columns(need, live, checkpoint.folder, open_spark, make)
     if need.read is not None and len(named) == 1:
         from kdsl.run.librdkafka.stream import check_state_mode, check_state_place
 

@@ -200,7 +200,7 @@ def compare_stored(checkpoint: Path, declared: kdsl.Table) -> list[Difference]:
     """Compare a table with a checkpoint, without a cluster and without Spark."""
     definition = declared.definition
     need = CheckpointNeed(str(checkpoint), definition, None, read_plan(resolve(definition, "read")))
-    live: Any = SimpleNamespace(states={})
+    live: Any = SimpleNamespace(needs=SimpleNamespace(checkpoints=[], reads={}), states={})
     steps = _compare_checkpoint(need, live, open_local_folder, lambda: pytest.fail("Spark is not needed"), {})
     return [step.difference for step in steps]
 
