@@ -350,7 +350,8 @@ class _Run:
     def _judge(self, letter: DeadLetter) -> str:
         """Return why a selected record is not sent, as an attribute of `Replay`; empty if it may be sent."""
         target = self._target(letter)
-        if target is not None and self._ledger.is_sent(letter.id, target):
+        present = target or self._topics.find(letter.topic)  # another topic of that name got it if it was sent by name
+        if present is not None and self._ledger.is_sent(letter.id, present):
             return "done"
         if letter.truncated is not None:
             return "truncated"
