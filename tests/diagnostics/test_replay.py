@@ -321,6 +321,7 @@ class TestNewerRecords:
         assert read_replayed(kdsl_kafka, topic) == ["second life"]
         assert replay(cluster, dead, topic) == Replay(sent=1, done=1, outdated=1)
         assert read_replayed(kdsl_kafka, topic) == ["second life", "first life b"]
+        assert replay(cluster, dead, "original") == Replay(done=2, recreated=1)
 
     def test_into_a_compacted_topic_all_records_are_by_key(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
