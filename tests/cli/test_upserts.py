@@ -104,11 +104,15 @@ class TestWithABroker:
     def test_peek_shows_each_record_separately(self, kdsl_kafka: RunningKafka, users: str) -> None:
         done = kdsl("peek", users, "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
 
-        assert json.loads(done.stdout) == [
-            {"_row_kind": "+U", "user_id": 1, "name": "Ann", "offset": 0},
-            {"_row_kind": "+U", "user_id": 2, "name": "Bob", "offset": 1},
-            {"_row_kind": "-D", "user_id": 1, "name": None, "offset": 2},
-        ]
+        assert json.loads(done.stdout) == {
+            "rows": [
+                {"_row_kind": "+U", "user_id": 1, "name": "Ann", "offset": 0},
+                {"_row_kind": "+U", "user_id": 2, "name": "Bob", "offset": 1},
+                {"_row_kind": "-D", "user_id": 1, "name": None, "offset": 2},
+            ],
+            "errors": [],
+            "left_out": {},
+        }
 
     def test_doctor_expects_a_compacted_topic(self, kdsl_kafka: RunningKafka, users: str) -> None:
         done = kdsl("doctor", users, "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
@@ -124,7 +128,8 @@ class TestWithABroker:
         at = ("--bootstrap", kdsl_kafka.bootstrap_servers)
 
         assert kdsl("verify", f"{users}:Users", f"{users}:Users", "--by", "user_id,name", *at).exit_code == 0
-        assert "has no group 'KafkaSource-Users'" in str(kdsl("lag", users, *at).exception)
+        assert "Users declares no consumer group" in str(kdsl("lag", users, *at).exception)
+        assert "has no group 'readers'" in str(kdsl("lag", users, "--group", "readers", *at).exception)
 
     def test_codegen_of_the_topic(self, kdsl_kafka: RunningKafka, users: str) -> None:
         topic = Path(users).read_text(encoding="utf-8").partition("topic: ")[2].partition(",")[0]

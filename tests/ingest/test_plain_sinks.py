@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kdsl.changelog.target import Batch
 from kdsl.ingest.run import collectors
 from kdsl.ingest.run.sinks import plain
 from kdsl.ingest.run.sinks.plain import MemoryWriter, PrintWriter
@@ -45,8 +46,8 @@ def test_print_shows_times_beyond_python(table: Any, capsys: pytest.CaptureFixtu
 
 
 def test_memory_keeps_times_beyond_python(table: Any) -> None:
-    writer, batch = MemoryWriter(), SimpleNamespace(writer="w", number=0, content="")
-    writer.write_table(table, batch)  # type: ignore[arg-type]
+    writer = MemoryWriter()
+    writer.write_table(table, Batch("w", 0))
 
     assert writer.appended == {table.table: [{"id": 1, "at": FAR}]}
 

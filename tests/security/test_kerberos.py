@@ -218,9 +218,10 @@ class TestCommands:
         done = CliRunner().invoke(app, ["peek", f"{orders}:Orders", "-n", "3", "--json", *arguments])
 
         assert done.exit_code == 0, done.output
-        rows = json.loads(done.stdout[done.stdout.index("[") :])
-        assert sorted(row["id"] for row in rows) == [2, 3, 4]
-        assert {row["partition"] for row in rows} == {0, 1}
+        document = json.loads(done.stdout[done.stdout.index("{") :])
+        assert (document["errors"], document["left_out"]) == ([], {})
+        assert sorted(row["id"] for row in document["rows"]) == [2, 3, 4]
+        assert {row["partition"] for row in document["rows"]} == {0, 1}
 
     def test_lag(self, spark: SparkSession, kafka: LocalKafka, orders: Path, arguments: list[str]) -> None:
         brokers = JavaAdmin(spark, Cluster(kafka.bootstrap_servers, properties=kafka.java_properties), "test")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import attrs
 
 from kdsl.flink_sql.expressions.values import TypedSql
@@ -84,10 +86,12 @@ class QueryFacts:
     Args:
         streaming: Whether the query runs as a stream, whose groups change.
         windows: Whether the query contains windows of time.
+        sinks: The tables that can only be written, which messages do not suggest to read.
     """
 
-    def __init__(self, *, streaming: bool = False, windows: bool = False) -> None:
+    def __init__(self, *, streaming: bool = False, windows: bool = False, sinks: Collection[str] = frozenset()) -> None:
         self.streaming = streaming
+        self.sinks = sinks
         self.has_windows = windows
         self.instants: dict[str, Instants] = {}
         self.retracts: int | None = None

@@ -100,7 +100,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
         column, tables = parts[0], self.tables
         if len(parts) > 1 and parts[0] in tables:
             column, tables = parts[1], {parts[0]: tables[parts[0]]}
-        return [name for name, row in tables.items() if column in row.names and name not in self.facts.tables]
+        others = {*self.facts.tables, *self.facts.sinks}
+        return [name for name, row in tables.items() if column in row.names and name not in others]
 
     def translate_aggregate(self, node: n.Call) -> TypedSql:
         """Translate an aggregate, an analytic function, or a part of a group window.

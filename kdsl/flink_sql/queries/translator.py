@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -69,6 +69,7 @@ def translate_query(
     *,
     streaming: bool = False,
     names: Mapping[tuple[str, ...], str] | None = None,
+    sinks: Collection[str] = frozenset(),
 ) -> TranslatedQuery:
     """Translate a query of Flink SQL to Spark SQL; its tables are temporary views of the same names.
 
@@ -77,12 +78,13 @@ def translate_query(
         tables: The columns of each table that it may use, a `Changelog` where its rows change.
         streaming: Whether it runs as a stream: a group that no longer exists is then written as a delete.
         names: The names in ``tables`` of paths that are written otherwise, as ``catalog.database.table``.
+        sinks: The names in ``tables`` of those that can only be written, which messages do not suggest to read.
 
     Raises:
         UntranslatableError: It is not a query, uses unknown names, has no equivalent in Spark, or is nested too deeply.
     """
     tree = read_query(text)
-    facts = QueryFacts(streaming=streaming, windows=has_time_windows(tree))
+    facts = QueryFacts(streaming=streaming, windows=has_time_windows(tree), sinks=sinks)
     try:
         tree = n.rename_tables(tree, names) if names else tree
         sql, row = _QueryTranslator(text, tables, facts).translate_query(tree, Relations())

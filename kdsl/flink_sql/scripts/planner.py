@@ -68,6 +68,8 @@ UNCHECKED = "inferred-unchecked"
 """The code of the warning that the columns of a table are inferred, and what uses them was not checked."""
 DUPLICATE = "cdc-events-duplicate"
 """The option of change-data tables that store the last row of each key; Flink's setting for all tables ends with it."""
+_WRITE_ONLY = ("print", "blackhole")
+"""The connectors of tables that cannot be read."""
 
 
 def plan_script(
@@ -454,6 +456,7 @@ class _Planner:
                 self.readable_rows(not streaming),
                 streaming=not streaming,
                 names=names,
+                sinks=self.sinks(),
             )
             by_mode[not streaming] = self.make_view(statement, other, named)
             refused = None
@@ -488,6 +491,12 @@ class _Planner:
         views = {name: view.by_mode[streaming] for name, view in self.views.items() if streaming in view.by_mode}
         return {**rows, **{name: view.columns for name, view in views.items()}}
 
+    def sinks(self) -> frozenset[str]:
+        """Return the names of the tables that can only be written."""
+        return frozenset(
+            declared.name for declared in self.catalog.tables if self.table_as_read(declared).connector in _WRITE_ONLY
+        )
+
     def translate_job_query(self, fragment: Fragment) -> tuple[Translated | None, bool]:
         """Translate the query of a job; also return whether it is a stream that is read as a batch (`Job.at_once`).
 
@@ -511,7 +520,9 @@ class _Planner:
         text, shift = _query_text(fragment)
         names = self.resolve_names(fragment)
         try:
-            query = translate_query(text, self.readable_rows(streaming), streaming=streaming, names=names)
+            query = translate_query(
+                text, self.readable_rows(streaming), streaming=streaming, names=names, sinks=self.sinks()
+            )
         except UntranslatableError as e:
             if fragment.contains_any(self.unread_names) or fragment.contains_any(self.columns_of_unknown_type()):
                 return None
@@ -946,7 +957,7 @@ class _Planner:
         settings = self.settings.current
         job = Job(number, query, sink, tuple(columns), tables, tuple(views), settings, self.groups, where, at_once)
         for table in tables.values():
-            if table.connector in ("print", "blackhole"):
+            if table.connector in _WRITE_ONLY:
                 message = f"{table.name!r} is a table of the connector {table.connector!r}, which cannot be read"
                 fix = "read a table of 'kafka', 'upsert-kafka' or 'datagen'"
                 self.add_problem("select-source", message, fix, fragment.where())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -72,12 +73,13 @@ def table(topic: str, **options: object) -> Table:
 
 
 class TestCluster:
-    def test_a_cluster_that_works(self, cluster: Cluster) -> None:
+    def test_a_cluster_that_works(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # as a session of kdsl sets it
         findings = list(examine(cluster))
 
         assert {f.state for f in findings} == {"ok"}
         assert [f.check.split()[0] for f in findings] == [
-            "versions", "Spark", "settings", "network", "protocol", "login", "advertised",
+            "versions", "Spark", "Java", "PYSPARK_PYTHON", "settings", "network", "protocol", "login", "advertised",
         ]  # fmt: skip
 
     def test_no_server_listens(self) -> None:
@@ -411,7 +413,9 @@ def test_the_network_below_a_login_that_only_java_supports_is_examined_without_a
     cluster = Cluster("127.0.0.1:1", properties={"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
     findings = list(examine(cluster, [Table(Orders.definition()).read_plan(cluster=cluster)]))
 
-    assert [f.check for f in findings] == ["versions", "Spark", "settings", "network 127.0.0.1:1"]
+    assert [f.check for f in findings] == [
+        "versions", "Spark", "Java", "PYSPARK_PYTHON", "settings", "network 127.0.0.1:1",
+    ]  # fmt: skip
     assert messages_of(findings, "error") == [
         "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
     ]

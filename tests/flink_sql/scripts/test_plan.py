@@ -88,6 +88,17 @@ class TestColumns:
             ("INSERT INTO snk SELECT id, name FROM source", "table-unknown", "(did you mean 'sink'?)"),
             ("INSERT INTO sink SELECT id, nme FROM source", "sql-query", "(did you mean 'name'?)"),
             ("INSERT INTO sink SELECT id, name FROM sorce", "sql-query", "(did you mean 'source'?)"),
+            (  # not of 'sink', which cannot be read
+                "INSERT INTO sink SELECT id, name FROM made",
+                "sql-query",
+                "no table after FROM has a column 'name'; it is a column of 'source' and 'kafka_sink'",
+            ),
+            (
+                "CREATE TABLE shown (nme STRING) WITH ('connector' = 'print'); "
+                "INSERT INTO shown SELECT nme FROM source",
+                "sql-query",
+                "there is no column 'nme' (did you mean 'name'?)",
+            ),
             ("INSERT INTO made SELECT id FROM source", "insert-sink", "which cannot be written"),
             ("SELECT * FROM sink", "select-source", "which cannot be read"),
             ("INSERT OVERWRITE sink SELECT id, name FROM source", "insert-overwrite", "which is impossible in a topic"),
