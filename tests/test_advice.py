@@ -279,6 +279,7 @@ DECLARED = [
              "b TIMESTAMP(3) METADATA FROM timestamp"), ("id INT", "a TIMESTAMP(3) METADATA FROM timestamp")),
     Declared("debezium-truncate", {"options": {"format": "debezium-json", "debezium-json.truncate": "apply"}}, "",
              {"options": {"format": "debezium-json", "debezium-json.truncate": "skip"}}),
+    Declared("watermark-ahead", {"options": {"scan.watermark.max-ahead": "1 h"}}, "", {}, "read"),
     Declared("avro-defaults", {"options": {**AVRO, "avro-confluent.defaults": '{"x": 1}'}}, "a default for each path",
              {"options": {**AVRO, "avro-confluent.defaults": '{"id": 1}'}}, "read", ("id INT NOT NULL",)),
 ]  # fmt: skip

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 
 import attrs
+
+from kdsl.types.strings.temporal import format_timestamp
 
 CHANGES_TYPES = '{"kdsl": "change types"}'
 """What ``userMetadata`` contains of a commit of kdsl that rewrites all rows with other types."""
@@ -41,7 +42,7 @@ class Commit:
 
     def __str__(self) -> str:
         """Describe it for messages, as ``version 7 (RESTORE, 2025-01-31 12:00:00 UTC, by ann)``."""
-        time = f"{datetime.fromtimestamp(self.time, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        time = f"{format_timestamp(self.time * 1_000_000, 'SQL', zoned=False)} UTC"
         by = [] if self.user is None else [f"by {self.user}"]
         return f"version {self.version} ({', '.join([self.operation, time, *by])})"
 

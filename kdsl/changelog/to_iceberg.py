@@ -14,7 +14,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from itertools import islice
 from time import sleep
 from typing import TYPE_CHECKING, Any
@@ -51,6 +50,7 @@ from kdsl.spark_internals.session import (
 from kdsl.spark_internals.sql_text import run_sql
 from kdsl.spark_versions import ICEBERG, list_working, require, spark_version
 from kdsl.types.sql import quote_name
+from kdsl.types.strings.temporal import format_timestamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession, types as s
@@ -436,8 +436,8 @@ def _find_last(table: _Table | None, writer: str) -> _Search:
             return _Search(None, emptied, has_expired=True)
         records = [None if one is None else one.summary().get(_RECORDS) for one in (before, snapshot)]
         if summary.get(_WRITER) is None and records[1] == "0" and records[0] not in (None, "0"):
-            time = datetime.fromtimestamp(snapshot.timestampMillis() / 1000, UTC)
-            emptied = f"snapshot {snapshot.snapshotId()} ({snapshot.operation()}, {time:%Y-%m-%d %H:%M:%S} UTC)"
+            time = format_timestamp(int(snapshot.timestampMillis()) // 1000 * 1_000_000, "SQL", zoned=False)
+            emptied = f"snapshot {snapshot.snapshotId()} ({snapshot.operation()}, {time} UTC)"
         snapshot = before
     return _Search(None, emptied)
 

@@ -294,19 +294,24 @@ class _Run:
         maybe_sent: dict[Target, dict[str, Mapping[int, int]]] = {}
         waiting: dict[str, DeadLetter] = {}
         for id_, one in records.items():
-            outcome = "unselected" if not one.is_selected else self._judge(one.best)
-            if one.is_selected:
-                self.counts["repeated"] += one.count - 1
-            if outcome:
-                self.counts[outcome] += 1
+            if not one.is_selected:
+                self.counts["unselected"] += 1
+                continue
+            self.counts["repeated"] += one.count - 1
+            # What was sent by name to a topic that replaced the record's own is there, too.
+            target = self._target(one.best) or self._topics.find(one.best.topic)
+            if target is not None and self._ledger.is_sent(id_, target):
+                self.counts["done"] += 1
                 continue
             waiting[id_] = one.best
-            target = self._target(one.best)
-            assert target is not None
-            if begins := self._ledger.begins(id_, target):
+            if target is not None and (begins := self._ledger.begins(id_, target)):
                 maybe_sent.setdefault(target, {})[id_] = begins
         for target, begins_of in maybe_sent.items():
             self._resolve(target, begins_of, waiting)
+        for id_, letter in [*waiting.items()]:
+            if reason := self._refuse(letter):
+                self.counts[reason] += 1
+                del waiting[id_]
         return {letter.letter: records[id_] for id_, letter in waiting.items()}
 
     def _check_transactions(self) -> None:
@@ -347,17 +352,13 @@ class _Run:
             return None
         return target if letter.topic_id in ("", target.id) else None
 
-    def _judge(self, letter: DeadLetter) -> str:
-        """Return why a selected record is not sent, as an attribute of `Replay`; empty if it may be sent."""
-        target = self._target(letter)
-        present = target or self._topics.find(letter.topic)  # another topic of that name got it if it was sent by name
-        if present is not None and self._ledger.is_sent(letter.id, present):
-            return "done"
+    def _refuse(self, letter: DeadLetter) -> str:
+        """Return why a record that was not sent yet is left, as an attribute of `Replay`; empty if it may be sent."""
         if letter.truncated is not None:
             return "truncated"
         if letter.attempts >= self._max_attempts:
             return "exhausted"
-        return "" if target is not None else "recreated"
+        return "" if self._target(letter) is not None else "recreated"
 
     def _resolve(self, target: Target, begins: Mapping[str, Mapping[int, int]], waiting: dict[str, DeadLetter]) -> None:
         """Look whether a topic has records that an interrupted replay may have sent; it, or a note, shows the others.

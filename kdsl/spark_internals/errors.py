@@ -20,9 +20,14 @@ except ModuleNotFoundError:  # without PySpark nothing calls into a JVM, and not
 
 
 _OWN_ERROR = re.compile(
-    r"^kdsl(?:_formats)?\.[\w.]+Error: (.*?)(?:\s+SQLSTATE: \w+.*|\n\s*at .*|\n\n.*)?\Z", re.MULTILINE | re.DOTALL
+    r"^kdsl(?:_formats)?\.[\w.]+Error: (.*?)"
+    r"(?:(?:\s+SQLSTATE: \w+(?:; line \d+ pos \d+;?)?)+[ \t]*(?:\n.*)?|\n\s*at .*|\n\n.*)?\Z",
+    re.MULTILINE | re.DOTALL,
 )
-"""An error of kdsl in the message of Spark's error, up to what Spark appends and Java's stack trace."""
+"""An error of kdsl in the message of Spark's error, up to what Spark appends and Java's stack trace.
+
+An SQLSTATE that is followed by something else on its line belongs to an error of Spark that kdsl's error quotes.
+"""
 _CHAIN = re.compile(
     r"\n\s*(?:The above exception was the direct cause of the following exception|"
     r"During handling of the above exception, another exception occurred):\n"

@@ -18,9 +18,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory, to_delta
-from kdsl.changelog.dialects import BATCHES
 from kdsl.changelog.to_delta import DeltaTarget, _Delta, _merge
-from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.spark_versions import SparkVersion
 from kdsl.types import model as t
@@ -224,12 +222,7 @@ class TestForeachBatch:
     def test_a_query_goes_on_after_batches_whose_content_was_not_stored(
         self, target: Applied, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        if isinstance(target.target, JdbcTarget):  # the table as it was before contents were stored
-            columns = "writer VARCHAR(128) NOT NULL, target VARCHAR(128) NOT NULL, batch_id BIGINT NOT NULL"
-            create = f"CREATE TABLE {BATCHES} ({columns}, PRIMARY KEY (writer, target))"
-            run(target.target, spark, create, f"INSERT INTO {BATCHES} VALUES ('job', '{target.target.table}', 0)")
-        else:
-            Changelog(changes(spark, ("+I", 1, "a", 0)), keys=["id"]).apply_to(target.target, batch=Batch("job", 0))
+        Changelog(changes(spark, ("+I", 1, "a", 0)), keys=["id"]).apply_to(target.target, batch=Batch("job", 0))
         source = Source(spark, tmp_path / "in")
         source.add([("+I", 1, "ann", 1)], [("+I", 2, "bob", 1)])
         self.start(source, target.target, tmp_path / "checkpoint")

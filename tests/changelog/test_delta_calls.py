@@ -52,7 +52,7 @@ class Log:
         self.commits.append(Commit(self.commits[-1].version + 1, 0, operation, parameters, None, metadata))
 
     def toDF(self) -> Any:
-        return SimpleNamespace(columns=lambda: ["id"])
+        return SimpleNamespace(schema=lambda: SimpleNamespace(names=lambda: ["id"], json=lambda: "{}"))
 
 
 class Session(_Delta):
@@ -107,7 +107,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 def apply(number: int, *keys: str, row: int = 0, content: str = "", **more: Any) -> None:
     batch = Batch("job", number, f"job/{content or number}", number - 1 if number else None, **more)
-    changes: Any = SimpleNamespace(id=row or number, sparkSession=None)
+    changes: Any = SimpleNamespace(id=row or number, sparkSession=None, schema=SimpleNamespace(json=lambda: "{}"))
     delta("/lake/t").apply(changes, keys, batch)
 
 

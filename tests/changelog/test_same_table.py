@@ -134,7 +134,8 @@ def test_tables_have_identities(spark: SparkSession, tmp_path: Path, postgres: P
     assert target.identify(spark) == first
 
     drop(applied, spark, tmp_path)
-    apply(2)
+    if kind != "postgres":
+        apply(2)
     assert target.identify(spark) not in (first, None)
 
 

@@ -18,7 +18,7 @@ from kdsl import (
     SimpleStringSchema,
 )
 from kdsl.datastream.records import RecordField
-from kdsl.errors import KdslError
+from kdsl.errors import SparkJobError
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.datastream import functions
@@ -317,9 +317,11 @@ class TestRecords:
 def test_a_missing_partition_is_reported_with_the_existing_ones(
     kdsl_topic: MakeTopic, make: Make, spark: SparkSession
 ) -> None:
-    topic = kdsl_topic(partitions=2)
+    from pyspark.errors import PySparkException
 
-    with pytest.raises(Exception, match=rf"there is no partition {topic}\[5\]: {topic} has the partitions 0 to 1") as e:
+    topic = kdsl_topic(partitions=2)
+    message = rf"there is no partition {topic}\[5\]: {topic} has the partitions 0 to 1"
+    with pytest.raises(SparkJobError, match=message) as e:
         make(partitions=[(topic, 5)]).read(spark).collect()
 
-    assert not isinstance(e.value, KdslError)  # Spark's planning process expected it
+    assert isinstance(e.value.__cause__, PySparkException)  # Spark's planning process expected it

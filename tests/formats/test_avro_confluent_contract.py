@@ -121,7 +121,9 @@ class WithRegistry(FormatContract):
 class TestAvroConfluent(WithRegistry):
     __test__ = True
     format = AvroConfluent()
-    variants = (AvroConfluent(**options(), unavailable="keep", unavailable_value_placeholder="?"),)
+    variants = (
+        AvroConfluent(**options(), schema_id_location="header", unavailable="keep", unavailable_value_placeholder="?"),
+    )
 
     def test_an_empty_message_is_an_error(self) -> None:
         decoded = self.decoder().decode(pa.array([b""], pa.binary()))
@@ -133,7 +135,13 @@ class TestDebeziumAvroConfluent(WithRegistry):
     __test__ = True
     format = DebeziumAvroConfluent()
     variants = (
-        DebeziumAvroConfluent(**options(), unavailable="keep", unavailable_value_placeholder="?", truncate="skip"),
+        DebeziumAvroConfluent(
+            **options(),
+            schema_id_location="header",
+            unavailable="keep",
+            unavailable_value_placeholder="?",
+            truncate="skip",
+        ),
     )
 
     def schema(self) -> Any:

@@ -96,12 +96,14 @@ class TestJsonSchemaConfluent(FormatContract):
         check_round_trip(self, data)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
-        shared = {name: value for name, value in options().items() if name not in ("record", "legacy_timestamps")}
+        shared = {
+            name: value for name, value in options().items() if name not in ("record", "legacy_timestamps", "defaults")
+        }
         variants = [
             JsonSchemaConfluent(**{**shared, "schema": SCHEMA}, timestamp_format="SQL", ignore_parse_errors=True),
             JsonSchemaConfluent(map_null_key_mode="LITERAL", map_null_key_literal="n", decimal_as_plain_number=True),
             JsonSchemaConfluent(ignore_null_fields=True, decimal_handling_mode="precise"),
-            JsonSchemaConfluent(time_precision_mode="connect", binary_handling_mode="hex"),
+            JsonSchemaConfluent(time_precision_mode="connect", binary_handling_mode="hex", schema_id_location="header"),
         ]
         spelled = {re.sub(r"^properties\..*", "properties.*", key) for v in variants for key in v.to_strings()}
 

@@ -149,6 +149,7 @@ class TestProtobufConfluent(FormatContract):
             ProtobufConfluent(subject_name_strategy="record", auto_register=False, normalize=True, proto_file="p"),
             ProtobufConfluent(use_latest_version=True, proto_path=("a",), read_default_values=True),
             ProtobufConfluent(proto_text="x", write_null_string_literal="n", write_unknown_enum="fail"),
+            ProtobufConfluent(schema_id_location="header"),
             ProtobufConfluent(
                 ssl_keystore_location="/k",
                 ssl_keystore_password="${env:K}",

@@ -91,7 +91,7 @@ class Failing(SinkWriter):
             raise RuntimeError("gone")
         first: SinkTable = tables[0]
         if self.point == "after the change of a table":
-            empty = attrs.evolve(first, build_rows=lambda: first.rows.limit(0))
+            empty = attrs.evolve(first, build_rows=lambda: first.rows.limit(0), previous=None)
             self.writer.write([empty], Batch("another writer", batch.number, "x/y"))
             raise RuntimeError("gone")
         self.writer.write(tables[:1], batch)

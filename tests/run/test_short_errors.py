@@ -76,12 +76,17 @@ def test_the_sentence_of_the_last_error_of_kdsl_is_the_message(
             f"{BEGINS[1]}{TRACE}kdsl.errors.WriteError: b{JAVA}Caused by: x\n{TRACE}kdsl.errors.RecordError: c{JAVA}",
             "b",
         ),
+        (
+            f"{TRACE}kdsl.errors.IngestError: [NO_COLUMN] No x. SQLSTATE: 42K09; correct it SQLSTATE: 39000",
+            "[NO_COLUMN] No x. SQLSTATE: 42K09; correct it",
+        ),
     ],
 )
 def test_what_kdsl_knows_about_an_error_of_spark(text: str, reason: str) -> None:
     short = raise_short(PySparkException(message=text))
 
     assert reason in str(short)
+    assert "SQLSTATE: 39000" not in str(short)
     assert len(str(short)) < 1000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ _IS_ROW_AFTER = f"{quote_name(KIND)} IN ('+I', '+U')"
 """The condition that a row is written, and not one that is removed or replaced."""
 _OF_SOURCE = "PYTHON_DATA_SOURCE_ERROR"
 """What Spark's analysis says of an error of kdsl's source, which no expression causes."""
+_SQLSTATE = re.compile(r" *SQLSTATE: \w+(?:; line \d+ pos \d+)?$")
+"""What Spark appends to the message of an error."""
 
 
 def build_sink_tables(
@@ -145,8 +148,9 @@ def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
 
 
 def _first_line(error: Exception) -> str:
-    """The message of an error without the plan that Spark adds to it."""
-    return str(error).split(";\n")[0].strip().split("\n")[0]
+    """The message of an error without the plan that Spark adds to it, its place in the expression and its SQLSTATE."""
+    line = str(error).split(";\n")[0].strip().split("\n")[0]
+    return _SQLSTATE.sub("", line).removesuffix(".")
 
 
 def _build_rows(

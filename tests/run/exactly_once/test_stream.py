@@ -672,7 +672,7 @@ class TestDistribution:
         spark.read.parquet(str(tmp_path / "wanted")).createOrReplaceTempView("wanted")
 
         for asks in ("id in (select id from wanted)", "exists (select 1 from wanted where wanted.id = records.id)"):
-            with pytest.raises(KdslError, match="is read again, and may have changed by then"):
+            with pytest.raises(KdslError, match="is read again when a batch is repeated, and may have changed"):
                 route_rows(spark.sql(f"select id from records where {asks}"), plan_for("out"))
 
     @pytest.mark.parametrize(

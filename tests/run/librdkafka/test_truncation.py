@@ -292,8 +292,8 @@ def steps() -> SearchStrategy[list[tuple[str, int]]]:
 def test_no_history_of_elections_loses_a_record_silently(reset: str, events: list[tuple[str, int]]) -> None:
     """Elections, clean and unclean ones, between and within batches, restarts, limits, and ends that step back: either
     the rows are those of the log, or an error says that read records are lost. Without a lost one there is no error."""
-    logging.getLogger("kdsl.read").setLevel(logging.CRITICAL)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.getLogger("kdsl.read"), "disabled", True)
         log = script(patch, 5)
         patch.setattr("kdsl.run.offsets.ends.SETTLING", 0.05)
         reader = Reader(log, reset)
