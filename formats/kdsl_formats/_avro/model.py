@@ -294,7 +294,7 @@ class _SchemaReader:
         if full in self.names:
             raise AvroTypeError(path, f"the name {full!r} is defined twice; define it once, and use its name elsewhere")
         doc = schema.get("doc")
-        aliases = tuple(_full_name(a, namespace) for a in _read_strings(schema.get("aliases", ()), "aliases", path))
+        aliases = tuple(full_name(a, namespace) for a in _read_strings(schema.get("aliases", ()), "aliases", path))
         definition = Type(kind, full, aliases, doc=doc if isinstance(doc, str) else None)
         self.names[full] = definition
         if kind == "record":
@@ -389,7 +389,7 @@ def is_name(name: str) -> bool:
     )
 
 
-def _full_name(name: str, namespace: str) -> str:
+def full_name(name: str, namespace: str) -> str:
     """A name with a namespace, if it does not have its own and the namespace is not empty."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kdsl_formats._avro.model import PRIMITIVES, Json
+from kdsl_formats._avro.model import PRIMITIVES, Json, full_name
 
 Parts = Mapping[str, str]
 """The parts of a schema by their names, such as ``the field 'id'``, each with what it is."""
@@ -61,7 +61,7 @@ def _avro_parts(node: Any, path: str, namespace: str) -> Iterator[tuple[str, str
     elif kind in ("array", "map"):
         yield from _avro_parts(node.get("items" if kind == "array" else "values"), f"{path}[]", namespace)
     elif kind == "record":
-        name = _full_name(node, namespace)
+        name = _name_of(node, namespace)
         yield (f"the record of the field {path!r}" if path else "the record"), name
         for field in node.get("fields") or ():
             inner = f"{path}.{field.get('name')}" if path else str(field.get("name"))
@@ -81,23 +81,22 @@ def _describe_field(field: Mapping[str, Any], namespace: str) -> str:
 def _without_records(node: Any, namespace: str) -> Any:
     """A schema as JSON with the full names of records in place of the records."""
     if isinstance(node, str):
-        return node if node in PRIMITIVES or "." in node or not namespace else f"{namespace}.{node}"
+        return node if node in PRIMITIVES else full_name(node, namespace)
     if isinstance(node, Sequence):
         return [_without_records(branch, namespace) for branch in node]
     if not isinstance(node, Mapping):
         return node
     if node.get("type") == "record":
-        return _full_name(node, namespace)
+        return _name_of(node, namespace)
     if node.get("type") in ("enum", "fixed"):
-        return {**node, "name": _full_name(node, namespace)}
+        return {**node, "name": _name_of(node, namespace)}
     nested = {key: _without_records(node[key], namespace) for key in ("items", "values") if key in node}
     return {**node, **nested}
 
 
-def _full_name(node: Mapping[str, Any], namespace: str) -> str:
+def _name_of(node: Mapping[str, Any], namespace: str) -> str:
     """The full name of a named type."""
-    name, own = str(node.get("name", "")), node.get("namespace", namespace)
-    return name if "." in name or not own else f"{own}.{name}"
+    return full_name(str(node.get("name", "")), node.get("namespace", namespace))
 
 
 def json_parts(schema: Any) -> Parts:

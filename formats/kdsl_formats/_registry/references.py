@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kdsl.registry.model import RegisteredSchema
-from kdsl_formats._avro.model import AvroTypeError, Json, json_of
+from kdsl_formats._avro.model import AvroTypeError, Json, full_name, json_of
 from kdsl_formats._avro.schema import parse_schema
 
 if TYPE_CHECKING:
@@ -46,11 +46,6 @@ def _namespace(schema: Mapping[str, Any], outer: str) -> str:
     return namespace if isinstance(namespace, str) else outer
 
 
-def _full_name(name: str, namespace: str) -> str:
-    """A name with a namespace, if it does not have its own and the namespace is not empty."""
-    return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
 def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
     """Add all named types of a schema to ``definitions``, by their full names, each with an explicit namespace.
 
@@ -64,7 +59,7 @@ def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
         if kind in _NAMED_TYPES:
             inner = _namespace(schema, namespace)
             short = str(schema.get("name", "")).rpartition(".")[2]
-            definitions.setdefault(_full_name(short, inner), {**schema, "name": short, "namespace": inner})
+            definitions.setdefault(full_name(short, inner), {**schema, "name": short, "namespace": inner})
             namespace = inner
             for field in schema.get("fields") or ():
                 _collect(field.get("type") if isinstance(field, Mapping) else None, namespace, definitions)
@@ -88,7 +83,7 @@ class _Inliner:
         A name without a definition stays as it is.
         """
         if isinstance(schema, str):
-            full = schema if schema in self._definitions else _full_name(schema, namespace)
+            full = schema if schema in self._definitions else full_name(schema, namespace)
             if full in self._definitions and full not in self._defined:
                 return self.inline(self._definitions[full], "")
             return full if full in self._definitions else schema
@@ -100,7 +95,7 @@ class _Inliner:
         copy = dict(schema)
         if kind in _NAMED_TYPES:
             inner = _namespace(schema, namespace)
-            full = _full_name(str(schema.get("name", "")).rpartition(".")[2], inner)
+            full = full_name(str(schema.get("name", "")).rpartition(".")[2], inner)
             if full in self._defined:
                 return full
             self._defined.add(full)
