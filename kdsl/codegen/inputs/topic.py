@@ -138,30 +138,19 @@ def draft_records(
         connector: The connector.
         with_address: Whether the table names the address of the registry.
     """
+
+    def infer(present: Sequence[bytes | None], named: TopicFormat | None, side: Side) -> InferredSide:
+        """Infer format and columns of the messages of a side that are not null."""
+        frames = _frames_in_headers(messages, side)
+        not_null = [message for message in present if message is not None]
+        return infer_side(not_null, cluster, named, side, frames=frames, with_address=with_address)
+
     keys, values = ([message[side] for message in messages] for side in ("key", "value"))
     tombstones = sum(v is None for v in values)
-    value = infer_side(
-        [v for v in values if v is not None],
-        cluster,
-        kind,
-        "value",
-        frames=_frames_in_headers(messages, "value"),
-        with_address=with_address,
-    )
+    value = infer(values, kind, "value")
     if isinstance(value.format, Json) and value.format.null_is_tombstone:
         tombstones += values.count(_JSON_NULL)
-    key = (
-        infer_side(
-            [k for k in keys if k is not None],
-            cluster,
-            None,
-            "key",
-            frames=_frames_in_headers(messages, "key"),
-            with_address=with_address,
-        )
-        if any(k is not None for k in keys)
-        else None
-    )
+    key = infer(keys, None, "key") if any(k is not None for k in keys) else None
     changes = not value.format.insert_only
     notes = [f"inferred from the last {len(messages)} records of the topic {topic!r}; other records may differ"]
     if key is not None and any(k is None for k in keys):
