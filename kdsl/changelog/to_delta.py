@@ -645,21 +645,18 @@ class _Delta:
         session = java_session(spark)
         extended = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
         cataloged = spark.conf.get("spark.sql.catalog.spark_catalog", None) is not None
-        if not (extended and cataloged):
-            if not extended:
-                _attach_jars(spark)
-                _add_rules(self._jvm, session)
-            session = session.cloneSession()
-            if not cataloged:
-                session.conf().set("spark.sql.catalog.spark_catalog", CATALOG)
+        if not extended:
+            _attach_jars(spark)
+            _add_rules(self._jvm, session)
+        own = settings_for_tables(lambda name: spark.conf.get(name, None))
+        if not cataloged:
+            own["spark.sql.catalog.spark_catalog"] = CATALOG
         tables = spark.conf.get(CASE_SENSITIVE_TABLES, None)
         if tables is not None and tables != spark.conf.get(CASE_SENSITIVE):
+            own[CASE_SENSITIVE] = tables
+        if own or not extended:
             session = session.cloneSession()
-            session.conf().set(CASE_SENSITIVE, tables)
-        lossless = settings_for_tables(lambda name: spark.conf.get(name, None))
-        if lossless:
-            session = session.cloneSession()
-            for name, value in lossless.items():
+            for name, value in own.items():
                 session.conf().set(name, value)
         self._session = session
         self._api: Any = getattr(self._jvm.io.delta.tables, "DeltaTable")  # noqa: B009
@@ -691,15 +688,19 @@ class _Delta:
         """The session as an object of Python."""
         return wrap_session(self._spark, self._session)
 
+    def _snapshot(self, table: Any) -> Any:
+        """Return the last snapshot of a table, which its log is asked for; ``table`` is Delta's object of it."""
+        log = table.deltaLog()
+        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
+        return log.unsafeVolatileSnapshot()
+
     def version(self, table: Any) -> int:
         """Read the number of a table's last version from its log.
 
         Args:
             table: Delta's object of the table.
         """
-        log = table.deltaLog()
-        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
-        return int(log.unsafeVolatileSnapshot().version())
+        return int(self._snapshot(table).version())
 
     def read_id(self, table: Any) -> str:
         """Read the id of a table from its log.
@@ -707,9 +708,7 @@ class _Delta:
         Args:
             table: Delta's object of the table.
         """
-        log = table.deltaLog()
-        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
-        return str(log.unsafeVolatileSnapshot().metadata().id())
+        return str(self._snapshot(table).metadata().id())
 
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
         """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows.
@@ -757,9 +756,7 @@ class _Delta:
         """
         if table is None:
             return None
-        log = table.deltaLog()
-        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
-        version = log.unsafeVolatileSnapshot().transactions().get(writer)
+        version = self._snapshot(table).transactions().get(writer)
         return int(version.get()) if version.isDefined() else None
 
     def find_last(self, table: Any, batch: Batch, transaction: int | None) -> Batch | None:

@@ -6,7 +6,7 @@ not fit. That may be right for the user's own queries; for what kdsl stores it w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 TEXT_OPTIONS: Mapping[str, str] = {"compression": "none", "lineSep": "\n"}
 """Options of Spark's writer of text, whose files are read as they are."""
@@ -30,7 +30,7 @@ def settings_for_files(read: Callable[[str], str | None]) -> dict[str, str]:
     Args:
         read: Reads a setting of the session; None if it is not set.
     """
-    return {name: value for name, value, lossy in _STORED if (read(name) or "").upper() in map(str.upper, lossy)}
+    return _replace_lossy(_STORED, read)
 
 
 def settings_for_tables(read: Callable[[str], str | None]) -> dict[str, str]:
@@ -39,4 +39,11 @@ def settings_for_tables(read: Callable[[str], str | None]) -> dict[str, str]:
     Args:
         read: Reads a setting of the session; None if it is not set.
     """
-    return {name: value for name, value, lossy in _TABLES if (read(name) or "").upper() in map(str.upper, lossy)}
+    return _replace_lossy(_TABLES, read)
+
+
+def _replace_lossy(
+    settings: Sequence[tuple[str, str, tuple[str, ...]]], read: Callable[[str], str | None]
+) -> dict[str, str]:
+    """Those of some settings that lose something in a session, with the values that do not."""
+    return {name: value for name, value, lossy in settings if (read(name) or "").upper() in map(str.upper, lossy)}
