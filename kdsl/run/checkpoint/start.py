@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import attrs
@@ -19,6 +18,7 @@ from kdsl.run.admin.errors import topic_recreated
 from kdsl.run.admin.java_admin import open_admin
 from kdsl.run.checkpoint.checkpoint import Checkpoint, source_offsets
 from kdsl.run.offsets.stored import Offsets, positions_of
+from kdsl.types.strings.temporal import format_instant
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -89,7 +89,7 @@ def resolve_start(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> Read
             "%s: starts %s before the watermark %s of the checkpoint %s, %d offsets before its positions",
             plan.table,
             duration_text(start.rewind),
-            datetime.fromtimestamp(stopped.watermark / 1000, UTC).isoformat(timespec="seconds"),
+            format_instant(stopped.watermark),
             start.checkpoint,
             sum(stopped.positions[p] - at for p, at in offsets.items()),
         )

@@ -25,12 +25,12 @@ from kdsl.run.metrics.source_reports import OBSERVED, SINK, SourceCounts, read_o
 from kdsl.run.metrics.state_reports import OBSERVED as STATE, BucketSize, read_sizes
 from kdsl.run.offsets.stored import LOST_LEASE, by_partition, offset_document, positions_of
 from kdsl.run.records.drops import Reason, count_violations, log_drops
+from kdsl.types.strings.temporal import parse_timestamp
 
 _CLIENT_SECONDS = 600.0
 """After how many seconds without statistics a client is considered closed."""
 _BEFORE_ALL = 0.0
-_LONG_YEAR = re.compile(r"\+?(\d{5,})(-.*)")
-_CYCLE_YEARS, _CYCLE_SECONDS = 400, 146_097 * 86_400
+_LONG_YEAR = re.compile(r"\+?(\d{5,}-.*)")
 _MAX_REMEMBERED = 1_000  # Spark's own buffer holds one hundred
 _Key = tuple[int, str]
 _NONE: _Key = (-1, "")
@@ -549,9 +549,7 @@ def _seconds(text: Any) -> float:
     long_year = _LONG_YEAR.fullmatch(str(text))
     if long_year is None:
         return datetime.fromisoformat(str(text)).timestamp()
-    cycles, year = divmod(int(long_year[1]), _CYCLE_YEARS)  # the calendar repeats after 400 years
-    moment = datetime.fromisoformat(f"{2000 + year}{long_year[2]}")
-    return moment.timestamp() + (cycles - 2000 // _CYCLE_YEARS) * _CYCLE_SECONDS
+    return parse_timestamp(f"+{long_year[1]}", "ISO-8601", zoned=True) / 1e6
 
 
 def sort_by_time(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
