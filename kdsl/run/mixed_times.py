@@ -29,7 +29,7 @@ def warn_of_mixed_times(df: DataFrame, target: str) -> None:
     """Log a warning if a query compares or unites columns of TIMESTAMP with columns of TIMESTAMP_LTZ.
 
     Spark converts the wall-clock times to instants without a word, in the time zone of the session. A cast that the
-    query contains is no reason for a warning.
+    query contains is not warned of.
 
     Args:
         df: The query. On Spark Connect its plan is not known, and nothing is logged.
