@@ -53,7 +53,7 @@ _REASONS: dict[str, tuple[str, str]] = {
         "condition does not bound the times of the two tables by each other",
         f"{_AS_BATCH} (JOIN would leave out the rows without a match); or declare a WATERMARK in both tables and add a "
         "condition on their columns, as b.ts BETWEEN a.ts AND a.ts + INTERVAL '4' HOUR, with which rows of other times "
-        "are no matches",
+        "do not match",
     ),
     "outer join by interval": (
         "Spark computes the time after which a row of an outer join has no more matches only from intervals of fixed "
