@@ -222,12 +222,16 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
         return None
     try:
         table = draft_registered_schema(client, latest.schema, None, topic=topic, column=side).table
+        records = getattr(table.value_format, "record", ())
+        reason = CodegenError(f"it is a union of several record types, such as {records[0]}") if records else None
     except CodegenError as e:
+        reason = e
+    if reason is not None:
         raise InferenceError(
             f"the subject {latest.subject!r} in the registry {client.address} does not give the columns of a table: "
-            f"{e}; declare a table for the topic {topic!r} instead of taking it from the catalog, or, if its messages "
-            "are JSON without registered schemas, choose format='json' for the catalog ('format' = 'json')"
-        ) from e
+            f"{reason}; declare a table for the topic {topic!r} instead of taking it from the catalog, or, if its "
+            "messages are JSON without registered schemas, choose format='json' for the catalog ('format' = 'json')"
+        ) from reason
     assert table.value_format is not None
     chosen = with_column_defaults(table.value_format, table.columns)
     columns = tuple(t.Field(c.name, c.type, c.comment) for c in table.columns)

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl import CanalJson, DebeziumJson, Json
-from kdsl.catalog.inference import Sample, infer_key, infer_value, read_back
+from kdsl.catalog.inference import Sample, find_subject, infer_key, infer_value, read_back
+from kdsl.cluster import Registry
 from kdsl.errors import InferenceError
 from kdsl.formats import Format
 from kdsl_formats.raw import Raw
+from tests.registry.front import Front
 from tests.strategies import examples
 
 NAMES = st.sampled_from(["id", "ID", "a b", "n"])
@@ -59,6 +61,17 @@ def test_records_that_the_options_of_the_format_refuse_are_noted() -> None:
     assert notes[0].startswith("1 of their values cannot be read: ")
     with pytest.raises(InferenceError, match="2 of 3 messages cannot be read as json"):
         infer_value(sample({"id": 1}, {"n": 2}, {"id": 1, "n": 2}), Json(fail_on_missing_field=True), "t")
+
+
+def test_a_subject_of_several_record_types_does_not_become_a_table_of_one_of_them() -> None:
+    """Its other records would be left out without a word."""
+    schema = [{"type": "record", "name": name, "fields": [{"name": "id", "type": "long"}]} for name in ("A", "B")]
+    version = {"subject": "t-value", "version": 1, "id": 1, "schema": json.dumps(schema)}
+    with (
+        Front(lambda _: (200, version)) as front,
+        pytest.raises(InferenceError, match="several record types, such as A"),
+    ):
+        find_subject(Registry(front.url), "t", "value")
 
 
 def test_notes_contain_no_values() -> None:
