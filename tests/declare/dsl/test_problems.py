@@ -126,8 +126,8 @@ def test_names_that_belong_to_python_are_refused() -> None:
 
     assert problems_of(Dunder) == [
         "Dunder.__raw_key__: names with two underscores at both ends belong to Python, so an attribute for a column "
-        "cannot have this name; write raw_key: ... = col(name='__raw_key__'); for metadata ... = virtual('__raw_key__') "
-        "or metadata('__raw_key__')",
+        "cannot have this name; write raw_key: ... = col(name='__raw_key__'); for metadata ... = "
+        "virtual('__raw_key__') or metadata('__raw_key__')",
         "Dunder._Dunder__version: Python changes the name '__version' inside a class to '_Dunder__version', so an "
         "attribute for a column cannot have this name; write version: ... = col(name='__version')",
     ]
@@ -170,14 +170,15 @@ def test_unreadable_annotations_are_reported_with_a_suggestion() -> None:
         d: Col[int] | None
         e: Col[Col[int]]
 
+    nested = "Col[int] is not a column type; write the whole type in one pair of brackets, as in Col[int | None]"
     assert problems_of(Unread) == [
         "Unread.a: the annotation 'Col[Citty]' cannot be read: there is no name 'Citty' (did you mean 'City'?); "
         "import or define the name in the module of the class",
         "Unread.b: the annotation 'Col[list[City].name]' cannot be read: AttributeError: type object 'list' has no "
         "attribute 'name'; correct it",
         "Unread.c: Col has no type in brackets; write the type of the values, as in Col[int]",
-        "Unread.d: Col[int] is not a column type; write the whole type in one pair of brackets, as in Col[int | None]",
-        "Unread.e: Col[int] is not a column type; write the whole type in one pair of brackets, as in Col[int | None]",
+        f"Unread.d: {nested}",
+        f"Unread.e: {nested}",
     ]
 
 
@@ -205,13 +206,15 @@ def test_mismatched_defaults_are_reported() -> None:
         e: Virtual[int] = col(default=1)  # type: ignore[assignment]
 
     assert problems_of(Defaults) == [
-        "Defaults.a: the default is not a value of BIGINT NOT NULL: 'x' is not an int; choose a value of BIGINT NOT NULL",
+        "Defaults.a: the default is not a value of BIGINT NOT NULL: 'x' is not an int; "
+        "choose a value of BIGINT NOT NULL",
         "Defaults.b: the default is not a value of BIGINT NOT NULL: it is None, but the column may not be NULL; "
         "choose a value of BIGINT NOT NULL, or add '| None' to the annotation",
         "Defaults.c: the default is not a value of DECIMAL(10, 2) NOT NULL: Decimal('1.234') is not a number with at "
         "most 2 decimal places; choose a value of DECIMAL(10, 2) NOT NULL",
         "Defaults.d: the default is not a value of TIMESTAMP_LTZ(6) NOT NULL: datetime.datetime(2025, 1, 1, 0, 0) is "
-        "not a datetime with a zone, as tzinfo=UTC, because it is an instant; choose a value of TIMESTAMP_LTZ(6) NOT NULL",
+        "not a datetime with a zone, as tzinfo=UTC, because it is an instant; "
+        "choose a value of TIMESTAMP_LTZ(6) NOT NULL",
         "Defaults.e: a column that is only read cannot have a default; remove default=",
     ]
 
