@@ -142,8 +142,7 @@ def _prepare(
     if half_written and packing is None and routing.by == "tasks" and not adopt:
         _check_records_exist(rows, plan.table, checkpoint, progress.planned)
     checkpoint.store(attrs.evolve(manifest, routing=routing))
-    number = progress.planned if half_written else None
-    return PreparedStream(routed, attrs.evolve(spec, writers=routing.writers), checkpoint, retention, lease, number)
+    return PreparedStream(routed, attrs.evolve(spec, writers=routing.writers), checkpoint, retention, lease)
 
 
 def _choose_routing(
@@ -371,7 +370,7 @@ def _start(
 
     assert plan.transactions is not None
     if plan.transactions.staged:
-        writer = write_staged(prepared.rows, sent, cluster, prepared.spec, reporting, prepared.half_written)
+        writer = write_staged(prepared.rows, sent, cluster, prepared.spec, reporting)
         writer = writer.outputMode(mode)
     else:
         writer = prepared.rows.writeStream.format(FORMAT).outputMode(mode)

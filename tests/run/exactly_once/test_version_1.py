@@ -14,7 +14,6 @@ from kdsl.errors import ExactlyOnceError
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.manifest import RowRouting, read_manifest
 from kdsl.run.exactly_once.row_routing import explain_difference, same_writers
-from kdsl.run.exactly_once.staged import read_marker
 from kdsl.run.librdkafka.task_packing import choose_packing, pack, pack_by_size
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec
 from kdsl.run.librdkafka.transactions.token import (
@@ -103,14 +102,3 @@ def test_its_late_tasks_cannot_read_the_tokens_of_now_and_its_tokens_let_no_task
     assert '"version":2' in spec.token(1, 4).text()
     with pytest.raises(ExactlyOnceError, match="a late task of an earlier run"):
         next_step("totals-1-2", token, me, 2, spec.run)
-
-
-def test_a_staged_batch_is_sent_if_parts_of_it_were_sent_and_staged_again_otherwise(
-    me: Writer, caplog: pytest.LogCaptureFixture
-) -> None:
-    text = (STORED / "staged-marker").read_text(encoding="utf-8")
-    spec = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000, 1, "digest")
-
-    assert read_marker(text, spec, 1, "7.complete") == "1"
-    assert read_marker(text, spec, None, "7.complete") is None
-    assert "of an earlier version, which did not record which batch it is, and none of them is written" in caplog.text
