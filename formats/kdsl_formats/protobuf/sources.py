@@ -35,7 +35,7 @@ from kdsl_formats.protobuf.proto_text import proto_text
 
 TEXT_NAME = "message.proto"
 _WARNING = re.compile(r"(?i)^[IW]\d{4} |warning")
-"""The lines of protoc's output that are no errors: those of its log, and warnings."""
+"""The lines of protoc's output that do not say what is wrong: those of its log, and warnings."""
 _MAX_LISTED = 20
 
 
