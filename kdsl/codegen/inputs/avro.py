@@ -68,7 +68,7 @@ def avro_draft(
     """Draft a table of the records of an Avro schema.
 
     Args:
-        schema: The schema's JSON: a record, or a union of several, of which the table has one.
+        schema: The schema's JSON: a record, or a union of several; the table then has one of them.
         topic: The topic; by default the record's name.
         name: The table's name; by default the record's.
         chosen: The format of the value; by default ``avro`` if that can read messages of the schema, else
