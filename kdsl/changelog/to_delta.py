@@ -90,6 +90,8 @@ _WIDENINGS: Mapping[type[t.DataType], tuple[type[t.DataType], ...]] = {
 }
 """The types that type widening makes of a type, whatever the values are (docs.delta.io/latest/delta-type-widening)."""
 _log = logging.getLogger(__name__)
+_edited: set[tuple[str, str]] = set()
+"""The tables and writers for which a warning has said that others edit rows."""
 
 
 def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> DeltaTarget:
@@ -448,7 +450,8 @@ class DeltaTarget:
     def _require_rows(self, session: _Delta, table: Any, writer: str) -> None:
         """Check that no commit since a writer's last batch took back rows, as far as the table's log knows.
 
-        A warning is logged if the commit of that batch, and others after it, were removed from the log.
+        A warning is logged if the commit of that batch, and others after it, were removed from the log; and, once in
+        this process, if other programs have edited some rows.
 
         Raises:
             ChangelogError: A commit took back rows.
@@ -459,6 +462,16 @@ class DeltaTarget:
                 f"{self!r} has lost rows of earlier batches of the writer {writer!r}: they were taken back by "
                 f"{' and '.join(map(str, lost.commits))}; {WAYS_ON}"
             )
+        if lost.edits:
+            # Programs that edit a table for good do so again and again.
+            level = logging.INFO if (self.table, writer) in _edited else logging.WARNING
+            _edited.add((self.table, writer))
+            _log.log(
+                level,
+                "%r: since the last batch of the writer %r, other programs have edited rows of the table: %s; if these "
+                "were rows of earlier batches, the table no longer has all changes that were applied to it",
+                self, writer, " and ".join(map(str, lost.edits)),
+            )  # fmt: skip
         if lost.unknown is not None:
             _log.warning(
                 "%r: the log of the table no longer has the commit of the last batch of the writer %r; whether a "
