@@ -33,7 +33,7 @@ from kdsl.changelog.merge import (
     write_condition,
     write_is_delete,
 )
-from kdsl.changelog.target import OTHER_CONTENT, WAYS_ON, Batch, is_applied, require_same_table
+from kdsl.changelog.target import OTHER_CONTENT, WAYS_ON, Batch, is_applied, require_same_table, warn_of_edits
 from kdsl.errors import ChangelogError
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
@@ -90,8 +90,6 @@ _WIDENINGS: Mapping[type[t.DataType], tuple[type[t.DataType], ...]] = {
 }
 """The types that type widening makes of a type, whatever the values are (docs.delta.io/latest/delta-type-widening)."""
 _log = logging.getLogger(__name__)
-_edited: set[tuple[str, str]] = set()
-"""The tables and writers for which a warning has said that others edit rows."""
 
 
 def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> DeltaTarget:
@@ -462,16 +460,7 @@ class DeltaTarget:
                 f"{self!r} has lost rows of earlier batches of the writer {writer!r}: they were taken back by "
                 f"{' and '.join(map(str, lost.commits))}; {WAYS_ON}"
             )
-        if lost.edits:
-            # Programs that edit a table for good do so again and again.
-            level = logging.INFO if (self.table, writer) in _edited else logging.WARNING
-            _edited.add((self.table, writer))
-            _log.log(
-                level,
-                "%r: since the last batch of the writer %r, other programs have edited rows of the table: %s; if these "
-                "were rows of earlier batches, the table no longer has all changes that were applied to it",
-                self, writer, " and ".join(map(str, lost.edits)),
-            )  # fmt: skip
+        warn_of_edits(repr(self), writer, list(map(str, lost.edits)))
         if lost.unknown is not None:
             _log.warning(
                 "%r: the log of the table no longer has the commit of the last batch of the writer %r; whether a "
