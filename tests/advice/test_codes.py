@@ -16,7 +16,7 @@ from tests.advice.cases import Case
 from tests.source_trees import modules, read, walk
 
 FOLDER = Path(__file__).parent
-_RAISED_BY = frozenset({
+RAISED_BY = frozenset({
     "Problem", "problem", "_problem", "add_problem", "_add_problem", "add_error", "add_warning", "add", "_add", "fail",
     "WrongOption", "_make_problem", "_Mistake", "_Refusal", "_StatementError",
 })  # fmt: skip
@@ -43,7 +43,7 @@ def find_codes() -> frozenset[str]:
         if not isinstance(node, ast.Call):
             continue
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if name in _RAISED_BY:
+        if name in RAISED_BY:
             codes |= find_codes_of_call(node, name, constants)
     return frozenset(codes)
 
