@@ -1,7 +1,8 @@
 """Compare the formats with those of another checkout: ``python -m bench.formats_against ../earlier [FORMAT …]``.
 
 Each checkout has a process of its own, and they decode and encode the same messages in turn, on one core. A ratio is
-that of their seconds of processor time; above 1, this checkout is faster.
+that of their seconds of processor time; above 1, this checkout is faster. Where its memory lies changes the speed of a
+process by several percent, so both are started several times, and the median of the medians counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.against import ROOT, Checkout
-from bench.paired import interval
 
 
 def serve(formats: list[str], records: int, copies: int) -> None:
@@ -51,30 +51,31 @@ def main() -> None:
     parser.add_argument("formats", nargs="*", help="formats of `python -m bench.formats`, all if none")
     parser.add_argument("--records", type=int, default=10_000, help="messages of one batch")
     parser.add_argument("--copies", type=int, default=10, help="how often a run processes them")
-    parser.add_argument("--pairs", type=int, default=11)
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of runs of each start")
+    parser.add_argument("--starts", type=int, default=5, help="how often the processes are started")
     args = parser.parse_args()
-    command = ("--serve", ",".join(args.formats), str(args.records), str(args.copies))
-    ours = Checkout(ROOT, __file__, *command)
-    theirs = Checkout(args.other.resolve(), __file__, *command)
-    names, others = ours.ask("names").split("\n"), theirs.ask("names").split("\n")
-    for name in names:
-        for verb in ("read", "write"):
-            if name in others:
-                print(describe(ours, theirs, f"{verb} {name}", args.pairs), flush=True)
-    print(f"only here: {sorted({*names} - {*others})}; only there: {sorted({*others} - {*names})}")
-    for checkout in (ours, theirs):
-        checkout.close()
+    command = (__file__, "--serve", ",".join(args.formats), str(args.records), str(args.copies))
+    medians: dict[str, list[float]] = {}
+    for _ in range(args.starts):
+        ours, theirs = Checkout(ROOT, *command), Checkout(args.other.resolve(), *command)
+        names, others = ours.ask("names").split("\n"), theirs.ask("names").split("\n")
+        for question in (f"{verb} {name}" for name in names if name in others for verb in ("read", "write")):
+            medians.setdefault(question, []).append(compare(ours, theirs, question, args.pairs))
+            print(f"{question}: {medians[question][-1]:.3f}", flush=True)
+        for checkout in (ours, theirs):
+            checkout.close()
+    for question, ratios in medians.items():
+        print(f"{question}: ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
-def describe(ours: Checkout, theirs: Checkout, question: str, pairs: int) -> str:
-    """Ask both checkouts in turn, after a pair that does not count, and describe the ratios in a line."""
+def compare(ours: Checkout, theirs: Checkout, question: str, pairs: int) -> float:
+    """Ask both checkouts in turn, after a pair that does not count, and return the median of the ratios."""
     ratios = []
     for i in range(pairs + 1):
         order = (ours, theirs) if i % 2 else (theirs, ours)
         seconds = {checkout: float(checkout.ask(question)) for checkout in order}
         ratios.append(seconds[theirs] / seconds[ours])
-    low, high = interval(ratios[1:])
-    return f"{question}: ratio {statistics.median(ratios[1:]):.3f} ({low:.3f} to {high:.3f})"
+    return statistics.median(ratios[1:])
 
 
 if __name__ == "__main__":
