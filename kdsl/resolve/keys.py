@@ -159,7 +159,7 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
             f"{key_set} and {value_set}: one prefix starts with the other, so a name does not show whether a column "
             "belongs to the key or the value"
         )
-        fix = "choose prefixes with different first characters"
+        fix = "choose prefixes with different first characters, and begin the names of the columns with them"
         yield problem(table, "prefix-overlap", message, fix, option="value_prefix")
     by_name = {c.name: c for c in table.physical}
     sides = (

@@ -33,6 +33,7 @@ from kdsl.registry import RegisteredSchema, registry_client
 from kdsl.resolve import problems
 from kdsl.table import Table
 from kdsl.testing import LocalKafka, LocalRegistry
+from kdsl.types import model as t
 from kdsl_formats.avro import Avro
 from tests.codegen.tables import definitions, module
 from tests.registry.front import Answer, Front, Request
@@ -655,6 +656,25 @@ def test_nulls_that_may_arrive_as_defaults_are_noted(changes: bool) -> None:
         "NULL may arrive as the default in n (5): Kafka Connect's converters write the default of a field in place of "
         "NULL; set replace.null.with.default=false in the converter to keep NULL"
     ]
+
+
+@pytest.mark.parametrize("never_null", [True, False])
+def test_nulls_that_a_json_schema_converter_replaces_are_noted(never_null: bool, subjects: Subjects) -> None:
+    """Kafka Connect's converter writes the default of an optional field beside its type, not beside the choice."""
+    number = {"type": "integer", "connect.type": "int64", "default": 5, "description": "How many"}
+    optional = {"oneOf": [{"type": "null"}, number], "connect.index": 1}
+    members = {"id": {"type": "integer", "connect.type": "int64", "connect.index": 0}, "n": optional}
+    schema = subjects.add({"type": "object", "title": "Value", "properties": members}, "JSON")
+    rows = [{"id": 1, "n": 5}, {"id": 2, "n": 7 if never_null else None}]
+    records = [{"key": None, "value": frame(schema, json.dumps(row).encode())} for row in rows]
+
+    draft = draft_records("t", attrs.evolve(NOWHERE, registry=subjects.registry), records)
+
+    (column,) = (column for column in draft.table.columns if column.name == "n")
+    assert (column.type, column.default, column.comment) == (t.BigInt(), 5, "How many")
+    notes = [note for note in draft.notes if "default" in note]
+    assert [note.partition(":")[0] for note in notes] == ["NULL may arrive as the default in n (5)"] * never_null
+    assert all("set ignore.default.for.nullables=true" in note for note in notes)
 
 
 @pytest.mark.spark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -27,6 +27,7 @@ from kdsl_formats.json_schema_confluent.schema import (
     SchemaError,
     derive_schema,
     find_misfits,
+    find_replaced_nulls,
     parse_schema,
     title_of,
 )
@@ -139,6 +140,20 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         except SchemaError as e:
             return str(e)
         return "; ".join(find_misfits(document, others, row, self.writing_rules(), writing=direction == "write"))
+
+    def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
+        """The defaults of nullable columns that Kafka Connect's converter may have written in place of NULL, by column.
+
+        None for a schema that is not one of that converter, or not a JSON Schema.
+        """
+        del client  # the converter references no other schemas
+        if schema.kind != JSON_SCHEMA or "connect." not in schema.text:
+            return {}
+        try:
+            defaults = find_replaced_nulls(parse_schema(schema.text))
+        except SchemaError:
+            return {}
+        return {f.name: defaults[f.name] for f in row.fields if f.type.nullable and f.name in defaults}
 
 
 class _Decoder:

@@ -19,18 +19,14 @@ from kdsl.codegen.inputs.keyed import MessageSide, combine_sides
 from kdsl.codegen.inputs.read_back import Record, correct_columns
 from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.codegen.model import CodegenError, ConnectorName, Hint, Path, TableDraft, TopicFormat
-from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
-from kdsl.declare.metadata import METADATA
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
-from kdsl.diagnostics.peek import last_records
+from kdsl.diagnostics.peek import last_raw_records
 from kdsl.errors import show_bytes
 from kdsl.formats import Format, Side
-from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaId
-from kdsl.resolve import resolve
 from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.strings import numbers
@@ -103,12 +99,12 @@ def topic_draft(
             are change data.
         KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
-        ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
+        ResolveError: The settings of the cluster or registry have errors.
         SecretError: A secret among the settings of the registry cannot be resolved here.
         MissingPackageError: As for `kdsl.registry.registry_client`.
         KdslError: As for `kdsl.diagnostics.clients.open_admin`.
     """
-    messages = _read_raw(topic, cluster, records)
+    messages = last_raw_records(topic, cluster, records).to_pylist()
     if not messages:
         raise CodegenError(
             f"the topic {topic!r} has no records to infer a table from; write some first, or use `kdsl codegen "
@@ -141,7 +137,7 @@ def draft_records(
 
     def infer(present: Sequence[bytes | None], named: TopicFormat | None, side: Side) -> InferredSide:
         """Infer format and columns of the messages of a side that are not null."""
-        frames = _frames_in_headers(messages, side)
+        frames = find_frames(messages, side)
         not_null = [message for message in present if message is not None]
         return infer_side(not_null, cluster, named, side, frames=frames, with_address=with_address)
 
@@ -221,27 +217,14 @@ def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
         return ""
 
 
-def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Read the last records, oldest first: the bytes of ``key`` and ``value``, None for a missing one, and ``headers``.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
-        ResolveError: No topic can have this name, or the settings of the cluster have errors.
-        KdslError: As for `kdsl.diagnostics.clients.open_admin`.
-    """
-    key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
-    value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
-    headers = ColumnDef("headers", METADATA["headers"].type, "metadata", metadata_key="headers", virtual=True)
-    options = KafkaOptions(topic=(topic,), startup="earliest-offset")
-    plan = read_plan(resolve(TableDef(topic, (key, value, headers), options=options), "read"))
-    rows: list[dict[str, Any]] = last_records(plan, cluster, records).to_pylist()
-    return rows
-
-
-def _frames_in_headers(records: Sequence[Record], side: Side) -> list[bytes]:
+def find_frames(records: Sequence[Record], side: Side) -> list[bytes]:
     """Return the frames of the messages of one side, as the headers of their records contain them; empty without."""
-    header = RegistryFormat.frame_headers[side]
-    return [dict(record.get("headers") or ()).get(header) or b"" for record in records if record[side] is not None]
+    name = RegistryFormat.frame_headers[side]
+    return [
+        next((h["value"] for h in reversed(record.get("headers") or ()) if h["key"] == name), None) or b""
+        for record in records
+        if record[side] is not None
+    ]
 
 
 def infer_side(

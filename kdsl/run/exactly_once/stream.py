@@ -137,8 +137,7 @@ def _prepare(
         routed = apply_routing(rows, routing, packing)
         half_written = acquire(routing)
     checkpoint.store(attrs.evolve(manifest, routing=routing))
-    number = progress.planned if half_written else None
-    return PreparedStream(routed, attrs.evolve(spec, writers=routing.writers), checkpoint, retention, lease, number)
+    return PreparedStream(routed, attrs.evolve(spec, writers=routing.writers), checkpoint, retention, lease)
 
 
 def _choose_routing(
@@ -338,7 +337,7 @@ def _start(
 
     assert plan.transactions is not None
     if plan.transactions.staged:
-        writer = write_staged(prepared.rows, sent, cluster, prepared.spec, reporting, prepared.half_written)
+        writer = write_staged(prepared.rows, sent, cluster, prepared.spec, reporting)
         writer = writer.outputMode(mode)
     else:
         writer = prepared.rows.writeStream.format(FORMAT).outputMode(mode)
