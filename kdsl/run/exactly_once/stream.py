@@ -121,21 +121,18 @@ def _prepare(
     spec = TransactionSpec(writer, routing.prefix, routing.writers, topic, records_digest(plan), timeout_ms, run=run)
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
-    def acquire(routing: RowRouting) -> bool:
-        """Acquire all ids for a routing; return whether the open batch is half written.
-
-        Errors are those of `_acquire_all_ids`.
-        """
+    def acquire(routing: RowRouting) -> None:
+        """Acquire all ids for a routing; errors are those of `_acquire_all_ids`."""
         same = before is not None and same_writers(before, routing, packing)
         with_offsets = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
-        return _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
+        _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
 
     try:
-        half_written = acquire(routing)
+        acquire(routing)
     except HalfWrittenError as e:
         routing = _keep_writers(routing, before, packing, plan.table, progress.planned, e)
         routed = apply_routing(rows, routing, packing)
-        half_written = acquire(routing)
+        acquire(routing)
     checkpoint.store(attrs.evolve(manifest, routing=routing))
     return PreparedStream(routed, attrs.evolve(spec, writers=routing.writers), checkpoint, retention, lease)
 
@@ -172,7 +169,7 @@ def _acquire_all_ids(
     *,
     same: bool,
     adopt: bool,
-) -> bool:
+) -> None:
     """Acquire the transactional ids of a query, and those that it used before.
 
     Args:
@@ -183,9 +180,6 @@ def _acquire_all_ids(
         same: Whether each writer writes the same rows of the open batch as before.
         adopt: Whether to continue although tokens are missing or belong to another query.
 
-    Returns:
-        Whether the open batch is half written: at least one writer has committed its part.
-
     Raises:
         HalfWrittenError: The open batch is half written, and its rows would be routed to other writers.
         ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
@@ -193,8 +187,7 @@ def _acquire_all_ids(
     """
     old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
     successors = dict(zip(old, spec.ids, strict=False)) if same else {}
-    batches = acquire_ids(spec, cluster, progress, before=old, successors=successors, adopt=adopt)
-    return progress.open and progress.planned in batches.values()
+    acquire_ids(spec, cluster, progress, before=old, successors=successors, adopt=adopt)
 
 
 def _keep_writers(
