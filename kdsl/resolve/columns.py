@@ -14,11 +14,15 @@ from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
 SPARK_PRECISION = 6
+_UNREAD = ("class-decorator", "column-annotation", "column-attribute")
+"""The codes of declared columns that are not among the columns of their table."""
 
 
 def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report a table without columns, and a sink without columns that it can write."""
     if not table.columns:
+        if any(p.code in _UNREAD for p in table.problems):
+            return  # declared, but in a way that cannot be read
         yield problem(table, "no-columns", "the table has no columns", "declare at least one")
     elif direction == "write" and not any(c.role != "computed" and not c.virtual for c in table.columns):
         message = "every column is virtual or computed, so there is nothing to write"
@@ -31,7 +35,8 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
     Warn of names of columns, or of members of one row, that differ only in case, which Spark treats as equal.
     """
     counts = Counter(c.name for c in table.columns)
-    for name in (n for n, count in counts.items() if count > 1):
+    shared = any(p.code == "column-shared" for p in table.problems)  # a column for each use of one object
+    for name in (n for n, count in counts.items() if count > 1 and not shared):
         column = [c for c in table.columns if c.name == name][-1]
         yield problem(table, "column-repeated", f"the column {name!r} is declared twice", "rename one", column=column)
     for names in case_clashes(counts):

@@ -15,7 +15,7 @@ from tests.advice.cases import Case
 from tests.source_trees import modules, read, walk
 
 FOLDER = Path(__file__).parent
-_RAISED_BY = frozenset({
+RAISED_BY = frozenset({
     "Problem", "problem", "_problem", "add_problem", "_add_problem", "add_error", "add_warning", "add", "_add", "fail",
     "WrongOption", "_make_problem", "_Mistake", "_Refusal", "_StatementError",
 })  # fmt: skip
@@ -38,7 +38,7 @@ def find_codes() -> frozenset[str]:
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
-        if (node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")) in _RAISED_BY:
+        if (node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")) in RAISED_BY:
             # the code is the first argument, or the second one after the table or the declaration
             for argument in node.args[:2]:
                 values = {

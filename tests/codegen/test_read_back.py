@@ -677,6 +677,60 @@ def test_nulls_that_a_json_schema_converter_replaces_are_noted(never_null: bool,
     assert all("set ignore.default.for.nullables=true" in note for note in notes)
 
 
+CREATED, PAID = (
+    {"type": "record", "name": name, "namespace": "shop", "fields": [{"name": "id", "type": "long"}, more]}
+    for name, more in zip(
+        ("Created", "Paid"),
+        ({"name": "customer", "type": "string"}, {"name": "amount", "type": "long"}),
+        strict=True,
+    )
+)
+EVENTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("shop.Created", {"id": 1, "customer": "ann"}), ("shop.Paid", {"id": 1, "amount": 5}),
+    ("shop.Paid", {"id": 2, "amount": 7}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize("chosen", ["", "Created", "shop.Paid"])
+def test_a_union_of_record_types_becomes_a_table_of_one_of_them(
+    chosen: str, nullable: bool, subjects: Subjects, tmp_path: Path
+) -> None:
+    schema: list[Any] = ["null", CREATED, PAID] if nullable else [CREATED, PAID]
+    number = subjects.add(schema)
+    messages = [frame(number, body(schema, event)) for event in EVENTS]
+
+    draft = subjects.draft(number, chosen)
+
+    (definition,) = definitions(module(to_python(draft), tmp_path))
+    name = "shop.Paid" if chosen == "shop.Paid" else "shop.Created"
+    assert getattr(definition.value_format, "record", ()) == (name,)
+    assert subjects.read(definition, *messages) == [row for kind, row in EVENTS if kind == name]
+    assert "the schema is a union of record types; the table has" in draft.notes[0]
+
+
+def test_an_unknown_record_type_is_an_error_with_the_known_ones(subjects: Subjects) -> None:
+    with pytest.raises(CodegenError, match=r"no record type 'Payd', but shop\.Created, shop\.Paid"):
+        subjects.draft(subjects.add([CREATED, PAID]), "Payd")
+
+
+@pytest.mark.parametrize("union", [True, False], ids=["one schema", "a schema for each"])
+def test_a_topic_of_several_record_types_becomes_a_table_of_one_of_them(union: bool, subjects: Subjects) -> None:
+    """The most frequent one of a union, or that of the last schema."""
+    if union:
+        number = subjects.add([CREATED, PAID])
+        values = [frame(number, body([CREATED, PAID], event)) for event in EVENTS]
+    else:
+        schemas = {f"shop.{one['name']}": (subjects.add(one), one) for one in (CREATED, PAID)}
+        values = [frame(schemas[kind][0], body(schemas[kind][1], row)) for kind, row in EVENTS]
+    records = [{"key": None, "value": value} for value in values]
+
+    draft = draft_records("t", attrs.evolve(NOWHERE, registry=subjects.registry), records)
+
+    assert subjects.read(draft.table, *values) == [row for kind, row in EVENTS if kind == "shop.Paid"]
+    assert any("shop.Created" in note for note in draft.notes)
+
+
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_a_generated_table_reads_its_topic_with_spark(

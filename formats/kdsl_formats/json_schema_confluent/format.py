@@ -88,7 +88,11 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         misfits = list(find_misfits(schema, {}, row, self.writing_rules(), writing=direction == "write"))
         if misfits:
             message = f"{self.title} has a 'schema' that does not match the table: {'; '.join(misfits[:10])}"
-            yield Problem("registry-schema", message, "change one of the two; or remove 'schema', and it is derived")
+            yield Problem(
+                "registry-schema",
+                message,
+                "change the columns or the schema accordingly, or remove 'schema' to derive it from the table",
+            )
 
     def prunable(self) -> bool:
         """True unless the option ``schema`` is set, which needs all columns: members are found by name."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
+from kdsl.codegen.inputs.avro import list_record_types
 from kdsl.codegen.inputs.changes import detect_change_data
 from kdsl.codegen.inputs.connect import describe_defaults, describe_looks, extract_payloads, read_inline_schema
 from kdsl.codegen.inputs.inferred import has_iso_timestamps, infer_type
@@ -30,6 +32,8 @@ from kdsl.registry.model import RegisteredSchema, SchemaId
 from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.strings import numbers
+from kdsl_formats.avro.schemas import AvroTypeError, Type, schema_type, whole_schema
+from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.csv.grammar import split_row
@@ -363,24 +367,30 @@ def _infer_registered(
     schema_id, indexes = ids[max(ids)]
     schema = client.schema(schema_id)
     notes, name = [], ""
+    bodies = frames.bodies if indexes is None else frames.bodies.take(pa.array(indexes))
     if schema.kind == "PROTOBUF":
-        bodies = frames.bodies if indexes is None else frames.bodies.take(pa.array(indexes))
         name, *others = _message_names(schema, bodies)
         if others:
             notes.append(f"there are also the messages {', '.join(others)}; the table is that of {name}")
+    elif schema.kind == "AVRO":
+        name = _most_frequent_record(client, schema, bodies)
     url = cluster.registry.url if with_address else None
     draft = draft_registered_schema(client, schema, url, topic="x", message=name, column=side)
     assert draft.table.value_format is not None
     if kind is not None and draft.table.value_format.identifier != kind:
         actual = draft.table.value_format.identifier
         raise CodegenError(f"the {side}s are of the format {actual!r}, and not {kind!r}; write --format {actual}")
+    value_format = draft.table.value_format
+    if isinstance(value_format, AvroConfluent) and not value_format.record:
+        own, *others = _record_types(client, [schema, *(client.schema(one) for one, _ in ids.values())])
+        if own and others:
+            value_format = attrs.evolve(value_format, record=(own,))  # type: ignore[misc]
+            notes.append(f"there are also records of the types {', '.join(others)}; the table is that of {own}")
     if len(ids) > 1:
         listed = ", ".join(map(str, sorted(ids)))
         notes.append(f"the records have {len(ids)} schemas, the ids {listed}; the table has the last")
     defaults = {c.name: c.default for c in draft.table.columns if c.type.nullable and c.default not in (MISSING, None)}
-    return InferredSide(
-        draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes), defaults=defaults
-    )
+    return InferredSide(value_format, draft.table.columns, draft.hints, (*draft.notes, *notes), defaults=defaults)
 
 
 def _id_of(client: RegistryClient, schema_id: SchemaId) -> int:
@@ -411,6 +421,39 @@ def _message_names(schema: RegisteredSchema, bodies: pa.BinaryArray) -> list[str
     if not names:
         raise CodegenError(f"the records contain none of the messages of their schema: {', '.join(known.values())}")
     return names
+
+
+def _record_types(client: RegistryClient, schemas: Iterable[RegisteredSchema]) -> list[str]:
+    """List the full names of the records of Avro schemas, each once; empty names for schemas of something else.
+
+    Raises:
+        RegistryError: The registry does not have a schema that they reference, does not answer, or refuses.
+    """
+    names = []
+    for schema in schemas:
+        with suppress(AvroTypeError):  # messages of such a schema cannot be read
+            names.append(schema_type(whole_schema(client, schema)).name if schema.kind == "AVRO" else "")
+    return list(dict.fromkeys(names)) or [""]
+
+
+def _most_frequent_record(client: RegistryClient, schema: RegisteredSchema, bodies: pa.BinaryArray) -> str:
+    """Return the record type that most bodies have, of an Avro schema that is a union of several; otherwise nothing.
+
+    Raises:
+        RegistryError: The registry does not have a schema that it references, does not answer, or refuses.
+    """
+    try:
+        kind = schema_type(whole_schema(client, schema))
+    except AvroTypeError:  # the draft says what is wrong
+        return ""
+    records = list_record_types(kind)
+    names = Counter(kind.branches[body[0] // 2].name for body in bodies.to_pylist() if body and _names(body[0], kind))
+    return names.most_common(1)[0][0] if records and names else ""
+
+
+def _names(first: int, kind: Type) -> bool:
+    """Whether the first byte of a body is the number of a record in a union of at most 64 types."""
+    return first % 2 == 0 and first // 2 < min(len(kind.branches), 64) and kind.branches[first // 2].kind == "record"
 
 
 def _parse_object(message: bytes) -> dict[str, Any] | None:

@@ -306,7 +306,7 @@ class _Planner:
         """Record a warning for each table whose columns only the cluster knows: what uses them was not checked."""
         for name in self.catalogs.unchecked:
             message = f"the columns of {name} are inferred when the script runs, and what uses them is not checked here"
-            fix = "`kdsl run --dry-run` asks the cluster, and checks it"
+            fix = "`kdsl run --dry-run` asks the cluster, and checks it; or declare the columns in CREATE TABLE"
             self.problems.append(Problem(UNCHECKED, message, fix, name.where, "warning"))
 
     # listings

@@ -229,7 +229,8 @@ def _read(options: OptionItems, task: InputPartition, *, batch: bool = False) ->
     batches = fetcher.read(task.ranges)
     check = TopicCheck(cluster, str(options), plan.table, task.ids)
     fetcher.on_short_log = check.verify
-    fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], task.epochs)
+    keeps_rows = plan.upserts is not None and plan.upserts.by_partition
+    fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], task.epochs, keeps_rows=keeps_rows)
     try:
         with _dead_letters(options, task, decoder, names, batch=batch):
             if reports:
