@@ -27,6 +27,7 @@ from kdsl.documents import YamlDocument, read_text
 from kdsl.errors import Problem, ProblemError, ResolveError, SecretError, Where, fail_on, listing, nearest
 from kdsl.secrets import resolve
 from kdsl.secrets.hiding import LOGIN, remove_login
+from kdsl.secrets.reference import UNRESOLVED_FIX
 
 SERVERS = "bootstrap.servers"
 _PREFIX = "properties."
@@ -224,11 +225,8 @@ class Cluster:
             try:
                 resolve(text)
             except SecretError as e:
-                problems.append(
-                    Problem(
-                        "secret-reference", f"the value of {key!r} cannot be resolved: {e}", "correct the reference"
-                    )
-                )
+                message = f"the value of {key!r} cannot be resolved: {e}"
+                problems.append(Problem("secret-reference", message, UNRESOLVED_FIX))
         return tuple(problems)
 
     @cached_property
@@ -390,7 +388,7 @@ def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[
                 value if isinstance(value, str) else _read_registry(value, path, read_settings, report)
             )
         else:
-            report(path, f"a cluster has no {key!r}{nearest(str(key), _KEYS)}", f"it has {listing(_KEYS)}")
+            report(path, f"a cluster has no {key!r}{nearest(str(key), _KEYS)}", f"use only {listing(_KEYS)}")
     if SERVERS in properties and "bootstrap_servers" not in arguments:
         arguments["bootstrap_servers"] = str(properties.pop(SERVERS))
     if "bootstrap_servers" not in arguments and not problems:
@@ -413,7 +411,7 @@ def _read_registry(
         return None
     for key in value:
         if key not in ("url", "properties"):
-            fix = "it has 'url' and 'properties'"
+            fix = "use only 'url' and 'properties'"
             report(f"{path}.{key}", f"a registry has no {key!r}{nearest(str(key), ['url', 'properties'])}", fix)
     settings = read_settings(value.get("properties", {}), f"{path}.properties")
     return (

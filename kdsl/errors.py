@@ -236,6 +236,17 @@ def show_bytes(data: bytes, most: int) -> str:
     return f"{repr(text) if is_text else first.hex(' ')}{rest}"
 
 
+def decode_text(data: bytes | None) -> str | None:
+    """Bytes as a string; those that are not UTF-8, or contain zeros, as ``0x`` and hexadecimal digits; None stays."""
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return f"0x{data.hex()}" if "\0" in text else text
+
+
 def _record_error(action: str, table: str, reason: str, named: dict[str, object]) -> RecordError:
     """Create a RecordError, when it is unpickled, from its arguments and its keyword arguments (``named``)."""
     return RecordError(action, table, reason, **named)  # type: ignore[arg-type]

@@ -208,7 +208,10 @@ def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, 
     if not definition.is_changelog or (definition.upserts is None and not definition.primary_key):
         lacks = "inserts rows only" if not definition.is_changelog else "declares no primary key"
         message = f"auto_cdc needs the changes of rows by key, but the table {lacks}"
-        fix = "declare an UpsertTable, or change data with primary_key=[…]; or use pipelines.table"
+        fix = (
+            "declare an UpsertTable, or change data with primary_key=[…]; or use pipelines.table, which adds a row for "
+        )
+        fix += "each record"
         raise ResolveError(f"{of.name} has no AUTO CDC flow", [Problem("auto-cdc", message, fix, definition.where)])
     values: dict[str, Any] = {"changelog": "upsert"}
     if definition.upserts is None:

@@ -75,7 +75,7 @@ class TestDeclarations:
 
             assert problem.code == "column-name"
             assert "contains U+FDD0, which kdsl reserves for columns of its own" in problem.message
-            assert problem.fix == "rename the column"
+            assert problem.fix.startswith("rename the column")
 
     def test_a_name_in_sql(self, name: str) -> None:
         for text in (

@@ -14,7 +14,7 @@ from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef, Inferred, TableDef
 from kdsl.errors import InferenceError
 from kdsl.formats import Format
-from kdsl.resolve.keys import except_key, has_raw_value_alone
+from kdsl.resolve.keys import except_key, has_raw_value_alone, value_columns
 from kdsl.table import Table
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _INFER = "infer-schema."
 def leaves_columns_out(table: TableDef, options: Mapping[str, str]) -> bool:
     """Whether columns of a declared table are to be inferred: it declares none of the value, or sets options about it.
 
+    Columns of the message key are columns of the value, too, unless the option ``value.fields-include`` excludes them.
     False where columns cannot be inferred from the value format, and where the raw value is the only column.
 
     Args:
@@ -36,13 +37,7 @@ def leaves_columns_out(table: TableDef, options: Mapping[str, str]) -> bool:
     if chosen is None or not infers(chosen) or has_raw_value_alone(table):
         return False
     prefixes = tuple(f"{side}{chosen.identifier}.{_INFER}" for side in ("", "value."))
-    return any(key.startswith(prefixes) for key in options) or not _names_in_value(table)
-
-
-def _names_in_value(table: TableDef) -> list[str]:
-    """The physical columns that the table declares, without those of the message key, even if the value has these."""
-    keys = set(table.message_key) if table.key_format is not None else set()
-    return [c.name for c in table.physical if c.name not in keys]
+    return any(key.startswith(prefixes) for key in options) or not value_columns(table)
 
 
 def infer_columns(

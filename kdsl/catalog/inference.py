@@ -18,11 +18,12 @@ from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import InferenceError
-from kdsl.formats import Format, Observed, Side, Use
+from kdsl.formats import BadRecord, Format, Observed, Side, Use
 from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSubjectError
 from kdsl.resolve import resolve
 from kdsl.resolve.keys import with_column_defaults
+from kdsl.shown_values import hide_values, reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import join_columns
 from kdsl_formats.raw import Raw
@@ -133,6 +134,18 @@ def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value")
     return ObservedColumns(tuple(attrs.evolve(f, type=f.type.as_nullable()) for f in columns), observed)
 
 
+def read_back(schema: SideSchema, messages: pa.BinaryArray, side: Side) -> tuple[BadRecord, ...]:
+    """Read messages with the columns that were inferred from them, and return those that cannot be read.
+
+    Args:
+        schema: The columns and their format.
+        messages: The messages.
+        side: Whether they are keys or values.
+    """
+    row = t.Row(schema.columns, nullable=False)
+    return schema.format.decoder(row, Use(side=side)).decode(messages).bad
+
+
 def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchema, tuple[str, ...]]:
     """The columns of the values of some records, and notes about them.
 
@@ -142,23 +155,24 @@ def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchem
         subject: The table or topic, for messages.
 
     Returns:
-        The columns with the format that reads them, and a note if some values cannot be read.
+        The columns with the format that reads them, and a note if some values cannot be read with these.
 
     Raises:
         InferenceError: There are no records, none of them shows a column, more than half of them cannot be read, or
             columns cannot be inferred from messages of the format.
     """
     shown = find_columns(sample.values, chosen)
-    if (reason := explain_bad_batch(chosen, sample.values, shown.observed)) is not None:
-        raise InferenceError(f"{subject}: {reason}; name their format, or declare the columns")
+    schema = SideSchema(chosen.reading_observed(), shown.columns)
+    bad = read_back(schema, sample.values, "value") if shown.columns else shown.observed.bad
+    if (reason := explain_bad_batch(chosen, sample.values, attrs.evolve(shown.observed, bad=bad))) is not None:
+        raise InferenceError(f"{subject}: {reveal_values(reason)}; name their format, or declare the columns")
     if not shown.columns:
         raise InferenceError(
             f"{subject}: there is no record that shows a column yet; infer the columns when the topic has records, or "
             "declare them"
         )
-    bad = shown.observed.bad
-    notes = (f"{len(bad):,} of their values cannot be read: {bad[0].reason}",) if bad else ()
-    return SideSchema(chosen.reading_observed(), shown.columns), notes
+    notes = (f"{len(bad):,} of their values cannot be read: {hide_values(bad[0].reason)}",) if bad else ()
+    return schema, notes
 
 
 def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSchema | None, tuple[str, ...]]:
@@ -179,9 +193,10 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
     if not count:
         return None, ()
     shown = find_columns(sample.keys, chosen, "key")
-    bad = len(shown.observed.bad)
+    schema = SideSchema(chosen.reading_observed(), shown.columns)
+    bad = len(read_back(schema, sample.keys, "key") if shown.columns else shown.observed.bad)
     if shown.columns and not bad:
-        return SideSchema(chosen.reading_observed(), shown.columns), ()
+        return schema, ()
     what = f"{bad:,} of {count:,} keys are" if shown.columns else "the keys are"
     note = f"{what} not {chosen.identifier}, so that one column has the bytes of the key"
     return SideSchema(Raw(), (t.Field(field_name, t.BYTES),)), (note,)
@@ -207,12 +222,16 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
         return None
     try:
         table = draft_registered_schema(client, latest.schema, None, topic=topic, column=side).table
+        records = getattr(table.value_format, "record", ())
+        reason = CodegenError(f"it is a union of several record types, such as {records[0]}") if records else None
     except CodegenError as e:
+        reason = e
+    if reason is not None:
         raise InferenceError(
             f"the subject {latest.subject!r} in the registry {client.address} does not give the columns of a table: "
-            f"{e}; declare a table for the topic {topic!r} instead of taking it from the catalog, or, if its messages "
-            "are JSON without registered schemas, choose format='json' for the catalog ('format' = 'json')"
-        ) from e
+            f"{reason}; declare a table for the topic {topic!r} instead of taking it from the catalog, or, if its "
+            "messages are JSON without registered schemas, choose format='json' for the catalog ('format' = 'json')"
+        ) from reason
     assert table.value_format is not None
     chosen = with_column_defaults(table.value_format, table.columns)
     columns = tuple(t.Field(c.name, c.type, c.comment) for c in table.columns)

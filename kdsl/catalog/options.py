@@ -120,9 +120,8 @@ class CatalogOptions(Options):
         if key and value and (key.startswith(value) or value.startswith(key)):
             message = f"the prefixes {key!r} and {value!r} begin with one another, so a column's name does not tell "
             message += "whether it is in the key"
-            yield Problem(
-                "catalog-prefix", message, "choose prefixes that differ at once", option="value.fields-prefix"
-            )
+            fix = "choose prefixes with different first characters"
+            yield Problem("catalog-prefix", message, fix, option="value.fields-prefix")
         if valid.registry is None and valid.registry_properties:
             message = "'schema-registry.properties.*' has no effect without 'schema-registry.url'"
             fix = "add 'schema-registry.url', or remove them"
@@ -161,8 +160,8 @@ def cloud_api_problem(key: str) -> Problem | None:
     """The problem of an option that begins with ``aliyun.kafka.``, the API of a cloud service; None for other keys."""
     if not key.startswith(CLOUD_API):
         return None
-    message = f"{key!r} is for the API of a cloud service, with which the other product deletes consumer groups that "
-    message += "its catalog creates"
+    message = f"{key!r} is for the API of a cloud service, to delete the consumer groups that another product's "
+    message += "catalog creates"
     return Problem(
         "catalog-cloud-api", message, "remove it: kdsl creates no consumer group to look at records", option=key
     )

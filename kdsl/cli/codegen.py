@@ -174,7 +174,10 @@ def registry(
     url: RegistryUrl = None,
     settings: RegistryProperty = None,
     version: Annotated[int | None, typer.Option("--version", help="The version; the latest by default.")] = None,
-    message: Message = "",
+    message: Annotated[
+        str,
+        typer.Option("--message", help="The Protobuf message, or the record type of an Avro union, if it has several."),
+    ] = "",
     legacy_timestamps: LegacyTimestamps = False,
     with_address: WithAddress = False,
     connector: Connector = None,

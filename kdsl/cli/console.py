@@ -15,7 +15,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from kdsl.errors import Problem
+from kdsl.errors import Problem, decode_text
 from kdsl.retry import PROGRESS
 
 out = Console(emoji=False)
@@ -155,18 +155,8 @@ def print_problem(problem: Problem) -> None:
     out.print(*lines, sep="\n", highlight=False, soft_wrap=True)
 
 
-def decode_text(data: bytes | None) -> str | None:
-    """Bytes as a string; those that are not UTF-8 as ``0x`` and hexadecimal digits. None stays None."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return f"0x{data.hex()}"
-
-
 def display_bytes(data: bytes | None) -> str:
-    """Return bytes for the terminal: as `decode_text`, and ``NULL`` for None.
+    """Return bytes for the terminal: as `kdsl.errors.decode_text`, and ``NULL`` for None.
 
     Long ones end after 400 characters, with ``…`` and the number of bytes.
     """

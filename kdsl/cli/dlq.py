@@ -12,7 +12,7 @@ import typer
 
 from kdsl.callbacks import import_function
 from kdsl.cli.clusters import WHERE, cluster_from_options, parse_pairs, with_cluster
-from kdsl.cli.console import Grid, decode_text, display_bytes, err, out, print_json, progress
+from kdsl.cli.console import Grid, display_bytes, err, out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import (
     DeadLetter,
@@ -23,6 +23,7 @@ from kdsl.diagnostics.dead_letters import (
     time_text,
 )
 from kdsl.diagnostics.replay import MAX_ATTEMPTS, replay as send_again
+from kdsl.errors import decode_text
 
 app = typer.Typer(name="dlq", help="Dead letters: list, count, show, and replay them.", no_args_is_help=True)
 

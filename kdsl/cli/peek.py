@@ -9,9 +9,9 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import WHERE, with_cluster
-from kdsl.cli.console import Grid, decode_text, display_bytes, err, out, print_json, progress
+from kdsl.cli.console import Grid, display_bytes, err, out, print_json, progress
 from kdsl.cluster import Cluster
-from kdsl.errors import RecordError
+from kdsl.errors import RecordError, decode_text
 
 if TYPE_CHECKING:
     from kdsl.diagnostics.peek import LastRows

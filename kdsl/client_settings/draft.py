@@ -22,6 +22,7 @@ from kdsl.errors import KdslError, Problem, SecretError, listing, nearest
 from kdsl.secrets import has_reference, is_reference, references
 from kdsl.secrets.hiding import is_secret, redact_value
 from kdsl.secrets.jaas import JaasError, Login, parse_jaas
+from kdsl.secrets.reference import UNRESOLVED_FIX
 
 T = TypeVar("T")
 Resolve = Callable[[str], str]
@@ -210,7 +211,7 @@ def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve |
         return resolve(text)
     except SecretError as e:
         draft.add_error(
-            "secret-reference", f"the value of {key!r} cannot be resolved: {e}", "correct the reference", property=key
+            "secret-reference", f"the value of {key!r} cannot be resolved: {e}", UNRESOLVED_FIX, property=key
         )
         return None
 
@@ -254,7 +255,7 @@ def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> Non
         )
     except SecretError as e:
         draft.add_error(
-            "secret-reference", f"the value of {JAAS!r} cannot be resolved: {e}", "correct the reference", property=JAAS
+            "secret-reference", f"the value of {JAAS!r} cannot be resolved: {e}", UNRESOLVED_FIX, property=JAAS
         )
 
 

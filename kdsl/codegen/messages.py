@@ -9,14 +9,13 @@ import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
-from kdsl.codegen.inputs.topic import InferredSide, infer_side
-from kdsl.errors import KdslError
+from kdsl.codegen.inputs.topic import InferredSide, find_frames, infer_side
+from kdsl.errors import KdslError, decode_text
 from kdsl.formats import ROW_KINDS, Decoded, Side, Use
 from kdsl.plan.model import Part
-from kdsl.run.records.frame_headers import find_last_header, join_frame_headers
+from kdsl.run.records.frame_headers import join_frame_headers
 from kdsl.types import model as t
 from kdsl.types.arrow_values import python_values
-from kdsl_formats.registry import RegistryFormat
 
 Content = str | list[dict[str, Any]] | None
 """A message: its text, the rows that it has by its schema, or None if it is null."""
@@ -51,11 +50,11 @@ def decode_side(topic: str, records: pa.RecordBatch, cluster: Cluster, side: Sid
         KdslError: As for `infer_side`, except for messages without a schema that can be used, which is noted.
     """
     messages: list[bytes | None] = records.column(side).to_pylist()
-    texts = tuple(map(_show, messages))
+    texts = tuple(map(decode_text, messages))
     present = [message for message in messages if message is not None]
     if not present:
         return DecodedSide("", texts)
-    frames = _find_frames(records, side)
+    frames = find_frames(records.to_pylist(), side)
     try:
         inferred = infer_side(present, cluster, None, side, frames=frames)
         if not inferred.format.needs_registry:
@@ -68,15 +67,6 @@ def decode_side(topic: str, records: pa.RecordBatch, cluster: Cluster, side: Sid
     shown = tuple(contents.get(i, text) if text is not None else None for i, text in enumerate(texts))
     notes = tuple(f"record {i + 1} is shown as bytes: {reason}" for i, reason in reasons.items())
     return DecodedSide(inferred.format.identifier, shown, notes)
-
-
-def _find_frames(records: pa.RecordBatch, side: Side) -> list[bytes]:
-    """Return what the headers of records say about the schema of each message that is not null; empty without."""
-    frames = find_last_header(records.column("headers"), RegistryFormat.frame_headers[side])
-    if frames is None:
-        return []
-    pairs = zip(frames.to_pylist(), records.column(side), strict=True)
-    return [frame or b"" for frame, message in pairs if message.is_valid]
 
 
 def _decode(inferred: InferredSide, records: pa.RecordBatch, use: Use) -> Decoded:
@@ -97,14 +87,3 @@ def _contents(decoded: Decoded, count: int) -> Mapping[int, list[dict[str, Any]]
     for index, kind, value in zip(indices, kinds, values, strict=True):
         rows[index].append(value if kind is None else {"op": ROW_KINDS[kind], **value})
     return rows
-
-
-def _show(message: bytes | None) -> str | None:
-    """Bytes as a string; those that are not UTF-8, or contain zeros, as ``0x`` and hexadecimal digits; None stays."""
-    if message is None:
-        return None
-    try:
-        text = message.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    return f"0x{message.hex()}" if "\0" in text else text

@@ -167,7 +167,9 @@ def _read_problems(plan: ReadPlan) -> list[Problem]:
             f"max-count {plan.dead_letters.max_count} of the dead letters is counted by Table.read and read_stream"
         )
         problems.append(
-            Problem("data-source-letters", message, "write scan.dead-letter.max-count = '-1', or use those")
+            Problem(
+                "data-source-letters", message, "write scan.dead-letter.max-count = '-1' for no limit, or use those"
+            )
         )
     return [*problems, *_transport_problems(plan)]
 

@@ -118,7 +118,7 @@ class KafkaRecordDeserializationSchema:
             message = f"a record has no {name!r}{nearest(name, FIELDS)}"
             problems.append(Problem("deserializer-fields", message, f"name some of {listing(FIELDS)}", where))
         if not selected:
-            fix = "name the columns that the function needs"
+            fix = "name the fields of a record that the function needs, as fields=['value']"
             problems.append(Problem("deserializer-fields", "fields= is empty", fix, where))
         return cls(
             function=function,

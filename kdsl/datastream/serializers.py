@@ -11,7 +11,7 @@ import pyarrow as pa
 from kdsl.callbacks import FunctionError, Partitioner, import_name
 from kdsl.datastream.calls import caller_location, function_name
 from kdsl.datastream.expressions import syntax_error
-from kdsl.datastream.schemas import KafkaSerializer, MessageSchema, Side, kafka_schema
+from kdsl.datastream.schemas import KafkaSerializer, MessageSchema, Side, SimpleStringSchema, kafka_schema
 from kdsl.errors import Problem, Where, fail_on, listing
 from kdsl.types import model as t
 
@@ -270,7 +270,7 @@ class KafkaRecordSerializationSchemaBuilder:
             message = f"{method}() expects a schema, not {schema!r}"
             fix = "write SimpleStringSchema(), or a FormatSchema"
             self._problems.append(Problem("serializer-schema", message, fix, caller_location()))
-            return self
+            schema = SimpleStringSchema()  # no schema would be a second problem
         return self._set(side, schema, method)
 
     def _expression(self, value: str | Column | TopicFunction, method: str) -> RowExpression:

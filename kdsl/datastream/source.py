@@ -318,7 +318,7 @@ class KafkaSource(Endpoint):
         """Build the definition of the table that the source reads, for the resolver.
 
         It lacks what only the plan can express: single partitions, ends, and starts other than a timestamp. Wrong
-        topics and a missing deserializer are replaced by valid ones; `_own_problems` reports them.
+        topics and a missing or wrong deserializer are replaced by valid ones; `_own_problems` reports them.
         """
         sites, start = self._call_sites, self.starting_offsets
         timed = start.mode == "timestamp"
@@ -338,7 +338,9 @@ class KafkaSource(Endpoint):
             transport=self.transport,
             latency=self.latency,
         )
-        deserializer = self.deserializer or KafkaRecordDeserializationSchema(MessageSchema(Raw(), _BYTES))
+        deserializer = self.deserializer
+        if deserializer is None or (deserializer.problems and not deserializer.columns()):
+            deserializer = KafkaRecordDeserializationSchema(MessageSchema(Raw(), _BYTES))
         decodes_value = deserializer.function is None
         settings = {**_SETTINGS, **({} if self.topics or not self.partitions else {"topic": "partitions"})}
         return BuilderTableDef(

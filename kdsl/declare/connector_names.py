@@ -31,7 +31,12 @@ CONNECTORS = {
     for c in (
         Connector("kafka", "topic"),
         Connector("upsert-kafka", "topic"),
-        Connector("dynamic-kafka", "later", "name the topics of one cluster with the connector 'kafka'"),
+        Connector(
+            "dynamic-kafka",
+            "later",
+            "declare a table of the connector 'kafka' for each cluster, with its 'properties.bootstrap.servers' and "
+            "'topic', and read them with UNION ALL",
+        ),
         Connector("print", "script", _SCRIPT),
         Connector("blackhole", "script", _SCRIPT),
         Connector("datagen", "script", _SCRIPT),

@@ -13,7 +13,6 @@ from kdsl.flink_sql.ddl.script_reader import parse_script
 from kdsl.flink_sql.ddl.statements import CreateTable
 from kdsl.flink_sql.ddl.tables import OF_COLUMNS, declare_table
 from kdsl.formats import TableId
-from kdsl.ingest.ids import MAX_PARTS
 from kdsl.kafka_table import KafkaTable
 from kdsl.table import Table
 from kdsl.types import model as t
@@ -73,8 +72,6 @@ def read_initial_schemas(statements: str | None) -> tuple[dict[TableId, InitialT
             problems.append(Problem("ingest-ddl", message, "remove the other statements"))
             continue
         table = statement.name.parts
-        if len(table) > MAX_PARTS:
-            report(statement, f"the table {str(statement.name)!r} has more than three names", "remove one")
         if table in schemas:
             report(statement, f"the table {str(statement.name)!r} is declared twice", "remove one of the statements")
         if statement.like is not None or statement.source is not None or statement.copy is not None:

@@ -315,7 +315,7 @@ class _Work:
         self.listed = [c for c in metadata if c.name not in names]
         self.problems: list[Problem] = []
 
-    def add(self, option: str, message: str, fix: str, code: str = "ingest-transform") -> None:
+    def add_at(self, option: str, message: str, fix: str, code: str = "ingest-transform") -> None:
         """Add a problem of the table, at an option of the transform, or at the transform if that is empty."""
         where = Where(path=f"{self.path}.{option}" if option else self.path)
         self.problems.append(Problem(code, f"the table {format_id(self.table)!r}: {message}", fix, where))
@@ -324,12 +324,12 @@ class _Work:
         """Apply the transform. Problems are collected, and the result is then not to be used."""
         upstream = {f.name: _column(f) for f in self.schema.columns}
         for name in (name for f in self.schema.columns for name in find_reserved_names(f.name, f.type)):
-            self.add("", explain_reserved(name), "rename the column in the source")
+            self.add_at("", explain_reserved(name), "rename the column in the source")
         others = {c.name: _column(t.Field(c.name, c.type)) for c in self.metadata}
         names = {**_pseudo_columns(self.table), **others, **upstream}
         for column in self.listed:
             if column.name in upstream:
-                self.add("", f"the messages have a column {column.name!r}, and metadata.list has, too",
+                self.add_at("", f"the messages have a column {column.name!r}, and metadata.list has, too",
                          "set value.fields-prefix, or leave one of the two out")  # fmt: skip
         every = self._source_columns(names)
         names |= {c.name: TypedSql(c.sql, c.type) for c in every if c.name not in upstream}
@@ -340,7 +340,7 @@ class _Work:
         known = [c.name for c in columns]
         for name in self.rule.partition_keys:
             if name not in known:
-                self.add("partition-keys", f"there is no column {name!r}{nearest(name, known)}",
+                self.add_at("partition-keys", f"there is no column {name!r}{nearest(name, known)}",
                          f"use columns of the sink table: {listing(known)}")  # fmt: skip
         return TransformedTable(
             self.table,
@@ -373,7 +373,7 @@ class _Work:
                 try:
                     computed = self._compute("", text, read_expression(text), column.name, names)
                 except UntranslatableError as e:
-                    self.add("", f"the column {column.name!r} {e.location}: {e.reason}", e.fix, "ingest-expression")
+                    self.add_at("", f"the column {column.name!r} {e.location}: {e.reason}", e.fix, "ingest-expression")
                     continue
                 columns |= {} if computed is None else {column.name: attrs.evolve(computed, comment=column.comment)}
         return list((columns | {name: one for name, one in upstream.items() if name not in columns}).values())
@@ -388,10 +388,10 @@ class _Work:
             column = self._compute(option, added.column.expression.text, node, name, names)
             known = [c.name for c in columns]
             if name in known:
-                self.add(option, f"the column {name!r} that is added exists already", "give it another name")
+                self.add_at(option, f"the column {name!r} that is added exists already", "give it another name")
                 continue
             if added.after is not None and added.after not in known:
-                self.add(option, f"the column {name!r} is added after {added.after!r}, and there is no such column"
+                self.add_at(option, f"the column {name!r} is added after {added.after!r}, and there is no such column"
                          f"{nearest(added.after, known)}", f"use one of {listing(known)}")  # fmt: skip
                 continue
             if column is not None:
@@ -425,7 +425,7 @@ class _Work:
             if isinstance(value, n.Name) and len(value.parts) == 1:
                 column = attrs.evolve(column, comment=comments.get(value.parts[0]))
             if column.name in columns and column.name not in of_star:
-                self.add("projection", f"the projection has two columns {column.name!r}", "rename one with AS")
+                self.add_at("projection", f"the projection has two columns {column.name!r}", "rename one with AS")
             of_star.discard(column.name)
             columns[column.name] = column
         if self.rule.passes_new_columns:
@@ -448,12 +448,12 @@ class _Work:
         """
         typed = self._translate(option, text, value, names)
         if name is None:
-            self.add(option, f"an expression of the {option} has no name", "write 'expression AS name'")
+            self.add_at(option, f"an expression of the {option} has no name", "write 'expression AS name'")
             return None
         if typed is None:
             return None
         if typed.type is None or isinstance(typed.type, Interval):
-            self.add(option, f"the column {name!r} has the type {typed.spelling}, which tables do not have",
+            self.add_at(option, f"the column {name!r} has the type {typed.spelling}, which tables do not have",
                      "CAST it to the type that you mean")  # fmt: skip
             return None
         upstream = {quote_name(f.name): f.type for f in self.schema.columns}
@@ -476,7 +476,7 @@ class _Work:
             return None
         typed = self._translate("filter", self.rule.filter, self.rule.condition, names)
         if typed is not None and typed.family not in ("boolean", "null"):
-            self.add("filter", f"the filter is a {typed.spelling}, and must be true or false",
+            self.add_at("filter", f"the filter is a {typed.spelling}, and must be true or false",
                      "write a comparison")  # fmt: skip
         return None if typed is None else typed.text
 
@@ -490,7 +490,7 @@ class _Work:
                 raise nesting_error("", text, n.deepest_node(node).at) from None
         except UntranslatableError as e:
             what = option.partition("[")[0] or "a computed column"
-            self.add(option, f"{what} {e.location}: {e.reason}", e.fix, "ingest-expression")
+            self.add_at(option, f"{what} {e.location}: {e.reason}", e.fix, "ingest-expression")
             return None
 
     def _limit_names(self, names: Mapping[str, TypedSql]) -> _Names:
@@ -512,11 +512,11 @@ class _Work:
         known = [c.name for c in columns]
         for name in self.rule.primary_keys:
             if name not in known:
-                self.add("primary-keys", f"there is no column {name!r}{nearest(name, known)}",
+                self.add_at("primary-keys", f"there is no column {name!r}{nearest(name, known)}",
                          f"use columns of the sink table: {listing(known)}")  # fmt: skip
         trimmed = [name for name in self.schema.primary_key if name not in known]
         if trimmed and not allow_trimming:
-            self.add("projection", f"the projection leaves out {listing(trimmed)} of the primary key",
+            self.add_at("projection", f"the projection leaves out {listing(trimmed)} of the primary key",
                      "add it, or set transform.allow.trimming.pk-columns: true and primary-keys")  # fmt: skip
         if self.rule.primary_keys:
             return tuple(name for name in self.rule.primary_keys if name in known)

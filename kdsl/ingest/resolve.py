@@ -81,7 +81,8 @@ def check_parts(
 def route_problem(table: TableId, error: ValueError) -> Problem:
     """The problem of a table for which a route makes a name that cannot be a table, as ``error`` says; no location."""
     message = f"the table {format_id(table)!r}: a route gives its sink table a name that cannot be one: {error}"
-    return Problem("ingest-route", message, "correct the route", Where())
+    fix = "write a sink-table that is a name also where a group of source-table is empty, as 'ods.t_$1'"
+    return Problem("ingest-route", message, fix, Where())
 
 
 class _TransformOptions(TypedDict):

@@ -48,7 +48,8 @@ def add_commit_columns(plan: ReadPlan, option: str = "change_columns=True") -> R
     names = {*plan.columns.names, *plan.output.names}
     if taken := [name for name in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP) if name in names]:
         message = f"the table has {listing(taken)}, which {option} adds"
-        problems.append(Problem("change-columns-taken", message, "give these columns other names"))
+        fix = "give these columns other names; with 'value.fields-prefix' (value_prefix=) they show the same fields"
+        problems.append(Problem("change-columns-taken", message, fix))
     if problems:
         raise ResolveError(f"{plan.table} cannot be read so", [p.at(Where(table=plan.table)) for p in problems])
     metadata = (

@@ -27,6 +27,7 @@ USER_INFO = "basic.auth.user.info"
 TOKEN = "bearer.auth.token"  # noqa: S105  # the name of a setting
 _ISSUER = "bearer.auth.issuer.endpoint.url"
 _ID, _SECRET, _SCOPE = "bearer.auth.client.id", "bearer.auth.client.secret", "bearer.auth.scope"
+_OWN_TOKENS = f"OAUTHBEARER in its place, and set {listing((_ISSUER, _ID, _SECRET))}"
 _CLUSTER, _POOL = "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id"
 _JAAS = "sasl.jaas.config"
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -221,10 +222,13 @@ class _Reader:
         numbers = {name: self._number(name, default) for name, default in NUMBERS.items()}
         basic, (token, oauth) = self._basic(), self._bearer()
         if basic and (token or oauth):
+            user_setting = USER_INFO if USER_INFO in self._values else BASIC
+            token_setting = TOKEN if TOKEN in self._values else BEARER
             self._add_problem(
                 "registry-login",
-                f"the registry has a user ({self._quote_name(BASIC)}) and a token ({self._quote_name(BEARER)})",
-                "keep one of the two",
+                f"the registry has a user ({self._quote_name(user_setting)}) and a token "
+                f"({self._quote_name(token_setting)})",
+                "remove one of the two",
             )
         named = {key: key.removeprefix(_HEADER) for key in self._values if key.startswith(_HEADER)}
         more = {_CLUSTER: "target-sr-cluster", _POOL: "Confluent-Identity-Pool-Id"}
@@ -317,7 +321,7 @@ class _Reader:
         source = text.strip().upper()
         if source in sources:
             return source
-        detail = ", which names a Java class," if source == "CUSTOM" else ""
+        detail = ", which names a Java class" if source == "CUSTOM" else ""
         self._add_problem(
             "registry-login",
             f"{self._quote_name(name)} is {text!r}{detail}{nearest(source, sources)}",
@@ -339,10 +343,10 @@ class _Reader:
             return self._inherit_login("username", "password")
         if info is None:
             if source is not None:
-                missing = "a user and a password in its address" if source == "URL" else self._quote_name(USER_INFO)
+                missing = "the registry's address has no user" if source == "URL" else f"there is no {USER_INFO!r}"
                 self._add_problem(
                     "registry-login",
-                    f"{self._quote_name(BASIC)} is {source}, but the registry has no {missing}",
+                    f"{self._quote_name(BASIC)} is {source}, but {missing}",
                     "write basic-auth.user-info=USER:${env:PASSWORD}, or remove it",
                 )
             return None
@@ -368,14 +372,15 @@ class _Reader:
                 options = parse_jaas(text).options
             except JaasError as e:
                 if not has_reference(text):
-                    self._add_problem("registry-login", f"{_JAAS!r} cannot be parsed {e}", "correct the configuration")
+                    module = 'LoginModuleClass required option="value" option="value";'
+                    self._add_problem("registry-login", f"{_JAAS!r} cannot be parsed {e}", f"write: {module}")
                 return None
         user, password = (options.get(name) or self._values.get(f"sasl.{name}") for name in names)
         if user is None or password is None:
             option, other = (
-                (BASIC, "basic-auth.credentials-source=USER_INFO")
+                (BASIC, f"USER_INFO in its place, and set {USER_INFO!r}")
                 if names[0] == "username"
-                else (BEARER, "bearer-auth.credentials-source=OAUTHBEARER")
+                else (BEARER, _OWN_TOKENS)
             )
             self._add_problem(
                 "registry-login",
@@ -420,7 +425,7 @@ class _Reader:
                         "registry-login",
                         f"{self._quote_name(BEARER)} takes the tokens of the Kafka clients, but the cluster has no "
                         f"{_ENDPOINT!r}",
-                        "add it to the cluster's properties, or write bearer-auth.credentials-source=OAUTHBEARER",
+                        f"add it to the cluster's properties, or write {_OWN_TOKENS}",
                     )
                 if url is not None:
                     self._check_provider(_ENDPOINT)
@@ -450,7 +455,7 @@ class _Reader:
         key, chain = self._values.get("ssl.keystore.key", ""), self._values.get("ssl.keystore.certificate.chain", "")
         if bool(key) != bool(chain):
             message = "a key needs its certificates, and certificates their key"
-            self._add_problem("tls-store", message, "set both, or neither")
+            self._add_problem("tls-store", message, "set 'ssl.keystore.key' and 'ssl.keystore.certificate.chain'")
         return Tls(
             truststore=self._store("truststore"),
             keystore=self._store("keystore"),

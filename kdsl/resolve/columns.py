@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kdsl.declare.definition import TableDef
+from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.errors import Problem, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE, Direction, keeps_unavailable
 from kdsl.options import Spelling
@@ -14,11 +14,15 @@ from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
 SPARK_PRECISION = 6
+_UNREAD = ("class-decorator", "column-annotation", "column-attribute")
+"""The codes of declared columns that are not among the columns of their table."""
 
 
 def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report a table without columns, and a sink without columns that it can write."""
     if not table.columns:
+        if any(p.code in _UNREAD for p in table.problems):
+            return  # declared, but in a way that cannot be read
         yield problem(table, "no-columns", "the table has no columns", "declare at least one")
     elif direction == "write" and not any(c.role != "computed" and not c.virtual for c in table.columns):
         message = "every column is virtual or computed, so there is nothing to write"
@@ -31,7 +35,8 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
     Warn of names of columns, or of members of one row, that differ only in case, which Spark treats as equal.
     """
     counts = Counter(c.name for c in table.columns)
-    for name in (n for n, count in counts.items() if count > 1):
+    shared = any(p.code == "column-shared" for p in table.problems)  # a column for each use of one object
+    for name in (n for n, count in counts.items() if count > 1 and not shared):
         column = [c for c in table.columns if c.name == name][-1]
         yield problem(table, "column-repeated", f"the column {name!r} is declared twice", "rename one", column=column)
     for names in case_clashes(counts):
@@ -44,13 +49,22 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
             message, fix = "a column has an empty name", "name it"
             yield problem(table, "column-name", message, fix, column=column)
         for name in () if table.in_ingestion else find_reserved_names(column.name, column.type):
-            fix = "rename the column" if name == column.name else "rename the member"
+            fix = _advise_new_name(table, column) if name == column.name else "rename the member"
             yield problem(table, "column-name", explain_reserved(name), fix, column=column)
         rows = [kind for kind in t.walk_types(column.type) if isinstance(kind, t.Row)]
         for names in (clash for row in rows for clash in case_clashes(row.names)):
             message = f"its members {listing(names)} differ only in letter case, which Spark treats as equal by default"
             fix = "rename one, or set spark.sql.caseSensitive to true"
             yield problem(table, "column-case", message, fix, column=column, severity="warning")
+
+
+def _advise_new_name(table: TableDef, column: ColumnDef) -> str:
+    """The advice to rename a column, with what that changes for one that shows a field of the message."""
+    if column.role != "physical":
+        return "rename the column"
+    prefix = table.setting("value_prefix", "v_")
+    fix = "rename the column, which then shows the field of its new name; if messages have a field of this name, set "
+    return f"{fix}{prefix} and begin the names of all columns of the value with v_"
 
 
 def find_reserved_names(name: str, kind: t.DataType) -> list[str]:
@@ -112,8 +126,10 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
             f"the format {chosen.identifier!r} only inserts rows, so a table of the connector 'kafka' cannot "
             f"enforce the primary key ({', '.join(table.primary_key)})"
         )
-        how = {Spelling.PYTHON: "declare an UpsertTable"}.get(table.spelling, "use the connector 'upsert-kafka'")
-        fix = f"{how}, which keeps the last row of each key; or make them key columns instead of a primary key"
+        how, without = "use the connector 'upsert-kafka' with a 'key.format' and a 'value.format'", ""
+        if table.spelling is Spelling.PYTHON:
+            how, without = "declare an UpsertTable", " (Key[…] instead of PrimaryKey[…])"
+        fix = f"{how}, which keeps the last row of each key; or remove the primary key{without}: the rows stay the same"
         yield problem(table, "primary-key", message, fix, column=by_name.get(table.primary_key[0]))
 
 
@@ -148,9 +164,9 @@ def names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
         if table.is_changelog and column.name.lower() == ROW_KIND:
             source = table.options.title if table.upserts else f"the format {table.value_format.identifier!r}"  # type: ignore[union-attr]
             message = f"{source} carries changes, and kdsl adds the column {ROW_KIND!r} with the row kind of each"
-            yield problem(table, "row-kind", message, "rename this column", column=column)
+            yield problem(table, "row-kind", message, _advise_new_name(table, column), column=column)
         if keeps and column.name.lower() == UNAVAILABLE:
             message = (
                 f"with unavailable='keep' kdsl adds the column {UNAVAILABLE!r}, which lists columns without a value"
             )
-            yield problem(table, "row-kind", message, "rename this column", column=column)
+            yield problem(table, "row-kind", message, _advise_new_name(table, column), column=column)

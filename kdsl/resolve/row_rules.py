@@ -95,7 +95,7 @@ def _check_action(table: TableDef, rule: RowRuleDef, direction: Direction) -> It
         yield _make_problem(table, rule, message, f"declare one with {topic}, or use another action")
     if table.options.latency == "realtime":
         message = f"the row rule {rule.name!r} is checked in Python, which real-time mode does not use"
-        yield _make_problem(table, rule, message, "remove the rule, or set latency='micro-batch'")
+        yield _make_problem(table, rule, message, f"remove the rule, or set {table.setting('latency', 'micro-batch')}")
 
 
 def _explain_column(table: TableDef, direction: Direction, name: str) -> tuple[str, str] | None:

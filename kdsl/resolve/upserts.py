@@ -24,6 +24,7 @@ _PRIMARY_KEY = {
 }
 
 
+_SKIP = "truncate = 'skip' in the format, with which the rows of a truncated table stay"
 _TRUE: dict[Spelling, object] = {Spelling.PYTHON: True, Spelling.DDL: "true", Spelling.YAML: "true"}
 
 
@@ -123,14 +124,14 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
         if options.changelog == "upsert":
             without = table.setting("changelog", "upsert")
             message = f"truncate = 'apply' deletes all rows, but with {without} the table keeps no rows"
-            fix = f"set {table.setting('changelog', 'full')}, or truncate = 'skip'"
+            fix = f"set {table.setting('changelog', 'full')}, or {_SKIP}"
             yield problem(table, "cdc-duplicate-truncate", message, fix, option=option)
         if options.topic_pattern is not None or len(set(options.topic)) > 1:
             message = (
                 "truncate = 'apply' deletes all rows, but with several topics it is unknown which rows came "
                 "from the truncated table"
             )
-            fix = "declare a table for each topic, or set truncate = 'skip'"
+            fix = f"declare a table for each topic, or set {_SKIP}"
             yield problem(table, "cdc-duplicate-truncate", message, fix, option=option)
     by_name = {c.name: c for c in table.columns}
     for column in (by_name[name] for name in table.primary_key if name in by_name):
@@ -207,4 +208,4 @@ def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     what = "keeps the last row of each key" if direction == "read" else "combines the changes of a key"
     kind = "an upsert table" if table.upserts else "the table"
     message = f"{table.setting('latency', 'realtime')}, but {kind} {what}, which requires micro-batches"
-    yield problem(table, "upsert-realtime", message, "set latency='micro-batch'", option="latency")
+    yield problem(table, "upsert-realtime", message, f"set {table.setting('latency', 'micro-batch')}", option="latency")

@@ -39,6 +39,7 @@ from kdsl.run.metrics import accumulated, on_rows
 from kdsl.run.metrics.observer import METRICS
 from kdsl.run.metrics.source_reports import OPTION, SWITCH, Reporter, new_name
 from kdsl.run.metrics.state_reports import observe_sizes
+from kdsl.run.mixed_times import MIXED_TIMES
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.metadata import RAW
@@ -184,6 +185,7 @@ def read_stream(
             "classic session"
         )
     observe(METRICS)
+    observe(MIXED_TIMES)
     observe(STORED_COLUMNS)
     if plan.transport == "jvm":
         if in_pipeline():

@@ -37,6 +37,7 @@ from kdsl.run.listeners.start import start_query
 from kdsl.run.metrics import accumulated
 from kdsl.run.metrics.observer import METRICS, note_write
 from kdsl.run.metrics.sink_reports import OPTION, Spool, log_violations
+from kdsl.run.mixed_times import MIXED_TIMES, warn_of_mixed_times
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
@@ -127,6 +128,7 @@ def write(
             f"guarantee {plan.delivery!r}, with which a repeated write is written again; declare "
             "delivery='exactly-once' ('sink.delivery-guarantee'), or remove write_id"
         )
+    warn_of_mixed_times(df, plan.table)
     from kdsl.run.jvm.write import append
     from kdsl.run.librdkafka.datasource import register
 
@@ -303,6 +305,7 @@ def write_stream(
     spool = Spool()
     reporting = {OPTION: str(spool.path), REFUSALS: str(refusals())}
     observe(METRICS)
+    observe(MIXED_TIMES)
     listen(df.sparkSession)
     if plan.transactions is not None:
         with _batches_by_rows(df.sparkSession, NO_ADAPTIVE_PLAN):

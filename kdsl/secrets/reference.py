@@ -13,6 +13,8 @@ import attrs
 
 from kdsl.errors import SecretError, listing, nearest
 
+UNRESOLVED_FIX = "make what the reference names available here, or correct the reference"
+"""What to do about a reference that a process cannot resolve."""
 HIDDEN = "***"
 GROUP = "kdsl.secrets"
 

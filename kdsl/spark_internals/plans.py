@@ -8,16 +8,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kdsl.spark_internals.errors import GatewayError, JavaError
+from kdsl.spark_internals.queries import java_query
 from kdsl.spark_internals.session import is_spark_3, java_dataframe, java_session, jvm_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def plan_of(df: DataFrame) -> PlanNode | None:
     """The plan of a DataFrame, analyzed when that was created; None for Spark Connect, where it stays on the server."""
     frame = java_dataframe(df)
     return None if frame is None else PlanNode(frame.queryExecution().analyzed())
+
+
+def plan_of_query(spark: SparkSession, query_id: str) -> PlanNode | None:
+    """The analyzed plan of a streaming query that runs; None if it has ended, and for Spark Connect.
+
+    Py4J's errors are passed on.
+    """
+    query = java_query(spark, query_id)
+    return None if query is None else PlanNode(query.analyzedPlan())
 
 
 def optimize_plan(df: DataFrame) -> PlanNode | None:
@@ -101,8 +111,13 @@ class Expression(_Tree):
 
     @property
     def child(self) -> Expression:
-        """The expression that an ``Alias`` names."""
+        """The expression that an ``Alias`` names, or a ``Cast`` converts."""
         return Expression(self._java.child())
+
+    @property
+    def is_written_cast(self) -> bool:
+        """Whether a ``Cast`` stands in the query; otherwise Spark has inserted it to give operands the same type."""
+        return bool(self._java.getTagValue(self._java.USER_SPECIFIED_CAST()).isDefined())
 
     @property
     def subquery(self) -> PlanNode:

@@ -33,6 +33,7 @@ from kdsl.registry import RegisteredSchema, registry_client
 from kdsl.resolve import problems
 from kdsl.table import Table
 from kdsl.testing import LocalKafka, LocalRegistry
+from kdsl.types import model as t
 from kdsl_formats.avro import Avro
 from tests.codegen.tables import definitions, module
 from tests.registry.front import Answer, Front, Request
@@ -655,6 +656,79 @@ def test_nulls_that_may_arrive_as_defaults_are_noted(changes: bool) -> None:
         "NULL may arrive as the default in n (5): Kafka Connect's converters write the default of a field in place of "
         "NULL; set replace.null.with.default=false in the converter to keep NULL"
     ]
+
+
+@pytest.mark.parametrize("never_null", [True, False])
+def test_nulls_that_a_json_schema_converter_replaces_are_noted(never_null: bool, subjects: Subjects) -> None:
+    """Kafka Connect's converter writes the default of an optional field beside its type, not beside the choice."""
+    number = {"type": "integer", "connect.type": "int64", "default": 5, "description": "How many"}
+    optional = {"oneOf": [{"type": "null"}, number], "connect.index": 1}
+    members = {"id": {"type": "integer", "connect.type": "int64", "connect.index": 0}, "n": optional}
+    schema = subjects.add({"type": "object", "title": "Value", "properties": members}, "JSON")
+    rows = [{"id": 1, "n": 5}, {"id": 2, "n": 7 if never_null else None}]
+    records = [{"key": None, "value": frame(schema, json.dumps(row).encode())} for row in rows]
+
+    draft = draft_records("t", attrs.evolve(NOWHERE, registry=subjects.registry), records)
+
+    (column,) = (column for column in draft.table.columns if column.name == "n")
+    assert (column.type, column.default, column.comment) == (t.BigInt(), 5, "How many")
+    notes = [note for note in draft.notes if "default" in note]
+    assert [note.partition(":")[0] for note in notes] == ["NULL may arrive as the default in n (5)"] * never_null
+    assert all("set ignore.default.for.nullables=true" in note for note in notes)
+
+
+CREATED, PAID = (
+    {"type": "record", "name": name, "namespace": "shop", "fields": [{"name": "id", "type": "long"}, more]}
+    for name, more in zip(
+        ("Created", "Paid"),
+        ({"name": "customer", "type": "string"}, {"name": "amount", "type": "long"}),
+        strict=True,
+    )
+)
+EVENTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("shop.Created", {"id": 1, "customer": "ann"}), ("shop.Paid", {"id": 1, "amount": 5}),
+    ("shop.Paid", {"id": 2, "amount": 7}),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize("chosen", ["", "Created", "shop.Paid"])
+def test_a_union_of_record_types_becomes_a_table_of_one_of_them(
+    chosen: str, nullable: bool, subjects: Subjects, tmp_path: Path
+) -> None:
+    schema: list[Any] = ["null", CREATED, PAID] if nullable else [CREATED, PAID]
+    number = subjects.add(schema)
+    messages = [frame(number, body(schema, event)) for event in EVENTS]
+
+    draft = subjects.draft(number, chosen)
+
+    (definition,) = definitions(module(to_python(draft), tmp_path))
+    name = "shop.Paid" if chosen == "shop.Paid" else "shop.Created"
+    assert getattr(definition.value_format, "record", ()) == (name,)
+    assert subjects.read(definition, *messages) == [row for kind, row in EVENTS if kind == name]
+    assert "the schema is a union of record types; the table has" in draft.notes[0]
+
+
+def test_an_unknown_record_type_is_an_error_with_the_known_ones(subjects: Subjects) -> None:
+    with pytest.raises(CodegenError, match=r"no record type 'Payd', but shop\.Created, shop\.Paid"):
+        subjects.draft(subjects.add([CREATED, PAID]), "Payd")
+
+
+@pytest.mark.parametrize("union", [True, False], ids=["one schema", "a schema for each"])
+def test_a_topic_of_several_record_types_becomes_a_table_of_one_of_them(union: bool, subjects: Subjects) -> None:
+    """The most frequent one of a union, or that of the last schema."""
+    if union:
+        number = subjects.add([CREATED, PAID])
+        values = [frame(number, body([CREATED, PAID], event)) for event in EVENTS]
+    else:
+        schemas = {f"shop.{one['name']}": (subjects.add(one), one) for one in (CREATED, PAID)}
+        values = [frame(schemas[kind][0], body(schemas[kind][1], row)) for kind, row in EVENTS]
+    records = [{"key": None, "value": value} for value in values]
+
+    draft = draft_records("t", attrs.evolve(NOWHERE, registry=subjects.registry), records)
+
+    assert subjects.read(draft.table, *values) == [row for kind, row in EVENTS if kind == "shop.Paid"]
+    assert any("shop.Created" in note for note in draft.notes)
 
 
 @pytest.mark.spark

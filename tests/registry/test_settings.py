@@ -112,8 +112,8 @@ WRONG = {
     "a negative number": (URL, {"http.read.timeout.ms": "-1"}, "registry-setting-value", "'-1'"),
     "an unknown source": (URL, {SASL: "USERINFO"}, "registry-login", "did you mean 'USER_INFO'"),
     "a Java class": (URL, {BEARER: "CUSTOM"}, "registry-login", "names a Java class"),
-    "no user": (URL, {SASL: "USER_INFO"}, "registry-login", "is USER_INFO, but the registry has no"),
-    "no user in the address": (URL, {SASL: "URL"}, "registry-login", "a user and a password in its address"),
+    "no user": (URL, {SASL: "USER_INFO"}, "registry-login", "is USER_INFO, but there is no"),
+    "no user in the address": (URL, {SASL: "URL"}, "registry-login", "address has no user"),
     "no colon": (URL, {"basic.auth.user.info": "me"}, "registry-login", "has no colon"),
     "no login to inherit": (URL, {SASL: "SASL_INHERIT"}, "registry-login", "has no 'sasl.jaas.config'"),
     "a broken login": (

@@ -31,7 +31,8 @@ class TestEachFormat:
     def test_no_column_takes_the_name_of_the_row_kind(self, name: str, direction: Direction) -> None:
         (result,) = errors(table("id INT", "_ROW_kind STRING", options={"format": name}), direction)
 
-        assert (result.code, result.fix) == ("row-kind", "rename this column")
+        assert result.code == "row-kind"
+        assert result.fix.startswith("rename the column, which then shows the field of its new name")
 
     def test_all_its_metadata_can_be_read_as_its_own_type_but_not_written(
         self, name: str, direction: Direction

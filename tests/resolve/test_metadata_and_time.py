@@ -111,8 +111,8 @@ class TestPrimaryKey:
         assert problem.code == "primary-key"
         assert "the format 'json' only inserts" in problem.message
         assert problem.fix == (
-            "use the connector 'upsert-kafka', which keeps the last row of each key; or make them key columns instead "
-            "of a primary key"
+            "use the connector 'upsert-kafka' with a 'key.format' and a 'value.format', which keeps the last row of "
+            "each key; or remove the primary key: the rows stay the same"
         )
 
     def test_it_names_columns(self) -> None:

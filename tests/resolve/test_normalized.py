@@ -222,7 +222,10 @@ class TestTruncates:
     def test_the_mode_without_state_keeps_none(self) -> None:
         (actual,) = problems_of(change_data(DebeziumJson(truncate="apply"), changelog="upsert"))
 
-        assert (actual.code, actual.fix) == ("cdc-duplicate-truncate", "set changelog='full', or truncate = 'skip'")
+        assert actual.code == "cdc-duplicate-truncate"
+        assert actual.fix == (
+            "set changelog='full', or truncate = 'skip' in the format, with which the rows of a truncated table stay"
+        )
 
     def test_deletes_cannot_be_identified_across_several_topics(self) -> None:
         (actual,) = problems_of(ddl(topic="a;b", debezium_json__truncate="apply"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -15,6 +15,7 @@ from kdsl_formats._connect.wires import Dates, Decimals, Modes, TimeMode, Times,
 CONNECT, DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium.time."
 DECIMAL, VARIABLE = f"{CONNECT}Decimal", "io.debezium.data.VariableScaleDecimal"
 PRECISION = "connect.decimal.precision"
+_IMAGES = ("after", "before")
 _SIMPLE: Mapping[type[t.DataType], str] = {
     t.Boolean: "boolean", t.TinyInt: "int8", t.SmallInt: "int16", t.Int: "int32", t.BigInt: "int64", t.Float: "float",
     t.Double: "double", t.Binary: "bytes", t.VarBinary: "bytes",
@@ -137,6 +138,58 @@ def _wire_schema(wire: Wire, modes: Modes) -> dict[str, Any]:
 def _time_schema(kind: str, name: str, modes: Modes) -> dict[str, Any]:
     """A schema of dates, times or timestamps, named as by Kafka Connect if the settings say so, else as by Debezium."""
     return {"type": kind, "name": f"{CONNECT if modes.times == 'connect' else DEBEZIUM}{name}", "version": 1}
+
+
+@attrs.frozen
+class InlineRows:
+    """The rows in messages that contain their schema.
+
+    Attributes:
+        schema: The schema of the rows in the last message.
+        rows: The rows; of changes those before and after them.
+        schemas: How many different schemas the messages have.
+    """
+
+    schema: Mapping[str, Any]
+    rows: tuple[Mapping[str, Any], ...]
+    schemas: int
+
+    @property
+    def replaced_nulls(self) -> Mapping[str, Any]:
+        """The defaults of optional fields that are never null in the rows, by field; without those that are null."""
+        return {
+            field["field"]: field["default"]
+            for field in fields_of(self.schema)
+            if field.get("optional")
+            and field.get("default") is not None
+            and all(row.get(field["field"]) is not None for row in self.rows)
+        }
+
+
+def find_inline_rows(messages: Sequence[Mapping[str, Any]], *, changes: bool) -> InlineRows | None:
+    """Find the rows in messages, and their schema.
+
+    None if there are no messages, one does not have exactly the members schema and payload, all schemas are null, or
+    that of the last message is not an object.
+
+    Args:
+        messages: The messages.
+        changes: Whether they are Debezium's changes.
+    """
+    if not messages or any(set(message) != {"schema", "payload"} for message in messages):
+        return None
+    schemas = [message["schema"] for message in messages if isinstance(message["schema"], Mapping)]
+    if not schemas:
+        return None
+    schema: Mapping[str, Any] | None = schemas[-1]
+    if changes:
+        schema = next((field for field in fields_of(schema) if field["field"] in _IMAGES), None)
+    if schema is None:
+        return None
+    payloads = [message["payload"] for message in messages if isinstance(message["payload"], Mapping)]
+    rows = [payload.get(image) for payload in payloads for image in _IMAGES] if changes else payloads
+    different = len({repr(one) for one in schemas})
+    return InlineRows(schema, tuple(row for row in rows if isinstance(row, Mapping)), different)
 
 
 @attrs.frozen

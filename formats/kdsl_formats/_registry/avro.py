@@ -220,7 +220,9 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json, *, record
         yield f"{path}: {message}" if path else message
 
 
-def list_refusals(writer_schema: Json, row: t.Row, reader_schema: Json) -> list[tuple[str, str]]:
+def list_refusals(
+    writer_schema: Json, row: t.Row, reader_schema: Json, *, records: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """List the paths and reasons of all values of a writer's schema that cannot be read into a table.
 
     Unlike `find_misfits`, it lists types of a union that are refused although others can be read.
@@ -229,12 +231,13 @@ def list_refusals(writer_schema: Json, row: t.Row, reader_schema: Json) -> list[
         writer_schema: The schema that messages are written with.
         row: The type of the rows.
         reader_schema: The schema that it is resolved to.
+        records: The records that are read (`resolve`).
 
     Raises:
         AvroTypeError: A schema is invalid, or as in `resolve`.
     """
     reader, writer = schema_type(_match_nullability(reader_schema, writer_schema)), schema_type(writer_schema)
-    return list(find_failures(resolve(writer, reader, row, exact_units=True), everywhere=True))
+    return list(find_failures(resolve(writer, reader, row, exact_units=True, records=records), everywhere=True))
 
 
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:

@@ -251,7 +251,7 @@ class AvroRegistryFormat(RegistryFormat):
         Raises:
             AvroTypeError: As in `table_schema`, or the writer's schema is invalid.
         """
-        refusals = list_refusals(schema, self.envelope_row(row), self.table_schema(row, "read"))
+        refusals = list_refusals(schema, self.envelope_row(row), self.table_schema(row, "read"), records=self.record)
         return list(dict.fromkeys((self._strip_image(path), message) for path, message in refusals))
 
     def _strip_image(self, path: str) -> str:

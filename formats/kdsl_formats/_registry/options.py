@@ -263,7 +263,7 @@ class RegistryFormat(Format):
                 "registry-subject",
                 f"{self.title} registers its schema under a subject that is named after the topic, but the table has "
                 f"{topics}",
-                "declare one topic, or set 'subject', or set 'subject-name-strategy' to 'record'",
+                "declare one topic, or set 'subject', or set 'subject-name-strategy' to 'record' and 'schema'",
             )
 
     def names_subject_after(self, what: Literal["topic", "record"]) -> bool:
@@ -414,7 +414,7 @@ class RegistryFormat(Format):
                 f"{self.title} names the subject after the record (subject-name-strategy "
                 f"{self.subject_name_strategy!r}), but a schema that is derived from a table has the same name in "
                 "every table",
-                "set 'schema', which has its own name, or 'subject'",
+                "set 'schema', whose record has a name of its own, or replace 'subject-name-strategy' by 'subject'",
             )
         if self.use_latest_version and named:
             yield Problem(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -27,6 +27,7 @@ from kdsl_formats.json_schema_confluent.schema import (
     SchemaError,
     derive_schema,
     find_misfits,
+    find_replaced_nulls,
     parse_schema,
     title_of,
 )
@@ -87,7 +88,11 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         misfits = list(find_misfits(schema, {}, row, self.writing_rules(), writing=direction == "write"))
         if misfits:
             message = f"{self.title} has a 'schema' that does not match the table: {'; '.join(misfits[:10])}"
-            yield Problem("registry-schema", message, "change one of the two; or remove 'schema', and it is derived")
+            yield Problem(
+                "registry-schema",
+                message,
+                "change the columns or the schema accordingly, or remove 'schema' to derive it from the table",
+            )
 
     def prunable(self) -> bool:
         """True unless the option ``schema`` is set, which needs all columns: members are found by name."""
@@ -139,6 +144,20 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         except SchemaError as e:
             return str(e)
         return "; ".join(find_misfits(document, others, row, self.writing_rules(), writing=direction == "write"))
+
+    def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
+        """The defaults of nullable columns that Kafka Connect's converter may have written in place of NULL, by column.
+
+        None for a schema that is not one of that converter, or not a JSON Schema.
+        """
+        del client  # the converter references no other schemas
+        if schema.kind != JSON_SCHEMA or "connect." not in schema.text:
+            return {}
+        try:
+            defaults = find_replaced_nulls(parse_schema(schema.text))
+        except SchemaError:
+            return {}
+        return {f.name: defaults[f.name] for f in row.fields if f.type.nullable and f.name in defaults}
 
 
 class _Decoder:

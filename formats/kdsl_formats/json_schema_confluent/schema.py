@@ -118,6 +118,38 @@ def title_of(schema: Mapping[str, Any]) -> str:
     return title if isinstance(title, str) else ""
 
 
+def merge_alternative(schema: Any) -> Mapping[str, Any]:
+    """The keywords of a schema with those of its only alternative to null, where Kafka Connect's converter writes them.
+
+    Empty if it is not an object.
+    """
+    if not isinstance(schema, Mapping):
+        return {}
+    others = [choice for word in _CHOICES for choice in _list_of(schema.get(word)) if not _is_null(choice)]
+    return {**others[0], **schema} if len(others) == 1 and isinstance(others[0], Mapping) else schema
+
+
+def _is_null(schema: Any) -> bool:
+    """Whether a schema allows only null."""
+    return isinstance(schema, Mapping) and schema.get("type") == "null"
+
+
+def find_replaced_nulls(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of members that may be null, by member; without those that are null."""
+    members = schema.get("properties")
+    return {
+        name: default
+        for name, member in (members.items() if isinstance(members, Mapping) else ())
+        if (default := merge_alternative(member).get("default")) is not None
+        and any(_is_null(choice) for word in _CHOICES for choice in _list_of(member.get(word)))
+    }
+
+
+def _list_of(value: Any) -> list[Any]:
+    """A value if it is a list, otherwise an empty list."""
+    return value if isinstance(value, list) else []
+
+
 def find_misfits(
     schema: Mapping[str, Any], others: Mapping[str, Any], row: t.Row, rules: WritingRules, *, writing: bool
 ) -> Iterator[str]:

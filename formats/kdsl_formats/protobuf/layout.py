@@ -114,7 +114,7 @@ def _find_problems(message: Descriptor, row: t.Row, path: str, *, writing: bool)
             yield Problem(
                 "protobuf-field",
                 f"the message {message.full_name} has no field {field.name!r}{nearest(field.name, known)}",
-                f"use the name of a field: {listing(list(known)) or 'there is none'}",
+                f"use the name of a field: {listing(known)}",
                 Where(column=path_to_field),
             )
         else:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,8 @@ from kdsl_formats.protobuf.naming import java_names, message_names
 from kdsl_formats.protobuf.proto_text import proto_text
 
 TEXT_NAME = "message.proto"
+_WARNING = re.compile(r"(?i)^[IW]\d{4} |warning")
+"""The lines of protoc's output that do not say what is wrong: those of its log, and warnings."""
 _MAX_LISTED = 20
 
 
@@ -244,10 +247,10 @@ def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = (
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if "warning" not in line.lower()]
+            lines = [line for line in done.stderr.splitlines() if not _WARNING.search(line)]
             raise SchemaError(
                 f"{listing([str(f) for f in files])} cannot be compiled: {' '.join(lines) or 'protoc failed'}",
-                f"correct the file, or set proto-path to the folders of its imports{_advise_package(lines)}",
+                f"correct the definition, or set proto-path to the folders of its imports{_advise_package(lines)}",
             )
         return read_set(target.read_bytes(), "the output of protoc")
 

@@ -57,12 +57,18 @@ _IMAGES = ("before", "after")
 
 @catch_recursion()
 def avro_draft(
-    schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None, column: str = ""
+    schema: Json,
+    *,
+    topic: str = "",
+    name: str = "",
+    chosen: Format | None = None,
+    column: str = "",
+    record: str = "",
 ) -> TableDraft:
     """Draft a table of the records of an Avro schema.
 
     Args:
-        schema: The schema's JSON, a record.
+        schema: The schema's JSON: a record, or a union of several; the table then has one of them.
         topic: The topic; by default the record's name.
         name: The table's name; by default the record's.
         chosen: The format of the value; by default ``avro`` if that can read messages of the schema, else
@@ -71,6 +77,7 @@ def avro_draft(
             mapping of timestamps is that of the columns.
         column: The name of the only column where the schema has no record but a single value, such as a string, and the
             format is ``avro-confluent``; without it, such a schema is an error.
+        record: The record type of a union that the table has, with or without its namespace; by default the first one.
 
     Raises:
         CodegenError: The schema is invalid, is not a record (or envelope), or cannot be converted, for example because
@@ -78,6 +85,9 @@ def avro_draft(
     """
     try:
         kind = schema_type(schema)
+        notes: list[str] = []
+        if records := list_record_types(kind):
+            kind, chosen = _choose_record_type(records, record, chosen, notes)
         if column and isinstance(chosen, AvroConfluent) and not has_record(kind):
             return _draft_single_value(schema, kind, column, topic, name or topic, chosen)
         envelope = isinstance(chosen, DebeziumAvroConfluent)
@@ -93,7 +103,6 @@ def avro_draft(
         legacy = chosen is not None and bool(getattr(chosen, "legacy_timestamps", True))
         registered = isinstance(chosen, _REGISTERED)
         instants = not envelope and not legacy
-        notes: list[str] = []
         kind, row = _read_columns(kind, notes, legacy=legacy, connect=registered, instants=instants)
         check_members(row)
         if registered and not _contains(row, t.Timestamp):
@@ -103,43 +112,75 @@ def avro_draft(
         raise CodegenError(
             f"the Avro schema cannot be converted to a table: {e}; correct it, or declare a table by hand"
         ) from None
-    record = _find_record(kind)
-    assert record is not None
+    of_rows = _find_record(kind)
+    assert of_rows is not None
     if envelope:
         if not is_envelope(schema):
             raise CodegenError(
-                f"the Avro schema {record.short!r} is not an envelope of Debezium, with 'before', 'after' and 'op'; "
+                f"the Avro schema {of_rows.short!r} is not an envelope of Debezium, with 'before', 'after' and 'op'; "
                 "choose the format avro-confluent"
             )
-        record, row = _find_row_record(record, row)
+        of_rows, row = _find_row_record(of_rows, row)
     if registered:
-        row = _allow_missing(record, row)
-    notes += _collect_notes(record, row, ())
+        row = _allow_missing(of_rows, row)
+    notes += _collect_notes(of_rows, row, ())
     columns = [
         ColumnDef(
             field.name, field.type, default=_convert_default(member, field.type)[0], comment=field.comment or None
         )
-        for member, field in zip(record.fields, row.fields, strict=True)
+        for member, field in zip(of_rows.fields, row.fields, strict=True)
     ]
     chosen = chosen or Avro(legacy_timestamps=False, micros=_has_micros(row))
     if isinstance(chosen, _REGISTERED):
-        inner = dict(_collect_member_defaults(record, row, ""))
+        inner = dict(_collect_member_defaults(of_rows, row, ""))
         chosen = attrs.evolve(chosen, defaults=write_defaults(inner))  # type: ignore[misc]
     if differences:
         notes.append(
             "the format 'avro', which derives the schema from the columns, cannot read messages of this schema: "
             f"{_join_differences(differences)}"
         )
-    notes += [f"{p.where.column or record.short}: {p.message}; {p.fix}" for p in chosen.check(row, "read")]
+    notes += [f"{p.where.column or of_rows.short}: {p.message}; {p.fix}" for p in chosen.check(row, "read")]
     table = TableDef(
-        name or record.short,
+        name or of_rows.short,
         tuple(columns),
-        options=KafkaOptions(topic=(topic or record.short,), startup=STARTUP),
+        options=KafkaOptions(topic=(topic or of_rows.short,), startup=STARTUP),
         value_format=chosen,
-        comment=record.doc or None,
+        comment=of_rows.doc or None,
     )
-    draft = TableDraft(table, dict(_collect_hints(record, (), row)), tuple(notes))
+    draft = TableDraft(table, dict(_collect_hints(of_rows, (), row)), tuple(notes))
     return _leave_out_refused(draft, schema) if registered else draft
+
+
+def list_record_types(kind: Type) -> tuple[Type, ...]:
+    """List the record types of a schema that is a union of several, and of nothing else but null; empty for others."""
+    branches = tuple(branch for branch in kind.branches if branch.kind != "null")
+    return branches if len(branches) > 1 and all(branch.kind == "record" for branch in branches) else ()
+
+
+def _choose_record_type(
+    records: tuple[Type, ...], name: str, chosen: Format | None, notes: list[str]
+) -> tuple[Type, AvroConfluent]:
+    """Return a record type of a union, and the format that reads only records of it; adds to ``notes``.
+
+    Raises:
+        CodegenError: The union has no such record type, or the format cannot choose one.
+    """
+    if chosen is not None and not isinstance(chosen, AvroConfluent):
+        raise CodegenError(
+            f"the Avro schema is a union of record types, and the format {chosen.identifier!r} reads only one; choose "
+            "the format avro-confluent"
+        )
+    names = [record.name for record in records]
+    record = next((one for one in records if name in ("", one.name, one.short)), None)
+    if record is None:
+        raise CodegenError(f"the Avro schema has no record type {name!r}, but {', '.join(names)}")
+    others = ", ".join(other for other in names if other != record.name)
+    notes.append(
+        f"the schema is a union of record types; the table has {record.name}, and others produce no row: declare a "
+        f"table with another record= (in SQL and YAML 'record-name') for {others}"
+    )
+    format_ = AvroConfluent(legacy_timestamps=False) if chosen is None else chosen
+    return record, attrs.evolve(format_, record=(record.name,))  # type: ignore[misc]
 
 
 def _join_differences(differences: list[str]) -> str:

@@ -22,13 +22,13 @@ from kdsl_formats.json.connect import (
     NANOS,
     SchemaTable,
     describe_replaced_nulls,
+    find_inline_rows,
     infinite_of,
     table_of_schema,
 )
 
 Object = Mapping[str, Any]
 _SCHEMA, _PAYLOAD = "schema", "payload"
-_IMAGES = ("after", "before")
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LONGEST = 16  # bytes of a decimal
 _FIRST, _LAST = 946_684_800, 4_102_444_800  # the years 2000 to 2100, in seconds
@@ -50,7 +50,7 @@ class InlineSchema:
         columns: The columns.
         notes: What a reader should know.
         rows: The rows of the messages; of changes those before and after them.
-        defaults: The defaults of columns that are nullable, by column; without those that are NULL.
+        defaults: The defaults of columns that are nullable and never NULL, by column; without those that are NULL.
     """
 
     format: Json | DebeziumJson
@@ -70,34 +70,16 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
         objects: The messages; the schema of the last one is used.
         changes: Whether they are Debezium's changes.
     """
-    if not objects or any(set(o) != {_SCHEMA, _PAYLOAD} for o in objects):
+    inline = find_inline_rows(objects, changes=changes)
+    declared = None if inline is None else table_of_schema(inline.schema)
+    if inline is None or declared is None:
         return None
-    schemas = [o[_SCHEMA] for o in objects if isinstance(o[_SCHEMA], Mapping)]
-    if not schemas:
-        return None
-    schema = schemas[-1]
-    row_schema = _find_image_schema(schema) if changes else schema
-    declared = table_of_schema(row_schema)
-    if declared is None:
-        return None
-    different = len({repr(one) for one in schemas})
     notes = [*declared.notes, "the columns are those of the schema inside the messages"]
-    if different > 1:
-        notes.append(f"the messages have {different} schemas; the table is that of the last message")
+    if inline.schemas > 1:
+        notes.append(f"the messages have {inline.schemas} schemas; the table is that of the last message")
     columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in declared.row.fields)
-    payloads = [o[_PAYLOAD] for o in objects if isinstance(o[_PAYLOAD], Mapping)]
-    images = [p.get(image) for p in payloads for image in _IMAGES] if changes else payloads
-    return InlineSchema(
-        _make_format(declared, changes=changes),
-        columns,
-        tuple(notes),
-        tuple(image for image in images if isinstance(image, Mapping)),
-        {
-            field["field"]: field["default"]
-            for field in row_schema["fields"]
-            if field.get("optional") and field.get("default") is not None
-        },
-    )
+    chosen = _make_format(declared, changes=changes)
+    return InlineSchema(chosen, columns, tuple(notes), inline.rows, inline.replaced_nulls)
 
 
 def describe_defaults(defaults: Mapping[str, Any], rows: pa.RecordBatch, chosen: Format) -> Iterator[str]:
@@ -128,15 +110,6 @@ def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:
             return None
     rows = [one[_PAYLOAD] for one in objects if one[_PAYLOAD] is not None]
     return rows if rows and all(isinstance(row, Mapping) for row in rows) else None
-
-
-def _find_image_schema(schema: Object) -> Any:
-    """Return the schema of the rows inside changes; None if there is none."""
-    fields = schema.get("fields")
-    for field in fields if isinstance(fields, list) else ():
-        if isinstance(field, Mapping) and field.get("field") in _IMAGES:
-            return field
-    return None
 
 
 def _make_format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson:

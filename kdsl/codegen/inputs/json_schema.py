@@ -27,6 +27,7 @@ from kdsl.formats import Format
 from kdsl.types import model as t
 from kdsl_formats.json import Json
 from kdsl_formats.json.connect import DECIMAL, PRECISION
+from kdsl_formats.json_schema_confluent.schema import merge_alternative
 
 _SCALARS: Mapping[str, t.DataType] = {
     "string": t.STRING,
@@ -232,9 +233,10 @@ class _Reader:
         for name in sorted(members, key=lambda n: _connect_index(members[n])):
             kind = self.type(members[name], (*path, name), around)
             kind = kind.as_nullable(kind.nullable or name not in required)
-            fields.append(t.Field(name, kind, _string_of(members[name], "description")))
-            if isinstance(members[name], Mapping) and "default" in members[name]:
-                default = members[name]["default"]
+            member = merge_alternative(members[name])
+            fields.append(t.Field(name, kind, _string_of(member, "description")))
+            if "default" in member:
+                default = member["default"]
                 if self._can_hold((*path, name), kind, default):
                     defaults[name] = default
                 else:

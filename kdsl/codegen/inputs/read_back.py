@@ -21,7 +21,7 @@ from kdsl.types import model as t
 from kdsl_formats.csv import Csv
 
 Record = Mapping[str, Any]
-"""The ``key`` and the ``value`` of a record as bytes, and its ``headers`` as pairs, which may be missing."""
+"""The ``key`` and the ``value`` of a record as bytes, and its ``headers`` (each a ``key`` and a ``value``) or none."""
 
 
 @attrs.frozen
@@ -68,7 +68,7 @@ def read_records(
             "offset": i,
             "key": record["key"],
             "value": record["value"],
-            "headers": [{"key": name, "value": value} for name, value in record.get("headers") or ()],
+            "headers": record.get("headers") or (),
         }
         for i, record in enumerate(records)
     ]

@@ -42,7 +42,7 @@ def registry_draft(
         version: The version; the latest by default.
         topic: The topic; by default the subject's name without ``-value`` or ``-key``.
         name: The table's name; by default that of the schema, or the topic's if it has none or is an envelope.
-        message: For Protobuf: the message.
+        message: The Protobuf message, or the record type of an Avro schema that is a union of several.
         connector: ``upsert-kafka`` for an upsert table, whose key has the topic's subject that ends in ``-key``.
         legacy_timestamps: For Avro: as in `draft_registered_schema`.
         with_address: Whether the table names the address of the registry; otherwise that of its cluster counts.
@@ -139,7 +139,7 @@ def draft_registered_schema(
         url: The registry's address in the generated table; None for that of its cluster.
         topic: The topic.
         name: The table's name; by default that of the schema, or the topic's.
-        message: For Protobuf: the message.
+        message: As in `registry_draft`.
         legacy_timestamps: For Avro: whether ``timestamp-…``, which is an instant, is a TIMESTAMP as in Flink; otherwise
             it is a TIMESTAMP_LTZ, and ``local-timestamp-…`` a TIMESTAMP.
         column: The name of the column where an Avro schema has no record but a single value, such as a string.
@@ -164,6 +164,7 @@ def draft_registered_schema(
                 name=name or (topic if changes else ""),  # the records of changes are all named Value
                 chosen=chosen(url=url, legacy_timestamps=legacy_timestamps),
                 column=column,
+                record=message,
             )
         case "PROTOBUF":
             return draft_registered_protobuf(client, schema, url, message=message, topic=topic, name=name)

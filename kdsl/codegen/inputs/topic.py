@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
+from kdsl.codegen.inputs.avro import list_record_types
 from kdsl.codegen.inputs.changes import detect_change_data
 from kdsl.codegen.inputs.connect import describe_defaults, describe_looks, extract_payloads, read_inline_schema
 from kdsl.codegen.inputs.inferred import has_iso_timestamps, infer_type
@@ -19,21 +21,19 @@ from kdsl.codegen.inputs.keyed import MessageSide, combine_sides
 from kdsl.codegen.inputs.read_back import Record, correct_columns
 from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.codegen.model import CodegenError, ConnectorName, Hint, Path, TableDraft, TopicFormat
-from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
-from kdsl.declare.metadata import METADATA
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
-from kdsl.diagnostics.peek import last_records
+from kdsl.diagnostics.peek import last_raw_records
 from kdsl.errors import show_bytes
 from kdsl.formats import Format, Side
-from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaId
-from kdsl.resolve import resolve
 from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.strings import numbers
+from kdsl_formats.avro.schemas import AvroTypeError, Type, schema_type, whole_schema
+from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.csv.grammar import split_row
@@ -103,12 +103,12 @@ def topic_draft(
             are change data.
         KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
-        ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
+        ResolveError: The settings of the cluster or registry have errors.
         SecretError: A secret among the settings of the registry cannot be resolved here.
         MissingPackageError: As for `kdsl.registry.registry_client`.
         KdslError: As for `kdsl.diagnostics.clients.open_admin`.
     """
-    messages = _read_raw(topic, cluster, records)
+    messages = last_raw_records(topic, cluster, records).to_pylist()
     if not messages:
         raise CodegenError(
             f"the topic {topic!r} has no records to infer a table from; write some first, or use `kdsl codegen "
@@ -141,7 +141,7 @@ def draft_records(
 
     def infer(present: Sequence[bytes | None], named: TopicFormat | None, side: Side) -> InferredSide:
         """Infer format and columns of the messages of a side that are not null."""
-        frames = _frames_in_headers(messages, side)
+        frames = find_frames(messages, side)
         not_null = [message for message in present if message is not None]
         return infer_side(not_null, cluster, named, side, frames=frames, with_address=with_address)
 
@@ -221,27 +221,14 @@ def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
         return ""
 
 
-def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Read the last records, oldest first: the bytes of ``key`` and ``value``, None for a missing one, and ``headers``.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
-        ResolveError: No topic can have this name, or the settings of the cluster have errors.
-        KdslError: As for `kdsl.diagnostics.clients.open_admin`.
-    """
-    key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
-    value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
-    headers = ColumnDef("headers", METADATA["headers"].type, "metadata", metadata_key="headers", virtual=True)
-    options = KafkaOptions(topic=(topic,), startup="earliest-offset")
-    plan = read_plan(resolve(TableDef(topic, (key, value, headers), options=options), "read"))
-    rows: list[dict[str, Any]] = last_records(plan, cluster, records).to_pylist()
-    return rows
-
-
-def _frames_in_headers(records: Sequence[Record], side: Side) -> list[bytes]:
+def find_frames(records: Sequence[Record], side: Side) -> list[bytes]:
     """Return the frames of the messages of one side, as the headers of their records contain them; empty without."""
-    header = RegistryFormat.frame_headers[side]
-    return [dict(record.get("headers") or ()).get(header) or b"" for record in records if record[side] is not None]
+    name = RegistryFormat.frame_headers[side]
+    return [
+        next((h["value"] for h in reversed(record.get("headers") or ()) if h["key"] == name), None) or b""
+        for record in records
+        if record[side] is not None
+    ]
 
 
 def infer_side(
@@ -380,24 +367,30 @@ def _infer_registered(
     schema_id, indexes = ids[max(ids)]
     schema = client.schema(schema_id)
     notes, name = [], ""
+    bodies = frames.bodies if indexes is None else frames.bodies.take(pa.array(indexes))
     if schema.kind == "PROTOBUF":
-        bodies = frames.bodies if indexes is None else frames.bodies.take(pa.array(indexes))
         name, *others = _message_names(schema, bodies)
         if others:
             notes.append(f"there are also the messages {', '.join(others)}; the table is that of {name}")
+    elif schema.kind == "AVRO":
+        name = _most_frequent_record(client, schema, bodies)
     url = cluster.registry.url if with_address else None
     draft = draft_registered_schema(client, schema, url, topic="x", message=name, column=side)
     assert draft.table.value_format is not None
     if kind is not None and draft.table.value_format.identifier != kind:
         actual = draft.table.value_format.identifier
         raise CodegenError(f"the {side}s are of the format {actual!r}, and not {kind!r}; write --format {actual}")
+    value_format = draft.table.value_format
+    if isinstance(value_format, AvroConfluent) and not value_format.record:
+        own, *others = _record_types(client, [schema, *(client.schema(one) for one, _ in ids.values())])
+        if own and others:
+            value_format = attrs.evolve(value_format, record=(own,))  # type: ignore[misc]
+            notes.append(f"there are also records of the types {', '.join(others)}; the table is that of {own}")
     if len(ids) > 1:
         listed = ", ".join(map(str, sorted(ids)))
         notes.append(f"the records have {len(ids)} schemas, the ids {listed}; the table has the last")
     defaults = {c.name: c.default for c in draft.table.columns if c.type.nullable and c.default not in (MISSING, None)}
-    return InferredSide(
-        draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes), defaults=defaults
-    )
+    return InferredSide(value_format, draft.table.columns, draft.hints, (*draft.notes, *notes), defaults=defaults)
 
 
 def _id_of(client: RegistryClient, schema_id: SchemaId) -> int:
@@ -428,6 +421,39 @@ def _message_names(schema: RegisteredSchema, bodies: pa.BinaryArray) -> list[str
     if not names:
         raise CodegenError(f"the records contain none of the messages of their schema: {', '.join(known.values())}")
     return names
+
+
+def _record_types(client: RegistryClient, schemas: Iterable[RegisteredSchema]) -> list[str]:
+    """List the full names of the records of Avro schemas, each once; empty names for schemas of something else.
+
+    Raises:
+        RegistryError: The registry does not have a schema that they reference, does not answer, or refuses.
+    """
+    names = []
+    for schema in schemas:
+        with suppress(AvroTypeError):  # messages of such a schema cannot be read
+            names.append(schema_type(whole_schema(client, schema)).name if schema.kind == "AVRO" else "")
+    return list(dict.fromkeys(names)) or [""]
+
+
+def _most_frequent_record(client: RegistryClient, schema: RegisteredSchema, bodies: pa.BinaryArray) -> str:
+    """Return the record type that most bodies have, of an Avro schema that is a union of several; otherwise nothing.
+
+    Raises:
+        RegistryError: The registry does not have a schema that it references, does not answer, or refuses.
+    """
+    try:
+        kind = schema_type(whole_schema(client, schema))
+    except AvroTypeError:  # the draft says what is wrong
+        return ""
+    records = list_record_types(kind)
+    names = Counter(kind.branches[body[0] // 2].name for body in bodies.to_pylist() if body and _names(body[0], kind))
+    return names.most_common(1)[0][0] if records and names else ""
+
+
+def _names(first: int, kind: Type) -> bool:
+    """Whether the first byte of a body is the number of a record in a union of at most 64 types."""
+    return first % 2 == 0 and first // 2 < min(len(kind.branches), 64) and kind.branches[first // 2].kind == "record"
 
 
 def _parse_object(message: bytes) -> dict[str, Any] | None:

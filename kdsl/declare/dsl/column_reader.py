@@ -170,7 +170,7 @@ class _ColumnReader:
             annotation = getattr(function, "__annotations__", {}).get("return", _ABSENT)
             if annotation is _ABSENT:
                 message = "the function has no return annotation, so the column's type is unknown"
-                self._add_problem("column-annotation", message, f"write def {self.name}(self) -> ...")
+                self._add_problem("column-annotation", message, f"add the type, as in def {self.name}(self) -> int")
                 return Col, _ABSENT, ()
         try:
             base, marks = unwrap(evaluate_annotation(annotation, namespace))
@@ -265,7 +265,9 @@ class _ColumnReader:
         try:
             kind = column_type(annotation, explicit, namespace)
         except AnnotationError as e:
-            self._add_problem("column-type", e.message, e.fix)
+            inside = [p for p in (annotation, *get_args(annotation)) if (get_origin(p) or p) in (Col, Virtual)]
+            fix = "write the whole type in one pair of brackets, as in Col[int | None]" if inside else e.fix
+            self._add_problem("column-type", e.message, fix)
             return None, Any
         plain = explicit is None and not any(map(is_sql_type, unwrap(evaluate_annotation(annotation, namespace))[1]))
         if metadata and plain and is_compatible(kind, metadata.type):
@@ -288,7 +290,8 @@ class _ColumnReader:
             to_arrow(default, kind)
         except BadValueError as e:
             message = f"the default is not a value of {kind}: {e}"
-            self._add_problem("column-default", message, "choose another default")
+            fix = f"choose a value of {kind}" + ("" if default is not None else ", or add '| None' to the annotation")
+            self._add_problem("column-default", message, fix)
             return MISSING
         default = default.value if isinstance(default, Enum) else default
         enum = self._find_enum(annotation)

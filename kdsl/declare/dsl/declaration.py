@@ -133,7 +133,10 @@ def record_declaration(
         if isinstance(value, Computed):
             _record_column(cls, declaration, name, value, reserved)
         else:
-            message, fix = f"{name} has no annotation, so its type is unknown", f"write {name}: Col[...] = ..."
+            message, fix = (
+                f"{name} has no annotation, so its type is unknown",
+                f"add the type, as in {name}: Col[int] = ...",
+            )
             declaration.name_problems.append((name, Problem("column-annotation", message, fix)))
     return declaration
 
@@ -201,7 +204,7 @@ def _check_name(cls: type, name: str, reserved: Collection[str]) -> Problem | No
     if name.startswith("__") and name.endswith("__"):
         message = "names with two underscores at both ends belong to Python"
         plain = name.strip("_")
-        fix = f"write {plain} = col(name={name!r}); for metadata {plain} = virtual({name!r}) or metadata({name!r})"
+        fix = f"write {plain}: ... = col(name={name!r}); for metadata ... = virtual({name!r}) or metadata({name!r})"
     elif name.startswith(mangled):
         inner = "__" + name.removeprefix(mangled)
         message = f"Python changes the name {inner!r} inside a class to {name!r}"

@@ -12,6 +12,7 @@ from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import needs_jvm, open_admin, subscribe
 from kdsl.diagnostics.doctor.admin import Inspector, NotAnsweredError, Settings, TopicState, topic_settings
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
+from kdsl.diagnostics.doctor.records import check_records
 from kdsl.diagnostics.topic_records import read_ranges
 from kdsl.durations import duration_text
 from kdsl.errors import KdslError, OffsetError, ResolveError, listing, nearest
@@ -42,7 +43,7 @@ def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
 
 
 def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, written: bool = False) -> Iterator[Finding]:
-    """Check what a read of a table needs: topics, rights, retention, group, and start.
+    """Check what a read of a table needs: topics, rights, retention, records, group, and start.
 
     The start is checked only if all topics exist, and there is one.
 
@@ -87,6 +88,7 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
             message = "the topic is compacted: only the last of the older records of each key is kept"
             yield warning(f"topic {name}", message, "read it as an upsert table if the records are updates by key")
         yield from _check_isolation(plan, name, state, cluster, compacted=compacted)
+        yield from check_records(plan, name, cluster)
     yield from _check_group(plan, inspector, cluster.kdsl_settings)
     if plan.check_group:
         yield from _check_lease(plan, inspector)

@@ -119,7 +119,7 @@ def _cast_sql(value: TypedSql, have: t.DataType, want: t.DataType, *, trying: bo
                 f"a number is not cast to {want.spelling}", "write TO_TIMESTAMP_LTZ(x, 3) for milliseconds"
             )
     raise NoCastError(
-        f"{have.spelling} cannot be cast to {want.spelling}", "cast to a type that it can be converted to"
+        f"{have.spelling} cannot be cast to {want.spelling}", "use another value, or a type that it can be cast to"
     )
 
 

@@ -299,7 +299,7 @@ class ScriptCatalogs:
         if len(name.parts) < 3 or name.parts[0] not in self.sinks:
             return False
         message = f"the tables of the catalog {name.parts[0]!r} are only filled by copies of other tables"
-        fix = "write CREATE TABLE … AS TABLE, and read the table with Spark"
+        fix = "write CREATE TABLE … AS TABLE to fill them, and read them with Spark in Python"
         self._add_problem("catalog-sink", message, fix, name.where)
         return True
 
@@ -313,7 +313,8 @@ class ScriptCatalogs:
         """
         if catalog in self.sinks:
             message = f"the catalog {catalog!r} does not list its tables"
-            self._add_problem("catalog-sink", message, "list them with Spark", where)
+            fix = "remove the statement, and list them with Spark in Python"
+            self._add_problem("catalog-sink", message, fix, where)
             return None
         known = self.catalogs[catalog].kafka
         if known is None:

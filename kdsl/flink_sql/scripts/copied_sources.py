@@ -28,7 +28,7 @@ ALL_TABLES = r"\.*.\.*.\.*"
 _POSITION = ("partition", "offset", "timestamp")
 _PRIMARY_KEY = ("partition", "offset")
 _OF_READS = {
-    "bounded": "a copy has no end; run it with --once, or in the runtime mode batch",
+    "bounded": "remove it: with --once, or in the runtime mode batch, a copy ends with the records of its start",
     "scan_not_null_enforcer": "remove it",
     "cdc_events_duplicate": "remove it: a copy keeps the last row of each key",
     "changelog": "remove it",
@@ -55,13 +55,13 @@ def check_copied_table(definition: TableDef, where: Where) -> Iterator[Problem]:
         definition: The table.
         where: The location of its name in the statement.
     """
-    instead = "write INSERT INTO … SELECT into a table of 'kafka' or 'upsert-kafka'"
+    instead = "write INSERT INTO … SELECT into a table of 'kafka' with the format json, and copy that one"
     formats = KafkaFeed.formats
     if definition.upserts is not None:
         message = f"{definition.name} is an upsert table, and a copy cannot delete the rows of its tombstones"
-        fix = "declare it with the connector 'kafka'; in a catalog set "
-        fix += "'infer-schema.compacted-topic-as-upsert-table' = 'false'"
-        yield Problem("copy-source", message, f"{fix}; or {instead}", where)
+        fix = "declare it with the connector 'kafka' (in a catalog set "
+        fix += "'infer-schema.compacted-topic-as-upsert-table' = 'false'), with which deleted rows stay in the copy"
+        yield Problem("copy-source", message, fix, where)
     chosen = definition.value_format
     if chosen is not None and chosen.identifier not in formats["value"]:
         message = f"{definition.name} has the format {chosen.identifier!r}, and copies are made of "
@@ -93,7 +93,8 @@ def check_copied_catalog(catalog: ScriptCatalog, name: Name) -> Iterator[Problem
     if chosen in REGISTRY_FORMATS:
         message = f"the catalog {name.parts[0]!r} has the format {chosen!r}, and copies are made of "
         message += listing(KafkaFeed.formats["value"])
-        yield Problem("copy-source", message, "write INSERT INTO … SELECT for each table", name.where)
+        fix = "write INSERT INTO … SELECT for each table into one of 'kafka' with the format json, and copy that one"
+        yield Problem("copy-source", message, fix, name.where)
 
 
 def apply_hints(feed: KafkaFeed, hints: Sequence[Option]) -> tuple[KafkaFeed, list[Problem]]:

@@ -83,7 +83,7 @@ class _RowGenerator:
             self.paths.append(path)
         return self.fields.get(path, _DEFAULT)
 
-    def add_problem(self, path: str, key: str, message: str, fix: str) -> None:
+    def add_field_problem(self, path: str, key: str, message: str, fix: str) -> None:
         """Record a problem of a field's option."""
         full = f"fields.{path}.{key}"
         where = self.table.locations.get(full, self.table.where)
@@ -91,7 +91,9 @@ class _RowGenerator:
 
     def add_range_problem(self, path: str, key: str, number: Decimal, kind: t.DataType) -> None:
         """Record that the number in a field's option is out of range for a type."""
-        self.add_problem(path, key, f"is {number}, which is out of range for {kind.spelling}", "choose another number")
+        self.add_field_problem(
+            path, key, f"is {number}, which is out of range for {kind.spelling}", "choose another number"
+        )
 
     def check_paths(self) -> None:
         """Record a problem for options of fields that do not exist; called after the SQL of all columns is written."""
@@ -111,7 +113,7 @@ class _RowGenerator:
         except ValueError:  # reported with the options
             rate = 0.0
         if rate and not kind.nullable:
-            self.add_problem(path, "null-rate", "generates NULLs in a column that is NOT NULL", "remove it")
+            self.add_field_problem(path, "null-rate", "generates NULLs in a column that is NOT NULL", "remove it")
         return f"if(rand() < {rate}D, NULL, {sql})" if rate else sql
 
     def sequence_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
@@ -121,13 +123,15 @@ class _RowGenerator:
         """
         if "." in path or not isinstance(kind, _SEQUENCES):
             fix = "use 'random', or a top-level column of numbers or strings"
-            self.add_problem(path, "kind", f"cannot be 'sequence' for {kind.spelling}", fix)
+            self.add_field_problem(path, "kind", f"cannot be 'sequence' for {kind.spelling}", fix)
             return "NULL"
         if options.start is None or options.end is None:
-            self.add_problem(path, "kind", "is 'sequence', which needs a start and an end", "set both")
+            fix = f"set 'fields.{path}.start' and 'fields.{path}.end'"
+            self.add_field_problem(path, "kind", "is 'sequence', which needs a start and an end", fix)
             return "NULL"
         if options.end < options.start:
-            self.add_problem(path, "end", f"is {options.end}, before the start {options.start}", "set it higher")
+            message = f"is {options.end}, before the start {options.start}"
+            self.add_field_problem(path, "end", message, f"set it to {options.start} or more")
             return "NULL"
         counter = t.BigInt()  # the type in which Spark counts
         kinds = (counter, counter if isinstance(kind, t.Char | t.VarChar) else kind)
@@ -203,7 +207,7 @@ class _RowGenerator:
             except InvalidOperation:
                 number = Decimal("NaN")
             if number.is_nan():
-                self.add_problem(path, key, f"has the value {text!r}, which is not a number", "write a number")
+                self.add_field_problem(path, key, f"has the value {text!r}, which is not a number", "write a number")
             elif not _holds(kind, number):
                 self.add_range_problem(path, key, number, kind)
             else:
@@ -212,7 +216,9 @@ class _RowGenerator:
             case [low, high] if low <= high:
                 return low, high
             case [low, high]:
-                self.add_problem(path, "min", f"is {low}, above the max {high} of {kind.spelling}", "set it lower")
+                self.add_field_problem(
+                    path, "min", f"is {low}, above the max {high} of {kind.spelling}", f"set it to {high} or less"
+                )
         return None
 
     def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:

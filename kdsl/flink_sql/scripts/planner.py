@@ -306,7 +306,7 @@ class _Planner:
         """Record a warning for each table whose columns only the cluster knows: what uses them was not checked."""
         for name in self.catalogs.unchecked:
             message = f"the columns of {name} are inferred when the script runs, and what uses them is not checked here"
-            fix = "`kdsl run --dry-run` asks the cluster, and checks it"
+            fix = "`kdsl run --dry-run` asks the cluster, and checks it; or declare the columns in CREATE TABLE"
             self.problems.append(Problem(UNCHECKED, message, fix, name.where, "warning"))
 
     # listings
@@ -444,7 +444,7 @@ class _Planner:
         if statement.columns and len(statement.columns) != len(query.columns.fields):
             count = len(query.columns.fields)
             message = f"the view names {len(statement.columns)} columns, and its query has {count}"
-            self.add_problem("view-columns", message, "name each column", statement.where)
+            self.add_problem("view-columns", message, f"write {count} names, or none", statement.where)
             self.unread_names.add(name)
             return
         names = self.resolve_names(statement.query)
@@ -546,7 +546,7 @@ class _Planner:
         """Plan the table that a query reads with the options of a hint, and return whether it could be planned.
 
         It is stored in ``hinted`` by the name of its view. ``position`` is that of the hint in ``fragment``. If the
-        hint is on a view, cannot be read, or changes whether the table is a changelog, a problem is recorded. Problems
+        hint is on a view, has a mistake, or changes whether the table is a changelog, a problem is recorded. Problems
         of the options are recorded, too, and the result is True.
         """
         where = fragment.where(position, len("/*+"))
@@ -556,9 +556,8 @@ class _Planner:
             return False
         declared = self.table_of_key(hint.table)
         token = next((x for x in fragment.source.tokens if x.start == fragment.start + position), None)
-        if declared is None or token is None or token.kind != "hint":
-            self.add_problem("hint", "the hint cannot be read here", "set the options in CREATE TABLE", where)
-            return False
+        assert declared is not None  # the query was translated with its columns
+        assert token is not None  # it was parsed there
         try:
             options, problems = read_hint_options(fragment.source, token)
         except StatementError as e:
@@ -568,7 +567,8 @@ class _Planner:
         table = self.with_options(declared, options)
         if isinstance(table.row, Changelog) != isinstance(self.planned[id(declared)].row, Changelog):
             message = f"the hint changes whether {hint.table!r} is a changelog"
-            self.add_problem("hint-format", message, "declare a table of that format", where)
+            fix = "declare another table of the same topic, with these options in its CREATE TABLE, and read that"
+            self.add_problem("hint-format", message, fix, where)
             return False
         self.hinted[hint.view] = self._with_session_options(table)
         return True
@@ -634,8 +634,10 @@ class _Planner:
             value_format = sink.topic.definition.value_format
             if value_format is not None and value_format.insert_only:
                 message = f"the query is a changelog, and the format of {sink.name} can only write new rows"
-                fix = "declare the connector 'upsert-kafka', or a value format with changes, as "
-                fix += "debezium-json"
+                fix = (
+                    "declare the connector 'upsert-kafka' with a PRIMARY KEY, which keeps the last row of each key, or "
+                )
+                fix += "a value format with changes, as debezium-json, which keeps all changes"
                 self.add_problem("write-changelog", message, fix, statement.table.where)
         job = self.add_job(statement.query, query, sink, columns, statement.where, at_once=at_once)
         self.check_loop(job, statement.table.where)
@@ -711,7 +713,8 @@ class _Planner:
             return None
         if statement.overwrite:
             message = "INSERT OVERWRITE replaces existing rows, which is impossible in a topic"
-            self.add_problem("insert-overwrite", message, "write INSERT INTO", statement.where)
+            fix = "write INSERT INTO, which adds the rows to those of the topic"
+            self.add_problem("insert-overwrite", message, fix, statement.where)
         table = self.planned[id(declared)]
         if statement.options:
             table = self.with_options(declared, statement.options)
@@ -730,7 +733,7 @@ class _Planner:
         for column in table.declared.columns:
             if column.role == "metadata" and not column.virtual:
                 message = f"the connector {table.connector!r} cannot write metadata, and this column would be written"
-                fix = "declare it VIRTUAL, or as a column without METADATA"
+                fix = "declare it VIRTUAL, and select no value for it; or declare it without METADATA"
                 self.add_problem("metadata-sink", message, fix, attrs.evolve(column.where, column=column.name))
 
     def check_loop(self, job: Job, where: Where) -> None:
@@ -752,7 +755,8 @@ class _Planner:
             if topics:
                 message = f"the statement reads the topic {listing(topics)} and writes to it, so it reads its own "
                 message += "records, without end"
-                fix = f"write to another topic, or declare an end of {table.name} with 'scan.bounded.mode'"
+                fix = f"write to another topic, or declare an end of {table.name} with 'scan.bounded.mode' = "
+                fix += "'latest-offset', with which only the records before the start are read"
                 self.problems.append(Problem("topic-loop", message, fix, where, "warning"))
 
     def share_brokers(self, one: Table, other: Table) -> bool:
@@ -789,7 +793,8 @@ class _Planner:
         if direction == "read" and definition.value_format is not None and keeps_unavailable(definition.value_format):
             key = f"'{definition.value_format.identifier}.unavailable'"
             message = f"{table.name} is read with {key} = 'keep', and SQL cannot leave a value unchanged"
-            fix = f"set {key} = 'null', or remove it to get an error; or read the table in Python"
+            fix = f"set {key} = 'null', which reads NULL for such a value, or remove it to get an error; or read the "
+            fix += "table in Python"
             self.add_problem("unavailable-keep", message, fix, table.declared.where)
         self.problems += judged(definition, direction, self.cluster)  # type: ignore[arg-type]
 
@@ -965,7 +970,7 @@ class _Planner:
             self.check_duplicates(table)
             if not job.streaming and table.generated is not None and table.generated.rows is None:
                 message = f"{table.name!r} never ends, and a batch would read all of it"
-                fix = "set 'number-of-rows', or run it as a stream"
+                fix = "set 'number-of-rows', or run it as a stream: SET 'execution.runtime-mode' = 'streaming'"
                 self.add_problem("batch-unbounded", message, fix, table.declared.where)
         if job.streaming:
             marks = {name: table.declared.watermarks for name, table in tables.items()}
@@ -1036,7 +1041,8 @@ class _Planner:
             message += ", and deletes, which only have the key, would not pass it"
             fix = "read the table with 'scan.changelog.mode' = 'full', or filter by its primary key"
         else:
-            fix = "write all groups, and filter where the upsert table is read; or filter by the columns of GROUP BY"
+            fix = "write it as HAVING after GROUP BY, which deletes a group that no longer passes; or write all groups "
+            fix += "and filter where the upsert table is read"
         self.add_problem("upsert-filter", message, fix, fragment.where())
 
 

@@ -10,7 +10,7 @@ import attrs
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.flink_sql.ddl.tables import DeclaredTable
-from kdsl.flink_sql.expressions.casts import is_assignable
+from kdsl.flink_sql.expressions.casts import NoCastError, cast, is_assignable
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.queries.translator import TranslatedQuery
 from kdsl.types import model as t
@@ -66,7 +66,8 @@ def match_columns(
             message = f"{table.name} has no column {name!r} that can be written{hint}"
             problems.append(_make_problem("insert-column", message, f"use {listing(by_name)}", name))
     twice = {name for name, count in Counter([*names, *constants]).items() if count > 1}
-    problems += [_make_problem("insert-column", f"the column {n!r} is named twice", "name it once", n) for n in twice]
+    once = "name it once, and select one value for it"
+    problems += [_make_problem("insert-column", f"the column {n!r} is named twice", once, n) for n in twice]
     wanted = [by_name[n] for n in names if n in by_name] if names else [c for c in sink if c.name not in constants]
     fields = query.columns.fields
     if problems:
@@ -86,20 +87,30 @@ def match_columns(
         if not is_assignable(field.type, column.type):
             message = f"column {index + 1} of the query, {field.name!r}, is {field.type.spelling}, and "
             message += f"{table.name}.{column.name} is {column.type.spelling}"
-            fix = f"write CAST(… AS {column.type.spelling}) in the query"
-            problems.append(_make_problem("insert-type", message, fix, column.name))
+            problems.append(_make_problem("insert-type", message, _advise_cast(field.type, column.type), column.name))
     for name, value in constants.items():
         columns[name] = SinkColumn(name, by_name[name].type, value.type, constant=value.text)
         if not is_assignable(value.type, by_name[name].type):
             message = f"the constant of {name!r} is {value.spelling}, and the column {by_name[name].type.spelling}"
-            problems.append(_make_problem("insert-type", message, "write CAST(… AS …)", name))
+            fix = _advise_cast(value.type, by_name[name].type)
+            problems.append(_make_problem("insert-type", message, fix, name))
     for column in sink:
         if column.name not in columns:
             columns[column.name] = SinkColumn(column.name, column.type, None)
             if not column.type.nullable:
                 message = f"the column {column.name!r} is NOT NULL, and the statement writes no value to it"
-                problems.append(_make_problem("insert-null", message, "name it in INSERT INTO t (…)", column.name))
+                fix = f"name it in INSERT INTO {table.name} (…), and select a value for it"
+                problems.append(_make_problem("insert-null", message, fix, column.name))
     return tuple(columns[c.name] for c in sink), problems
+
+
+def _advise_cast(have: t.DataType | None, want: t.DataType) -> str:
+    """The advice to cast a value, or what to write if there is no such cast."""
+    try:
+        cast(TypedSql("NULL", have), want)
+    except NoCastError as e:
+        return e.fix
+    return f"write CAST(… AS {want.spelling})"
 
 
 def _spell_columns(fields: Sequence[t.Field]) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator
 from kdsl.errors import Problem, Where
 from kdsl.flink_sql.queries.facts import Note, TimeWindow
 
-_BATCH = "or run it as a batch: SET 'execution.runtime-mode' = 'batch'"
 _AS_BATCH = "run it as a batch: SET 'execution.runtime-mode' = 'batch'"
 """The fix with which the rows are the same; what changes them comes after it, and says so."""
 _WITHOUT_BEFORE = (
@@ -18,10 +17,14 @@ _REASONS: dict[str, tuple[str, str]] = {
     "aggregate": (
         "a group without a window changes its result with each row, and the table can only store new rows (Flink also "
         "requires a changelog or upsert sink)",
-        "group by a window of a column with a watermark, as TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE), "
-        f"write into a table of 'upsert-kafka', {_BATCH}",
+        f"{_AS_BATCH}; or write into a table of 'upsert-kafka' whose PRIMARY KEY has the columns of GROUP BY, which "
+        "keeps the last result of each group; or group by a window of a column with a watermark, as TUMBLE(TABLE t, "
+        "DESCRIPTOR(ts), INTERVAL '1' MINUTE), which has a result for each window",
     ),
-    "grouping": ("Spark groups a stream by one set of keys", f"write one INSERT for each set, {_BATCH}"),
+    "grouping": (
+        "Spark groups a stream by one set of keys",
+        f"{_AS_BATCH}; or write one INSERT for each set, with NULL for the keys that it lacks",
+    ),
     "distinct": (
         "Spark cannot tell whether an equal row came earlier in the stream",
         f"{_AS_BATCH}; or leave out DISTINCT and write into a table of 'upsert-kafka' whose PRIMARY KEY has all "
@@ -39,7 +42,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     ),
     "order": (
         "a stream never has all rows, which are needed to order them",
-        f"remove ORDER BY: the rows are the same, in the order in which they arrive; {_BATCH}",
+        f"remove ORDER BY: the rows are the same, in the order in which they arrive; or {_AS_BATCH}",
     ),
     "offset": (
         "a stream has no order by which rows could be skipped",
@@ -48,19 +51,21 @@ _REASONS: dict[str, tuple[str, str]] = {
     "outer join": (
         "a row is known to have no match only when a watermark has passed the latest time of a possible match, and the "
         "condition does not bound the times of the two tables by each other",
-        "declare a WATERMARK in both tables and add a condition on their columns, as b.ts BETWEEN a.ts AND a.ts + "
-        f"INTERVAL '4' HOUR; {_BATCH} (JOIN would leave out the rows without a match)",
+        f"{_AS_BATCH} (JOIN would leave out the rows without a match); or declare a WATERMARK in both tables and add a "
+        "condition on their columns, as b.ts BETWEEN a.ts AND a.ts + INTERVAL '4' HOUR, with which rows of other times "
+        "do not match",
     ),
     "outer join by interval": (
         "Spark computes the time after which a row of an outer join has no more matches only from intervals of fixed "
         "length, up to 32 days",
-        f"write the bound in days, as INTERVAL '30' DAY; {_BATCH} (JOIN would leave out the rows without a match)",
+        f"write the bound in days, as INTERVAL '30' DAY (a month has 28 to 31); or {_AS_BATCH} (JOIN would leave out "
+        "the rows without a match)",
     ),
     "outer join of queries": (
         "Spark compares bounds of TIMESTAMP columns with the watermark only where tables or views are joined directly, "
         "each with one such column, in a query without windows",
-        "declare the event-time columns as TIMESTAMP_LTZ(3), or join the tables first and write the result to a "
-        f"table, {_BATCH}",
+        "join the tables themselves, or write the rows of each query to its own table and join those; or declare the "
+        f"event-time columns as TIMESTAMP_LTZ(3), if the messages have instants; or {_AS_BATCH}",
     ),
     "outer join with a constant": (
         "the join preserves rows that never change, and Spark does not know when they have no more matches",
@@ -129,8 +134,9 @@ def stream_problems(
         elif not window.watermarked:
             message = f"{window.kind} in a stream: a window ends when a watermark passes it, and {column!r} is not the "
             message += "column of a watermark itself"
-            fix = "use the column of the watermark; write the result of a window to a table before another window, "
-            yield Problem("stream-window-time", message, fix + _BATCH, where)
+            fix = f"{_AS_BATCH}; or write the rows to a table that declares WATERMARK FOR {column}, and read that; or "
+            fix += "use the column of the watermark, which has other windows"
+            yield Problem("stream-window-time", message, fix, where)
 
 
 def _check_groups_of_changes(notes: list[tuple[Note, Where]]) -> Iterator[Problem]:
@@ -142,7 +148,10 @@ def _check_groups_of_changes(notes: list[tuple[Note, Where]]) -> Iterator[Proble
     groups = [one for one in notes if one[0].kind == "aggregate"]
     if groups and len(notes) > 1:
         note, where = groups[0]
-        what = "a group of groups" if len(groups) > 1 else "a group of joined streams"
+        what, fix = "a group of joined streams", "write the joined rows to their own table of 'kafka', and group those"
+        if len(groups) > 1:
+            what = "a group of groups"
+            fix = "write the inner groups to their own table of 'upsert-kafka' whose PRIMARY KEY has the columns of "
+            fix += "their GROUP BY, and group its rows"
         message = f"{note.name} in a stream: {what}, whose updates Spark does not return"
-        fix = "write the inner result to its own table of 'upsert-kafka', or group by windows"
-        yield Problem("stream-several", message, f"{fix}, {_BATCH}", where)
+        yield Problem("stream-several", message, f"{fix}; or {_AS_BATCH}", where)

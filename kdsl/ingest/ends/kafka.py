@@ -513,12 +513,12 @@ class KafkaTopics(KafkaEnd, Sink):
             else:
                 for topic in dict.fromkeys(topic for _, topic in mapping.entries):
                     if (wrong := wrong_topic(topic)) is not None:
-                        yield WrongOption("ingest-topic", key, wrong, "correct the topic")
+                        yield WrongOption("ingest-topic", key, wrong, TOPIC_FIX)
             if chosen.topic is not None:
                 message = "sink.tableId-to-topic.mapping has no effect, because topic is set"
                 yield WrongOption("ingest-mapping", key, message, "remove one of the two", "warning")
         if chosen.topic is not None and (wrong := wrong_topic(chosen.topic)) is not None:
-            yield WrongOption("ingest-topic", "topic", wrong, "correct the topic")
+            yield WrongOption("ingest-topic", "topic", wrong, TOPIC_FIX)
         if chosen.delivery == "exactly-once":
             key, prefix = "sink.transactional-id-prefix", chosen.transactional_id_prefix
             if prefix is None:
@@ -569,6 +569,10 @@ class KafkaTopics(KafkaEnd, Sink):
         shown = {"topic", "value.format", "key.format", "name", "partition.strategy", "sink.delivery-guarantee"}
         shown |= {f"{PROPERTIES}{SERVERS}"}
         yield from (f"  {key} = {text}" for key, text in self.write().items() if key not in shown)
+
+
+TOPIC_FIX = f"write a name of at most {MAX_TOPIC} letters, digits, '.', '_' and '-'"
+"""What to write instead of what `wrong_topic` refuses."""
 
 
 def wrong_topic(name: str) -> str | None:

@@ -141,7 +141,8 @@ def choose_columns(
             hint = nearest(left[0], [f.name for f in missing])
             message = f"the table does not write {left[0]!r}{hint}, and it would be lost"
         arguments = ", ".join(map(repr, left))
-        fix = f"leave it out with df.drop({arguments}), or declare it"
+        them = "it" if len(left) == 1 else "them"
+        fix = f"leave {them} out with df.drop({arguments}), or declare {them}"
         problems.append(_problem("write-column-extra", message, fix, plan))
     return chosen, problems
 
@@ -164,7 +165,7 @@ def type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -
     if isinstance(source.dataType, s.NullType):
         if not field.type.nullable:
             message = f"the DataFrame's column {name!r} is NULL in every row, but the column is declared NOT NULL"
-            yield Problem("write-column-null", message, "give it values")
+            yield Problem("write-column-null", message, "give it values, or remove NOT NULL from the declaration")
         return
     wrong = list(_mismatches(source.dataType, wanted, "", ignore_case=ignore_case))
     if not wrong:
@@ -173,7 +174,10 @@ def type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -
     message = f"the DataFrame's column {name!r} is {got}, but the table writes {field.type.spelling}"
     if wrong != [""]:
         message += f" (they differ in {listing(path.lstrip('.') for path in wrong)})"
-    fix = f"write df.withColumn({name!r}, F.col({name!r}).cast({wanted.simpleString()!r}))"
+    fix = (
+        f"write df.withColumn({name!r}, F.col({name!r}).cast({wanted.simpleString()!r})), where a value that does not "
+        "fit is an error, or NULL without ANSI mode"
+    )
     if isinstance(wanted, s.StructType | s.ArrayType | s.MapType):
         fix = f"make it {wanted.simpleString()}"
     yield Problem("write-column-type", message, fix)

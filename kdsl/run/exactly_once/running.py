@@ -37,7 +37,6 @@ class PreparedStream:
         checkpoint: The checkpoint of the query.
         retention: For how many seconds the brokers keep tokens.
         lease: The lease of the prefix.
-        half_written: The batch that is half written; None if there is none.
     """
 
     rows: DataFrame
@@ -45,7 +44,6 @@ class PreparedStream:
     checkpoint: Checkpoint
     retention: float
     lease: Lease
-    half_written: int | None = None
 
 
 class QueryWatch:

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import pyarrow as pa
@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 STAGED = f"{FOLDER}/staged"
-_NO_IDENTITY = "complete"
-"""The marker of earlier versions of kdsl."""
-_ENTRY = re.compile(r"([0-9]+)(-[0-9a-f]+)?(\.complete)?")
+_ENTRY = re.compile(r"([0-9]+)-[0-9a-f]+(\.complete)?")
 _log = logging.getLogger(__name__)
 _STATELESS = ROW_BY_ROW | {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Sort", "Union"}
 
@@ -61,7 +59,6 @@ def write_staged(
     cluster: Cluster,
     spec: TransactionSpec,
     reporting: Mapping[str, str],
-    half_written: int | None = None,
 ) -> DataStreamWriter:
     """Create the writer of a stream whose batches are stored before they are sent.
 
@@ -71,7 +68,6 @@ def write_staged(
         cluster: The cluster.
         spec: The transaction spec of the tasks.
         reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
-        half_written: The batch that is half written when the query starts; None if there is none.
 
     Raises:
         ResolveError: A format needs a registry that is not declared, or a literal secret.
@@ -81,7 +77,7 @@ def write_staged(
     registry = without_literal_secrets(plan, registry_of(cluster, plan))
     checked = map_in_arrow(rows, partial(_check_rows, plan_text(plan), registry), rows.schema)
     return checked.writeStream.foreachBatch(
-        partial(_stage_and_send, {**write_options(plan, cluster), **reporting}, spec, keeps_state(rows), half_written)
+        partial(_stage_and_send, {**write_options(plan, cluster), **reporting}, spec, keeps_state(rows))
     )
 
 
@@ -114,7 +110,6 @@ def _stage_and_send(
     options: dict[str, str],
     spec: TransactionSpec,
     keeps_state: bool,
-    half_written: int | None,
     batch: DataFrame,
     number: int,
 ) -> None:
@@ -127,7 +122,6 @@ def _stage_and_send(
         options: The options of the sink, with plan and cluster.
         spec: The transaction spec of the query.
         keeps_state: Whether rows may come from operators with state, which must run also if the rows are stored.
-        half_written: The batch that was half written when the query started; None if there is none.
         batch: The rows.
         number: The number of the batch.
 
@@ -152,7 +146,7 @@ def _stage_and_send(
     if not numbered.offsets:  # Spark writes it before the batch begins
         raise CheckpointError(f"{plan.table}: {folder.path(f'offsets/{number}')} is missing; restore the checkpoint")
     marker = f"{STAGED}/{marker_name(numbered)}"
-    rows_folder = read_marker(_read_marker_file(folder, marker, number), numbered, half_written, folder.path(marker))
+    rows_folder = read_marker(folder.read(marker), numbered, folder.path(marker))
     if rows_folder is None:
         rows_folder = f"{number}-{spec.run}"  # a driver that was cut off, and still works, must not write into it
         staged = batch.withColumn(STAGED_WRITER, F.spark_partition_id() % spec.writers)
@@ -210,16 +204,6 @@ def marker_name(spec: TransactionSpec) -> str:
     return f"{spec.batch}-{digest}.complete"
 
 
-def _read_marker_file(folder: Folder, name: str, number: int) -> str | None:
-    """Read the marker of a batch, or else the one that earlier versions wrote for its number; None without any.
-
-    Raises:
-        CheckpointError: It cannot be read.
-    """
-    text = folder.read(name)
-    return folder.read(f"{STAGED}/{number}.complete") if text is None else text
-
-
 def create_marker(folder: Folder, name: str, spec: TransactionSpec, rows_folder: str) -> str:
     """Create the marker of a batch whose rows this run has stored; one that another run has created meanwhile counts.
 
@@ -239,7 +223,7 @@ def create_marker(folder: Folder, name: str, spec: TransactionSpec, rows_folder:
     """
     if folder.create(name, marker_text(spec, rows_folder)):
         return rows_folder
-    other = read_marker(folder.read(name), spec, None, folder.path(name))
+    other = read_marker(folder.read(name), spec, folder.path(name))
     if other is None:
         raise CheckpointError(f"{spec.writer}: {folder.path(name)} was removed while batch {spec.batch} was staged")
     _log.warning("%s: another driver has staged batch %s meanwhile; its rows are sent", spec.writer, spec.batch)
@@ -252,53 +236,38 @@ def marker_text(spec: TransactionSpec, rows_folder: str) -> str:
     return json.dumps(document, separators=(",", ":")) + "\n"
 
 
-def read_marker(text: str | None, spec: TransactionSpec, half_written: int | None, location: str) -> str | None:
-    """Read from a marker the folder of a batch's rows.
-
-    None if the batch is not staged, or if another batch of its number is, which is logged as a warning.
+def read_marker(text: str | None, spec: TransactionSpec, location: str) -> str | None:
+    """Read from a marker the folder of a batch's rows; None if the batch is not staged.
 
     Args:
         text: The marker; None if there is none.
         spec: The write of the batch.
-        half_written: The batch that was half written when the query started. Markers of earlier versions do not say
-            which batch they belong to, and are trusted only for this one: parts of it were sent from what is staged.
         location: The location of the marker, for error messages.
 
     Raises:
-        CheckpointError: The marker is damaged, or was written by a newer kdsl.
+        CheckpointError: The marker is damaged or that of another batch, or was written by a newer kdsl.
     """
     if text is None:
         return None
-    if text.strip() == _NO_IDENTITY:
-        if spec.batch == half_written:
-            return str(spec.batch)
-        document: dict[str, Any] = {}
-    else:
-        try:
-            document = json.loads(text)
-            if document["version"] != 1:
-                raise CheckpointError(
-                    f"{spec.writer}: the staged batch {spec.batch} has version {document['version']}, and this kdsl "
-                    "reads version 1; use the kdsl that wrote it, or a newer one"
-                )
-            query, offsets, rows = (document[name] for name in ("query", "offsets", "rows"))
-        except (ValueError, TypeError, KeyError) as e:
+    rows = ""
+    try:
+        document = json.loads(text)
+        if document["version"] != 1:
             raise CheckpointError(
-                f"{spec.writer}: {location} cannot be read ({type(e).__name__}: {e}), so it is unknown which rows are "
-                f"staged as batch {spec.batch}; restore it from a copy, or remove it: the batch is then computed anew, "
-                "and if a part of it was sent, its rows may be missing or repeated unless they are the same again"
-            ) from None
-        if (query, offsets) == (spec.writer.query, spec.offsets):
-            return str(rows)
-    _log.warning(
-        "%s: the rows staged as batch %s are those of %s, and are replaced",
-        spec.writer,
-        spec.batch,
-        "another batch of that number, because an older copy of the checkpoint was restored"
-        if document
-        else "an earlier version, which did not record which batch it is, and none of them is written",
-    )
-    return None
+                f"{spec.writer}: the staged batch {spec.batch} has version {document['version']}, and this kdsl "
+                "reads version 1; use the kdsl that wrote it, or a newer one"
+            )
+        query, offsets, rows = (document[name] for name in ("query", "offsets", "rows"))
+        reason = "" if (query, offsets) == (spec.writer.query, spec.offsets) else "it is that of another batch"
+    except (ValueError, TypeError, KeyError) as e:
+        reason = f"{type(e).__name__}: {e}"
+    if reason:
+        raise CheckpointError(
+            f"{spec.writer}: {location} cannot be read ({reason}), so it is unknown which rows are staged as batch "
+            f"{spec.batch}; restore it from a copy, or remove it: the batch is then computed anew, and if a part of it "
+            "was sent, its rows may be missing or repeated unless they are the same again"
+        )
+    return str(rows)
 
 
 def _match_current_plan(staged: DataFrame, plan: WritePlan) -> DataFrame:

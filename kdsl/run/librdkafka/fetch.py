@@ -279,14 +279,9 @@ class Fetcher:
         truncation = truncation_of(error)
         if at and truncation is not None:
             partition = (at.topic, at.partition)
-            return OffsetError(
-                describe_truncated(
-                    self._table,
-                    {partition: OffsetAndEpoch(at.start, None)},
-                    {partition: truncation},
-                    "this task has read up to",
-                )
-            )
+            describe = partial(describe_truncated, self._table) if self.epochs is None else self.epochs.describe
+            positions = {partition: OffsetAndEpoch(at.start, None)}
+            return OffsetError(describe(positions, {partition: truncation}, "this task has read up to"))
         if at and error.code() in _EXPIRED:
             earliest = self._consumer.earliest([at], self.timeout)[0]
             if earliest > at.start:

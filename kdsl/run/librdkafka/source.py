@@ -13,7 +13,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-import attrs
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
@@ -230,7 +229,8 @@ def _read(options: OptionItems, task: InputPartition, *, batch: bool = False) ->
     batches = fetcher.read(task.ranges)
     check = TopicCheck(cluster, str(options), plan.table, task.ids)
     fetcher.on_short_log = check.verify
-    fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], task.epochs)
+    keeps_rows = plan.upserts is not None and plan.upserts.by_partition
+    fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], task.epochs, keeps_rows=keeps_rows)
     try:
         with _dead_letters(options, task, decoder, names, batch=batch):
             if reports:
@@ -386,13 +386,6 @@ def _packing(options: OptionItems) -> Packing:
     plan, _ = _read_plan_and_cluster(options)
     whole = WHOLE in dict(options) or (plan.upserts is not None and plan.upserts.by_partition)
     return choose_packing(max_tasks(dict(options), plan), whole=whole)
-
-
-def _first_packing(options: OptionItems) -> Packing:
-    """Return how the versions of kdsl that did not record it have packed a batch."""
-    plan, _ = _read_plan_and_cluster(options)
-    ordered = plan.changelog and plan.upserts is None
-    return attrs.evolve(_packing(options), kind="order" if ordered else "size")
 
 
 def _state_steps(
@@ -553,7 +546,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             OffsetFormatError: The offsets are those of another source, or of another version of kdsl.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
-        packed = pack(stop.ranges_from(begin), stop.packing or _first_packing(self._options))
+        packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
         clipped = clip(packed, self._stream.ranges(begin, stop))
         if stop.state is None or begin == stop:
             return [Task(task, stop.ids, stop.epochs) for task in clipped]

@@ -465,7 +465,7 @@ class Stream:
         truncations = find_truncations(self._cluster, plan.table, plan.group_id or f"kdsl-{plan.table}", suspects)
         unknown = any(at.offset < 0 for at in truncations.values())
         if truncations and (self._subscription.reset == "none" or unknown or self._by_partition):
-            raise OffsetError(describe_truncated(plan.table, suspects, truncations))
+            raise OffsetError(describe_truncated(plan.table, suspects, truncations, keeps_rows=self._by_partition))
         self._verified |= {p: (at, leaders[p]) for p, at in suspects.items() if p not in truncations}
         return {partition: at.offset for partition, at in truncations.items()}
 

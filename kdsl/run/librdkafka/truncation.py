@@ -146,10 +146,20 @@ class EpochCheck:
         table: The table's name, for messages.
         group: The consumer group that a consumer names which asks the brokers.
         epochs: The epochs of the leaders that reported the ends of the planned ranges.
+        keeps_rows: Whether the query keeps the rows of keys by partition.
     """
 
-    def __init__(self, cluster: Cluster, table: str, group: str, epochs: Mapping[TopicPartition, int]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        table: str,
+        group: str,
+        epochs: Mapping[TopicPartition, int],
+        *,
+        keeps_rows: bool = False,
+    ) -> None:
         self._cluster, self._table, self._group, self._epochs = cluster, table, group, dict(epochs)
+        self._keeps_rows = keeps_rows
 
     def verify(self, last_epochs: Sequence[tuple[Range, int | None]]) -> None:
         """Check the epochs of fetched records; where one is too high, the brokers are asked, once for each partition.
@@ -170,9 +180,18 @@ class EpochCheck:
             return
         truncations = find_truncations(self._cluster, self._table, self._group, suspects)
         if truncations:
-            raise OffsetError(describe_truncated(self._table, suspects, truncations, "the batch was planned up to"))
+            raise OffsetError(self.describe(suspects, truncations, "the batch was planned up to"))
         for partition in suspects:  # these brokers number epochs in another way
             del self._epochs[partition]
+
+    def describe(
+        self,
+        positions: Mapping[TopicPartition, OffsetAndEpoch],
+        truncations: Mapping[TopicPartition, OffsetAndEpoch],
+        reached: str,
+    ) -> str:
+        """Return the message of an error about logs that were cut off; arguments are those of `describe_truncated`."""
+        return describe_truncated(self._table, positions, truncations, reached, keeps_rows=self._keeps_rows)
 
 
 __all__ = ["EpochCheck", "find_truncations", "truncation_of"]

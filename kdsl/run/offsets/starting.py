@@ -257,6 +257,8 @@ def describe_truncated(
     positions: Mapping[TopicPartition, OffsetAndEpoch],
     truncations: Mapping[TopicPartition, OffsetAndEpoch],
     reached: str = "the query has read up to",
+    *,
+    keeps_rows: bool = False,
 ) -> str:
     """Return the message of an error about logs that were cut off: where, both ends, and how to continue.
 
@@ -265,6 +267,7 @@ def describe_truncated(
         positions: How far the records were known, each with the leader epoch of that time if that is known.
         truncations: Where the logs end in that epoch now; -1 if the brokers do not know it.
         reached: Says what the positions are.
+        keeps_rows: Whether the query keeps the rows of keys by partition, which contain lost records.
     """
     details = []
     for (topic, partition), end in sorted(truncations.items()):
@@ -281,6 +284,22 @@ def describe_truncated(
     return (
         f"{table}: a log was cut off, and other records take the offsets of those that were there: "
         f"{join_some(details)}; an unclean leader election or a lost disk does that: compare what was written from the "
-        "lost records; to continue at the end of that epoch, which counts the gap, set the client property "
-        "auto.offset.reset to earliest or latest, or start with a new checkpoint"
+        f"lost records; {_advise_after_truncation(truncations, keeps_rows=keeps_rows)}"
     )
+
+
+def _advise_after_truncation(truncations: Mapping[TopicPartition, OffsetAndEpoch], *, keeps_rows: bool) -> str:
+    """Say how to continue after a log was cut off; the reset policy helps only if it is known where, and without rows.
+
+    Arguments are those of `describe_truncated`.
+    """
+    if any(end.offset < 0 for end in truncations.values()):
+        reason = "nobody knows where the new records begin"
+    elif keeps_rows:
+        reason = "the rows that the query keeps by partition (changelog_state='partition') contain lost records"
+    else:
+        return (
+            "to continue at the end of that epoch, which counts the gap, set the client property auto.offset.reset to "
+            "earliest or latest, or start with a new checkpoint"
+        )
+    return f"start with a new checkpoint: {reason}, so auto.offset.reset does not help"

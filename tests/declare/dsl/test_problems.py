@@ -126,8 +126,8 @@ def test_names_that_belong_to_python_are_refused() -> None:
 
     assert problems_of(Dunder) == [
         "Dunder.__raw_key__: names with two underscores at both ends belong to Python, so an attribute for a column "
-        "cannot have this name; write raw_key = col(name='__raw_key__'); for metadata raw_key = virtual('__raw_key__') "
-        "or metadata('__raw_key__')",
+        "cannot have this name; write raw_key: ... = col(name='__raw_key__'); for metadata ... = "
+        "virtual('__raw_key__') or metadata('__raw_key__')",
         "Dunder._Dunder__version: Python changes the name '__version' inside a class to '_Dunder__version', so an "
         "attribute for a column cannot have this name; write version: ... = col(name='__version')",
     ]
@@ -139,8 +139,8 @@ def test_a_column_without_an_annotation_is_refused() -> None:
         b = Metadata("offset")
 
     assert problems_of(Bare) == [
-        "Bare.a: a has no annotation, so its type is unknown; write a: Col[...] = ...",
-        "Bare.b: b has no annotation, so its type is unknown; write b: Col[...] = ...",
+        "Bare.a: a has no annotation, so its type is unknown; add the type, as in a: Col[int] = ...",
+        "Bare.b: b has no annotation, so its type is unknown; add the type, as in b: Col[int] = ...",
     ]
 
 
@@ -170,17 +170,15 @@ def test_unreadable_annotations_are_reported_with_a_suggestion() -> None:
         d: Col[int] | None
         e: Col[Col[int]]
 
-    usable = (
-        "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
-    )
+    nested = "Col[int] is not a column type; write the whole type in one pair of brackets, as in Col[int | None]"
     assert problems_of(Unread) == [
         "Unread.a: the annotation 'Col[Citty]' cannot be read: there is no name 'Citty' (did you mean 'City'?); "
         "import or define the name in the module of the class",
         "Unread.b: the annotation 'Col[list[City].name]' cannot be read: AttributeError: type object 'list' has no "
         "attribute 'name'; correct it",
         "Unread.c: Col has no type in brackets; write the type of the values, as in Col[int]",
-        f"Unread.d: Col[int] is not a column type; use {usable}",
-        f"Unread.e: Col[int] is not a column type; use {usable}",
+        f"Unread.d: {nested}",
+        f"Unread.e: {nested}",
     ]
 
 
@@ -208,13 +206,15 @@ def test_mismatched_defaults_are_reported() -> None:
         e: Virtual[int] = col(default=1)  # type: ignore[assignment]
 
     assert problems_of(Defaults) == [
-        "Defaults.a: the default is not a value of BIGINT NOT NULL: 'x' is not an int; choose another default",
+        "Defaults.a: the default is not a value of BIGINT NOT NULL: 'x' is not an int; "
+        "choose a value of BIGINT NOT NULL",
         "Defaults.b: the default is not a value of BIGINT NOT NULL: it is None, but the column may not be NULL; "
-        "choose another default",
+        "choose a value of BIGINT NOT NULL, or add '| None' to the annotation",
         "Defaults.c: the default is not a value of DECIMAL(10, 2) NOT NULL: Decimal('1.234') is not a number with at "
-        "most 2 decimal places; choose another default",
+        "most 2 decimal places; choose a value of DECIMAL(10, 2) NOT NULL",
         "Defaults.d: the default is not a value of TIMESTAMP_LTZ(6) NOT NULL: datetime.datetime(2025, 1, 1, 0, 0) is "
-        "not a datetime with a zone, as tzinfo=UTC, because it is an instant; choose another default",
+        "not a datetime with a zone, as tzinfo=UTC, because it is an instant; "
+        "choose a value of TIMESTAMP_LTZ(6) NOT NULL",
         "Defaults.e: a column that is only read cannot have a default; remove default=",
     ]
 
@@ -308,8 +308,8 @@ def test_bodies_of_computed_columns_that_cannot_be_expressions_are_reported() ->
     use = "write arithmetic on the columns, or use pyspark's functions, such as F.when instead of if"
     ways = "write & | ~ for and, or, not; write F.when for if"
     assert [line.replace("Computed.", "") for line in problems_of(Computed)] == [
-        "no_type: the function has no return annotation, so the column's type is unknown; write def no_type(self) -> "
-        "...",
+        "no_type: the function has no return annotation, so the column's type is unknown; add the type, as in def "
+        "no_type(self) -> int",
         "typo: the body uses 'aa', which is not a column (did you mean 'a'?); the columns are 'a', 'name', "
         "'city', "
         "'no_type', 'typo', 'condition', 'identity', 'text', 'length', 'outside', 'floor', 'member', 'method', "

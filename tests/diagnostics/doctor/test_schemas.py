@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kdsl import AvroConfluent, Col, KafkaTable, ProtobufConfluent
+from kdsl import AvroConfluent, Col, JsonSchemaConfluent, KafkaTable, ProtobufConfluent
 from kdsl.cluster import Cluster, Registry
 from kdsl.diagnostics.doctor.schemas import check_schemas
 from kdsl.plan.model import ReadPlan, WritePlan
@@ -124,6 +124,24 @@ class TestSubjects:
         kdsl_registry.client().register(f"{topic}-value", RegisteredSchema(json.dumps(schema)))
 
         class Orders(KafkaTable, topic=topic, value=AvroConfluent(), startup="earliest"):
+            id: Col[int]
+            n: Col[int | None]
+
+        finding = read(Table(Orders.definition()), cluster(kdsl_registry.url))[-1]
+
+        assert finding[1] == "warning"
+        assert "but NULL may arrive as the default in n (5)" in finding[2]
+
+    def test_those_of_a_json_schema_are_warned_of_too(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        number = {"type": "integer", "connect.type": "int64", "default": 5}
+        members = {
+            "id": {"type": "integer", "connect.type": "int64"},
+            "n": {"oneOf": [{"type": "null"}, number], "connect.index": 1},
+        }
+        schema = {"type": "object", "title": "Value", "properties": members}
+        kdsl_registry.client().register(f"{topic}-value", RegisteredSchema(json.dumps(schema), "JSON"))
+
+        class Orders(KafkaTable, topic=topic, value=JsonSchemaConfluent(), startup="earliest"):
             id: Col[int]
             n: Col[int | None]
 

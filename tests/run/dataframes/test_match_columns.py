@@ -52,10 +52,11 @@ def test_all_problems_are_reported_at_once(spark: SparkSession) -> None:
         "Orders.id: the DataFrame has no column 'id' (BIGINT); add it, or declare a default for it",
         "Orders.note: the DataFrame has no column 'note' (STRING) (did you mean 'nte'?); add it, or declare a default "
         "for it",
-        "Orders: the table does not write 'nte' and 'odd', and they would be lost; leave it out with "
-        "df.drop('nte', 'odd'), or declare it",
+        "Orders: the table does not write 'nte' and 'odd', and they would be lost; leave them out with "
+        "df.drop('nte', 'odd'), or declare them",
         "Orders.amount: the DataFrame's column 'amount' is double, but the table writes DECIMAL(10, 2); write "
-        "df.withColumn('amount', F.col('amount').cast('decimal(10,2)'))",
+        "df.withColumn('amount', F.col('amount').cast('decimal(10,2)')), where a value that does not fit is an "
+        "error, or NULL without ANSI mode",
     ]
 
 
@@ -119,7 +120,7 @@ def test_types_that_could_lose_something_are_refused(spark: SparkSession, value:
 
     wanted = spark_schema(write_plan({"c": kind}).columns).fields[0].dataType.simpleString()
     assert f"the table writes {write_plan({'c': kind}).columns.fields[0].type}" in problem
-    assert problem.endswith(f"write df.withColumn('c', F.col('c').cast('{wanted}'))")
+    assert f"write df.withColumn('c', F.col('c').cast('{wanted}')), where a value" in problem
 
 
 def test_nested_mismatches_are_named_by_their_path(spark: SparkSession) -> None:
@@ -169,7 +170,8 @@ def test_columns_that_differ_only_in_case_are_refused_unless_spark_is_case_sensi
 
 def test_a_column_of_nulls_is_refused_where_null_is(spark: SparkSession) -> None:
     assert problems_of(spark, "NULL AS a", a="INT NOT NULL") == [
-        "Orders.a: the DataFrame's column 'a' is NULL in every row, but the column is declared NOT NULL; give it values"
+        "Orders.a: the DataFrame's column 'a' is NULL in every row, but the column is declared NOT NULL; give it "
+        "values, or remove NOT NULL from the declaration"
     ]
 
 

@@ -17,8 +17,8 @@ from kdsl.run.librdkafka.transactions.token import Writer
 
 def test_a_driver_removes_earlier_batches_and_its_own_and_nothing_that_another_one_may_need() -> None:
     spec = TransactionSpec(Writer("q1"), "p", 2, "orders", "abc", 60_000, 7, run="a1")
-    earlier = ["5", "6-b2", "6-a1", "6-d4.complete", "5.complete"]
-    others = ["7-b2", "7-d4.complete", "7.complete", "8-b2", "8-d4.complete", "10-b2", "10.complete", "notes"]
+    earlier = ["5-a1", "6-b2", "6-a1", "6-d4.complete", "5-d4.complete"]
+    others = ["7-b2", "7-d4.complete", "8-b2", "8-d4.complete", "10-b2", "10-d4.complete", "notes"]
 
     assert sorted(leftovers([*earlier, *others, "7-a1"], spec, "7-a1")) == sorted(earlier)
     assert sorted(leftovers([*earlier, *others, "7-a1"], spec, "7-c3")) == sorted([*earlier, "7-a1"])
@@ -27,12 +27,12 @@ def test_a_driver_removes_earlier_batches_and_its_own_and_nothing_that_another_o
 @pytest.mark.parametrize("text", ["", "{", "[]", "1", "{}", '{"version":1,"query":"q1","offsets":"digest"}'])
 def test_a_damaged_marker_is_an_error_that_names_its_file_and_what_to_do(text: str) -> None:
     spec = TransactionSpec(Writer("q1"), "p", 2, "orders", "abc", 60_000, 7, "digest", run="a1")
-    assert read_marker(marker_text(spec, "7-a1"), spec, None, "file:/cp/7.complete") == "7-a1"
+    assert read_marker(marker_text(spec, "7-a1"), spec, "file:/cp/7.complete") == "7-a1"
 
     with pytest.raises(
         CheckpointError, match=r"file:/cp/7\.complete cannot be read .* batch 7; restore .* or remove it"
     ):
-        read_marker(text, spec, None, "file:/cp/7.complete")
+        read_marker(text, spec, "file:/cp/7.complete")
 
 
 def test_a_driver_that_was_paused_does_not_replace_the_marker_of_its_successor(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_driver_that_was_paused_does_not_replace_the_marker_of_its_successor(t
 
     assert create_marker(folder, name, successor, "7-b2") == "7-b2"
     assert create_marker(folder, name, paused, "7-a1") == "7-b2"
-    assert read_marker(folder.read(name), successor, None, name) == "7-b2"
+    assert read_marker(folder.read(name), successor, name) == "7-b2"
 
 
 def test_batches_with_one_number_have_markers_of_their_own() -> None:

@@ -90,15 +90,6 @@ def forget(checkpoint: Path, batch: int) -> None:
         note.unlink(missing_ok=True)
 
 
-def forget_packing(checkpoint: Path, batch: int) -> None:
-    """As a version wrote the offset log that did not record how a batch is packed into tasks."""
-    entry = checkpoint / "offsets" / str(batch)
-    *rest, offsets = entry.read_text(encoding="utf-8").splitlines()
-    document = {name: value for name, value in json.loads(offsets).items() if name != "packing"}
-    entry.write_text("\n".join([*rest, json.dumps(document)]), encoding="utf-8")
-    entry.with_name(f".{batch}.crc").unlink(missing_ok=True)
-
-
 def delete_tokens(kafka: RunningKafka, topic: str) -> None:
     """As when the brokers' retention has passed."""
     listed = kafka.admin().list_consumer_groups().result().valid
@@ -271,17 +262,10 @@ class TestStream:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(6000), 1)
         written = json.loads((checkpoint / "kdsl" / "write.json").read_text())
-        assert written["distribution"]["by"] == ("tasks" if BY_TASKS else "staged")
+        assert written["routing"]["by"] == ("tasks" if BY_TASKS else "staged")
 
-    @pytest.mark.parametrize("recorded", [pytest.param(True, marks=pytest.mark.reliability), False])
-    def test_an_open_batch_keeps_its_tasks_or_is_refused_where_a_version_did_not_record_them(
-        self,
-        spark: SparkSession,
-        kdsl_kafka: RunningKafka,
-        kdsl_topic: MakeTopic,
-        cluster: Cluster,
-        tmp_path: Path,
-        recorded: bool,
+    def test_an_open_batch_keeps_its_tasks(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         source, topic = kdsl_topic("in", partitions=3), kdsl_topic("out")
         checkpoint = tmp_path / "cp"
@@ -294,20 +278,8 @@ class TestStream:
 
         start(4)
         forget(checkpoint, 0)
-        if recorded or not BY_TASKS:
-            kdsl_kafka.delete_records(source, {0: 1500})
-            start(8)
-        else:
-            forget_packing(checkpoint, 0)
-            with pytest.raises(ExactlyOnceError, match=r"cut off .* there are up to 8; start with scan_parallelism=4"):
-                start(8)
-            start(4)
-            kdsl_kafka.delete_records(source, {0: 100})
-            forget(checkpoint, 0)
-            with pytest.raises(
-                ExactlyOnceError, match=rf"records of it were deleted since \(topic {source}, partition 0"
-            ):
-                start(4)
+        kdsl_kafka.delete_records(source, {0: 1500})
+        start(8)
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(4500), 1)
 

@@ -12,6 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, OffsetError
+from kdsl.plan.model import Upserts
 from kdsl.resolve.model import Start
 from kdsl.run.admin.cluster_admin import OffsetAndEpoch
 from kdsl.run.librdkafka.stream import Limits
@@ -91,6 +92,7 @@ def test_a_log_that_was_cut_off_is_an_error_with_both_ends(log: ScriptedLog, res
             "topic orders, partition 0: the query has read up to offset 1000 (leader epoch 0), but the brokers' log of "
             "that epoch ends at offset 990, and 10 records are lost there"
         ) in str(raised.value)
+        assert "set the client property auto.offset.reset to earliest or latest" in str(raised.value)
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
@@ -170,8 +172,31 @@ def test_an_epoch_that_the_brokers_do_not_know_is_always_an_error(
     query.plan_batch()
     log.elect()
 
-    with pytest.raises(OffsetError, match="the brokers do not know that epoch any more"):
+    with pytest.raises(OffsetError, match="the brokers do not know that epoch any more") as raised:
         query.plan_batch()
+    assert str(raised.value).endswith(
+        "start with a new checkpoint: nobody knows where the new records begin, so auto.offset.reset does not help"
+    )
+
+
+@pytest.mark.parametrize("reset", ["none", "earliest"])
+def test_a_reset_policy_is_not_advised_if_rows_of_keys_are_kept_by_partition(reset: str, log: ScriptedLog) -> None:
+    """They contain those of lost records."""
+    start = Start("earliest", reset=cast("Any", reset))
+    plan = read_plan(start=start, upserts=Upserts(("text",), state="partition"))
+    query = Query(plan, BROKERS, cast("Any", log))
+    query.plan_batch()
+    log.elect(990)
+
+    with pytest.raises(OffsetError) as raised:
+        query.plan_batch()
+    of_task = EpochCheck(BROKERS, "Orders", "g", {PARTITION: 0}, keeps_rows=True)
+    with pytest.raises(OffsetError) as raised_in_task:
+        of_task.verify([(Range(*PARTITION, 900, 1_000), 1)])
+
+    for message in (str(raised.value), str(raised_in_task.value)):
+        assert "set the client property auto.offset.reset" not in message
+        assert message.endswith("contain lost records, so auto.offset.reset does not help")
 
 
 def test_brokers_without_epochs_are_not_asked(log: ScriptedLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,107 @@
+"""Checks what the last records of a topic show, and what its settings do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from kdsl.cluster import Cluster
+from kdsl.diagnostics.clients import needs_jvm
+from kdsl.diagnostics.doctor.findings import Finding, ok, warning
+from kdsl.diagnostics.peek import last_raw_records
+from kdsl.errors import KdslError
+from kdsl.formats import Side
+from kdsl.plan.model import Part, ReadPlan
+from kdsl.run.records.frame_headers import find_last_header
+from kdsl_formats.json.connect import describe_replaced_nulls, find_inline_rows
+from kdsl_formats.registry import RegistryFormat
+
+_SAMPLE = 50
+"""How many records are read."""
+_NEED_SCHEMA = ("avro", "protobuf")
+"""The formats whose messages nothing can read without the schema that they were written with."""
+
+
+def check_records(plan: ReadPlan, topic: str, cluster: Cluster) -> Iterator[Finding]:
+    """Check the last records of a topic: schemas that headers name, and NULLs that may arrive as defaults.
+
+    Nothing is checked if only Java's client can log in. That nothing could be read is ignored here, as other checks
+    report it.
+
+    Args:
+        plan: The read.
+        topic: The topic.
+        cluster: The cluster of the table.
+    """
+    if needs_jvm(cluster):
+        return
+    try:
+        records = last_raw_records(topic, cluster, _SAMPLE)
+    except KdslError:
+        return
+    sides: tuple[tuple[Side, Part | None], ...] = (("key", plan.key), ("value", plan.value))
+    for side, part in sides:
+        if part is not None:
+            yield from check_frame_headers(plan.table, topic, side, part, records)
+    if plan.value is not None:
+        yield from check_inline_defaults(topic, plan.value, records)
+
+
+def check_frame_headers(table: str, topic: str, side: Side, part: Part, records: pa.RecordBatch) -> Iterator[Finding]:
+    """Report that headers of records name the schemas of keys or values, and warn if the format does not use these.
+
+    Args:
+        table: The table.
+        topic: The topic.
+        side: Whose schemas.
+        part: The plan of that side.
+        records: Raw records of the topic, with headers.
+    """
+    header = RegistryFormat.frame_headers[side]
+    frames = find_last_header(records.column("headers"), header)
+    count = 0 if frames is None else len(frames) - frames.null_count
+    if not count:
+        return
+    check = f"{side} schemas of {topic}"
+    message = f"the header {header!r} of {count} of the last {len(records)} records names the schema of the {side}"
+    chosen = part.format.identifier
+    if isinstance(part.format, RegistryFormat):
+        yield ok(check, f"{message}, which {table} reads")
+    elif chosen in _NEED_SCHEMA:
+        fix = f"declare the format {chosen}-confluent and the registry; kdsl codegen topic {topic} --registry … does"
+        yield warning(check, f"{message} in a registry, and {table} reads all with one schema", fix)
+    else:
+        yield ok(check, f"{message}; the format {chosen!r} of {table} does not need it")
+
+
+def check_inline_defaults(topic: str, part: Part, records: pa.RecordBatch) -> Iterator[Finding]:
+    """Warn of nullable columns with a default in the schemas inside messages, if no message has a NULL in them.
+
+    Args:
+        topic: The topic.
+        part: The plan of the values.
+        records: Raw records of the topic.
+    """
+    if not getattr(part.format, "schema_include", False):
+        return
+    messages = [one for one in map(_parse, records.column("value").to_pylist()) if one is not None]
+    inline = find_inline_rows(messages, changes=not part.format.insert_only)
+    if inline is None or not inline.rows:
+        return
+    nullable = {field.name for field in part.row.fields if field.type.nullable}
+    defaults = {name: default for name, default in inline.replaced_nulls.items() if name in nullable}
+    if defaults:
+        message, _, fix = describe_replaced_nulls(defaults, registered=False).partition("; ")
+        yield warning(f"values of {topic}", message, fix)
+
+
+def _parse(message: bytes | None) -> Mapping[str, Any] | None:
+    """Return a message that is a JSON object; None for any other."""
+    try:
+        value = orjson.loads(message or b"")
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
