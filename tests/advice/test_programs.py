@@ -306,6 +306,20 @@ CLASSES = [
            declare("id: Col[int]\na = expect('id > 0')\nb = expect('id > 1', name='c')")),
     Called("row-rule", declare("id: Col[int]\na = expect('id > 0', on_fail='dorp')"), "use one of",
            declare("id: Col[int]\na = expect('id > 0', on_fail='drop')")),
+    Called("columns", writes(valueless().set_value_serialization_schema(FormatSchema(Json(), "id BIGINTT")).build),
+           "write 'id BIGINT, name STRING'",
+           writes(valueless().set_value_serialization_schema(FormatSchema(Json(), "id BIGINT")).build)),
+    Called("format", writes(valueless().set_value_serialization_schema(FormatSchema(5, "id INT")).build),  # type: ignore[arg-type]
+           "write Json()", writes(valueless().set_value_serialization_schema(FormatSchema(Json(), "id INT")).build)),
+    Called("deserializer", reads(lambda: KafkaRecordDeserializationSchema.of("f", "id INT")),  # type: ignore[arg-type]
+           "pass a function", reads(lambda: KafkaRecordDeserializationSchema.of(functions.words, "word STRING"))),
+    Called("serializer", writes(lambda: KafkaRecordSerializationSchema.of("f", topic="t")),  # type: ignore[arg-type]
+           "pass a function", writes(lambda: KafkaRecordSerializationSchema.of(functions.by_parity, topic="t"))),
+    Called("topics", source(topics=["a", 5]), "write topics=['topic-a', 'topic-b']", source(topics=["a", "b"])),
+    Called("partitions", source(topics=(), partitions={("a", "0")}), "write {('topic-a', 0)}",
+           source(topics=(), partitions={("a", 0)})),
+    Called("watermark", source(watermark="ts"), "write ('timestamp', '5 seconds')",
+           source(watermark=("timestamp", "5 seconds"))),
 ]  # fmt: skip
 
 
