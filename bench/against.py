@@ -31,25 +31,31 @@ ROOT = Path(__file__).parents[1]
 
 
 class Checkout:
-    """A process that runs the cases of a checkout on request."""
+    """A process that runs the cases of a checkout on request.
 
-    def __init__(self, root: Path, bootstrap: str, records: int) -> None:
+    Args:
+        root: The root of the checkout, whose packages the process imports.
+        script: What the process runs: it answers each line of standard input with a line of JSON.
+        *arguments: The arguments of the script.
+    """
+
+    def __init__(self, root: Path, script: str, *arguments: str) -> None:
         paths = os.pathsep.join(str(root / name) for name in ("", "formats"))
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, "--serve", bootstrap, str(records)],
+            [sys.executable, "-P", script, *arguments],
             cwd=root,
             env={**os.environ, "PYTHONPATH": paths},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.root = Path(self._ask("root"))
+        self.root = Path(self.ask("root"))
         if self.root != root:
             raise SystemExit(f"bench: the process for {root} imports kdsl from {self.root}")
 
     def run(self, case: str) -> None:
         """Run kdsl's side of a case once."""
-        self._ask(case)
+        self.ask(case)
 
     def close(self) -> None:
         """End the process."""
@@ -57,7 +63,7 @@ class Checkout:
         self._process.stdin.close()
         self._process.wait(60)
 
-    def _ask(self, question: str) -> str:
+    def ask(self, question: str) -> str:
         """Send a line to the process, and return its answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -202,8 +208,8 @@ def main() -> None:
 
     with LocalKafka(topics=dict.fromkeys(TOPICS, PARTITIONS)) as kafka:
         fill_topics(kafka.bootstrap_servers, args.records)
-        ours = Checkout(ROOT, kafka.bootstrap_servers, args.records)
-        theirs = Checkout(args.other.resolve(), kafka.bootstrap_servers, args.records)
+        command = (__file__, "--serve", kafka.bootstrap_servers, str(args.records))
+        ours, theirs = Checkout(ROOT, *command), Checkout(args.other.resolve(), *command)
         for name in args.cases or CASES:
             pair = compare(
                 name,

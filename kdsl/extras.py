@@ -21,6 +21,7 @@ EXTRAS: Mapping[str, str] = {
     "httpx": "registry",
     "prometheus_client": "metrics",
     "cryptography": "tls",
+    "polars": "verify",
     "psutil": "test",
     "pytest": "test",
 }

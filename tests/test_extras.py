@@ -68,7 +68,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     for package, extra in EXTRAS.items():
         if package not in ("py4j", "pytest"):  # pyspark brings py4j, and pytest is there when its plug-in runs
             assert any(d.startswith(package.replace("_", "-")) for d in extras[extra]), package
-    assert "kdsl-kafka[spark,cli,registry,metrics,tls,test,protobuf,aws,azure,gcp]" in extras["all"]
+    assert "kdsl-kafka[spark,cli,registry,metrics,tls,verify,test,protobuf,aws,azure,gcp]" in extras["all"]
 
 
 def test_the_page_names_what_each_extra_installs() -> None:
@@ -244,6 +244,7 @@ def test_what_needs_an_extra_says_so(missing: str, code: str, message: str) -> N
     ("missing", "arguments", "message"),
     [
         ("typer", ["check", "x.py"], "kdsl: the command line needs the package typer; install 'kdsl-kafka[cli]'"),
+        ("polars", ["verify", "a", "b"], "kdsl: kdsl verify needs the package polars; install 'kdsl-kafka[verify]'"),
         ("pyspark", ["run", "x.sql"], "kdsl: kdsl run needs the package pyspark; install 'kdsl-kafka[spark]'"),
     ],
 )

@@ -28,7 +28,7 @@ from kdsl.spark_internals.session import (
     jvm_of,
     session_id,
 )
-from kdsl.spark_versions import SparkVersion
+from kdsl.spark_versions import TIME_TYPE, SparkVersion
 from kdsl.types.spark import TIME_TYPE_SETTING
 from tests.changelog.tables import Applied, create_target, needs_iceberg, truth
 from tests.changelog.test_apply import Source, changes, random_changes
@@ -176,7 +176,7 @@ def test_a_spark_without_a_published_iceberg_is_refused(spark: SparkSession, mon
     )
 
 
-@pytest.mark.skipif(not hasattr(__import__("pyspark.sql.types").sql.types, "TimeType"), reason="Spark has no TIME")
+@pytest.mark.since(TIME_TYPE)
 def test_a_time_of_day_is_refused(spark: SparkSession) -> None:
     spark.conf.set(TIME_TYPE_SETTING, "true")
     df = spark.createDataFrame([("+I", 1, time(8))], f"{ROW_KIND} string, id bigint, at time(6)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +78,8 @@ class Failing(SinkWriter):
     def read_schema(self, spark: SparkSession, table: TableId, known: Any) -> Any:
         return self.writer.read_schema(spark, table, known)
 
-    def identify(self, spark: SparkSession, table: TableId) -> str | None:
-        return self.writer.identify(spark, table)
+    def identify(self, spark: SparkSession, tables: Sequence[TableId]) -> dict[TableId, str]:
+        return self.writer.identify(spark, tables)
 
     def refuse(self, spark: SparkSession, changes: Any) -> Any:
         return self.writer.refuse(spark, changes)

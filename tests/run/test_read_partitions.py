@@ -19,13 +19,10 @@ from kdsl.run.offsets.stored import Range
 from kdsl.spark_internals import plans
 from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.plans import PlanNode, read_partitions
-from kdsl.spark_versions import PYTHON_SOURCES
 from tests.run.write_plans import write_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.since(PYTHON_SOURCES)
 
 CORES = 3
 

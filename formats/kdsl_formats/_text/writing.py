@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +18,7 @@ from kdsl_formats._text.decimals import decimals as any_decimals
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _YEAR_0, _YEAR_10000 = temporal.day_number(0, 1, 1), temporal.day_number(10_000, 1, 1)
-_ZERO, _PAD = 48, 61
+_ZERO, _PAD, _COMMA = 48, 61, 44
 _PLAIN_SCALE = 6  # up to this scale Arrow writes all decimals without an exponent
 
 
@@ -33,9 +34,7 @@ def integers(values: pa.Array) -> pa.StringArray:
 
 def floats(values: pa.Array) -> pa.StringArray:
     """Format 32-bit and 64-bit floats as Java does."""
-    import polars as pl
-
-    strings = pl.Series(values).cast(pl.String).to_arrow().cast(pa.string())
+    strings = _spell(values)
     size = pc.abs(values)
     plain = pc.or_(pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0.0))
     others = _indexes_where(pc.invert(plain))
@@ -136,6 +135,19 @@ def hexadecimal(values: pa.BinaryArray) -> pa.StringArray:
     offsets[1:] = 2 * bounds(values)[1]
     buffers = [validity(values), pa.py_buffer(offsets), pa.py_buffer(text.reshape(-1))]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
+
+
+def _spell(values: pa.Array) -> pa.StringArray:
+    """Format finite floats with as few digits as tell them apart, as orjson writes an array; others are any string."""
+    numbers = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False)
+    text = np.frombuffer(orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY), dtype=np.uint8)[1:-1]
+    separators = np.flatnonzero(text == _COMMA)
+    offsets = np.zeros(len(numbers) + 1, dtype=np.int32)
+    offsets[1:-1] = separators - np.arange(len(separators))
+    offsets[-1] = len(text) - len(separators)
+    data = text[text != _COMMA]
+    strings = pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data))
+    return strings if not values.null_count else pc.if_else(values.is_valid(), strings, None)
 
 
 def _scientific(strings: pa.StringArray) -> pa.StringArray:

@@ -114,14 +114,16 @@ def begins_with(buffer: MessageBuffer, values: ValueSpans, opening: int) -> Mask
     return matches
 
 
-def _are_empty_objects(buffer: MessageBuffer, values: ValueSpans) -> Mask:
-    """Which values are objects without members: a row that is not known, as null."""
-    are_empty = begins_with(buffer, values, BRACE)
-    start = values.spans.start
-    are_empty[are_empty] = buffer.data[start[are_empty] + 1] != QUOTE
-    index = np.flatnonzero(are_empty)
-    are_empty[index] = count_inside(buffer.quotes, values.spans.pick(index))[1] == 0 if len(index) else False
-    return are_empty
+def _split_objects(buffer: MessageBuffer, values: ValueSpans) -> tuple[Mask, Mask]:
+    """Which values are objects with members, and which without: a row that is not known, as null."""
+    are_objects = begins_with(buffer, values, BRACE)
+    index = np.flatnonzero(are_objects)
+    index = index[buffer.data[values.spans.start[index] + 1] != QUOTE]
+    are_empty = np.zeros(len(are_objects), dtype=bool)
+    if len(index):
+        are_empty[index] = count_inside(buffer.quotes, values.spans.pick(index))[1] == 0
+        are_objects &= ~are_empty
+    return are_objects, are_empty
 
 
 def _operation_codes(buffer: MessageBuffer, rules: ChangeReadingRules, operations: ValueSpans) -> Codes:
@@ -130,7 +132,9 @@ def _operation_codes(buffer: MessageBuffer, rules: ChangeReadingRules, operation
     size, dialect = operations.spans.end - operations.spans.start, rules.dialect
     table = [(text, _INSERT) for text in dialect.inserts] + [(dialect.update, _UPDATE), (dialect.delete, _DELETE)]
     for text, operation in table + [(text, _SKIP) for text in rules.skipped]:
-        code[(size == len(text)) & buffer.starts_with(operations.spans.start, text.encode())] = operation
+        has_length = size == len(text)
+        if has_length.any():
+            code[has_length & buffer.starts_with(operations.spans.start, text.encode())] = operation
     code[operations.form != TEXT] = _UNKNOWN
     return code
 
@@ -154,8 +158,8 @@ def _locate_before_and_after(
     """
     has_before, has_after = (code == _UPDATE) | (code == _DELETE), (code == _INSERT) | (code == _UPDATE)
     good = (code != _UNKNOWN) & ~fallback
-    empty = _are_empty_objects(buffer, before)
-    good &= np.where(has_before, begins_with(buffer, before, BRACE) & ~empty, is_null(buffer, before) | empty)
+    with_before, empty = _split_objects(buffer, before)
+    good &= np.where(has_before, with_before, is_null(buffer, before) | empty)
     good &= np.where(has_after, begins_with(buffer, after, BRACE), is_null(buffer, after))
     selected = np.column_stack([has_before & good, has_after & good]).ravel()
     start = np.column_stack([before.spans.start, after.spans.start]).ravel()[selected]
@@ -184,8 +188,7 @@ def _locate_keys_and_after(
 
     `fallback` has those that need it already, and is not changed: the result has a mask of its own.
     """
-    empty = _are_empty_objects(buffer, before)
-    with_before = begins_with(buffer, before, BRACE) & ~empty
+    with_before, empty = _split_objects(buffer, before)
     has_after = (code == _INSERT) | (code == _UPDATE)
     has_before = (code == _DELETE) | ((code == _UPDATE) & with_before)
     good = (code != _UNKNOWN) & ~fallback

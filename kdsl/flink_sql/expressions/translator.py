@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import NoReturn, Protocol
 
 import attrs
@@ -30,9 +31,10 @@ from kdsl.flink_sql.syntax.intervals import LONGEST_IN_STEPS, interval_microseco
 from kdsl.types import model as t
 from kdsl.types.sql import literal, quote_name, string_sql
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_TIME = re.compile(r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
-_TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_TIME = r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?"
+_TIMES = {"date": _DATE, "time": _TIME, "timestamp": f"{_DATE} {_TIME}"}
+"""The form of each literal of a time."""
 
 _TYPING_ERROR = 0.8
 """How alike a wrong name and a function must be to be a typing error: similar names mean different things."""
@@ -202,12 +204,12 @@ class ExpressionTranslator:
                 return TypedSql(f"X'{text}'", t.Binary(max(len(text) // 2, 1), nullable=False))
             case "number":
                 return self.translate_number(node)
-            case "date" if _DATE.fullmatch(text):
+            case "date" if _is_time(node.kind, text):
                 return TypedSql(f"DATE '{text}'", t.Date(nullable=False))
-            case "time" if _TIME.fullmatch(text):
+            case "time" if _is_time(node.kind, text):
                 kind = t.Time(_fraction_digits(text), nullable=False)
                 return TypedSql(spark_cast(f"TIME '{text}'", kind), kind)  # Spark's own literals have precision 6
-            case "timestamp" if _TIMESTAMP.fullmatch(text):
+            case "timestamp" if _is_time(node.kind, text):
                 return TypedSql(f"TIMESTAMP_NTZ '{text}'", t.Timestamp(_fraction_digits(text), nullable=False))
         form = {"date": "2024-12-31", "time": "23:59:59", "timestamp": "2024-12-31 23:59:59.123"}[node.kind]
         return self.fail(
@@ -686,6 +688,19 @@ def find_wrong_calls(text: str, root: object) -> Iterator[UntranslatableError]:
             translator.translate_aggregate(call)
         except UntranslatableError as e:
             yield e
+
+
+def _is_time(kind: str, text: str) -> bool:
+    """Whether the text of a literal has the form of its kind, and its day and its time exist."""
+    if re.fullmatch(_TIMES[kind], text) is None:
+        return False
+    try:
+        datetime.fromisoformat(
+            f"{'2000-01-01 ' * (kind == 'time')}{text.partition('.')[0]}".replace("0000-", "2000-", 1)
+        )
+    except ValueError:
+        return False
+    return True
 
 
 def _fraction_digits(text: str) -> int:

@@ -15,7 +15,7 @@ from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.queries.facts import Hint, Instants, QueryFacts
 from kdsl.flink_sql.queries.grouping import QueryExpressionTranslator, has_aggregate
 from kdsl.flink_sql.queries.join_conditions import JoinCondition, read_condition
-from kdsl.flink_sql.queries.scopes import Changelog, Relation, Relations, make_relation
+from kdsl.flink_sql.queries.scopes import CURRENT_ROWS, Changelog, Relation, Relations, make_relation
 from kdsl.flink_sql.queries.windows import window_table
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
@@ -87,7 +87,7 @@ class FromClause:
             return row
         if len(names) != len(row.fields):
             reason = f"there are {len(names)} names for {len(row.fields)} columns"
-            self.fail(node, names[0], reason, "name each column")
+            self.fail(node, names[0], reason, "write as many names as columns")
         fields = tuple(attrs.evolve(f, name=name) for f, name in zip(row.fields, names, strict=True))
         return attrs.evolve(row, fields=fields)
 
@@ -197,15 +197,15 @@ class FromClause:
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.alias or node.table.name[-1]
         if isinstance(row, Changelog):
-            fix = "use its current rows, in Python (snapshot)"
-            self.fail(node, node.kind, "windows of a changelog cannot be translated", fix)
+            self.fail(node, node.kind, "windows of a changelog cannot be translated", CURRENT_ROWS)
         base = make_relation(alias, row)
         time = base.get(node.time)
         if time is None:
             hint = nearest(node.time, row.names)
             self.fail(node, node.kind, f"there is no column {node.time!r}{hint}", f"use one of {', '.join(row.names)}")
         if time.family != "timestamp" or time.type is None:
-            self.fail(node, node.kind, f"a window needs a TIMESTAMP, and {node.time!r} is {time.spelling}", "CAST it")
+            reason = f"a window needs a TIMESTAMP, and {node.time!r} is {time.spelling}"
+            self.fail(node, node.kind, reason, "use a TIMESTAMP column")
         missing = next((key for key in node.keys if base.get(key) is None), None)
         if missing is not None:
             hint = nearest(missing, row.names)
@@ -219,7 +219,7 @@ class FromClause:
                 what = "slide" if node.kind == "HOP" else "step"
                 reason = f"the size of a {node.kind} must be a multiple of its {what}, and {size} ms is not a multiple "
                 reason += f"of {part} ms"
-                self.fail(node, node.kind, reason, f"choose another {what}")
+                self.fail(node, node.kind, reason, f"choose a {what} that divides the size")
             spans = [size, part, *rest]
         else:
             spans = [spans[0], spans[0], *spans[1:]] if len(spans) > 1 else spans
@@ -370,7 +370,8 @@ class FromClause:
         """
         constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
         if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):
-            self.fail(node, "UNNEST", "UNNEST needs CROSS JOIN, or LEFT JOIN … ON TRUE", "write one of these joins")
+            fix = "write LEFT JOIN … ON TRUE; or CROSS JOIN, and the condition after WHERE, for matches only"
+            self.fail(node, "UNNEST", "UNNEST needs CROSS JOIN, or LEFT JOIN … ON TRUE", fix)
         value = self.expression_translator(Relations(left, outer if outer.relations else None))(unnest.value)
         match value.type:
             case t.Array(element=t.Row(fields=fields)):
@@ -380,14 +381,13 @@ class FromClause:
             case t.Map(key=key, value=inner):
                 function, members = "explode", [("KEY", key), ("VALUE", inner)]
             case _:
-                self.fail(
-                    unnest, "UNNEST", f"UNNEST takes an ARRAY or a MAP, not {value.spelling}", "use such a column"
-                )
+                reason = f"UNNEST takes an ARRAY or a MAP, not {value.spelling}"
+                self.fail(unnest, "UNNEST", reason, "use a column of such a type, or ARRAY[…]")
         if unnest.ordinal:
             members.append(("ORDINALITY", t.Int()))
         names = unnest.columns or tuple(name for name, _ in members)
         if len(names) != len(members):
-            self.fail(unnest, "UNNEST", f"there are {len(names)} names for {len(members)} columns", "name each column")
+            self.fail(unnest, "UNNEST", f"there are {len(names)} names for {len(members)} columns", "write as many")
         row = t.Row(tuple(t.Field(name, kind.as_nullable()) for name, (_, kind) in zip(names, members, strict=True)))
         alias = unnest.alias or f"__unnest{unnest.at}"
         word = "OUTER " if node.kind == "LEFT" else ""

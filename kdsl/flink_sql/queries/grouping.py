@@ -13,7 +13,7 @@ from kdsl.flink_sql.expressions.translator import ExpressionTranslator
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.queries.changelog_aggregates import RETRACTABLE, apply_sign, average, count_rows, exact_average
 from kdsl.flink_sql.queries.facts import QueryFacts
-from kdsl.flink_sql.queries.scopes import AmbiguousError, Changelog, Relations
+from kdsl.flink_sql.queries.scopes import CURRENT_ROWS, AmbiguousError, Changelog, Relations
 from kdsl.flink_sql.queries.windows import window_bound, window_sql
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.intervals import interval_microseconds
@@ -238,7 +238,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
             reason = (
                 f"{shown} of a changelog needs all rows of a group when one of them is removed, and Spark keeps none"
             )
-            self.fail(node, node.name, reason, "use COUNT, SUM or AVG, from which a row can be subtracted")
+            fix = f"use COUNT, SUM or AVG, from which a row can be subtracted; or {CURRENT_ROWS}"
+            self.fail(node, node.name, reason, fix)
         if name == "COUNT":
             return TypedSql(count_rows(added, () if node.star else values, suffix), t.BigInt(nullable=False))
         if not values:
@@ -253,9 +254,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
     def _require_exact_average(self, node: n.Call, value: TypedSql) -> None:
         """Raise UntranslatableError for a DECIMAL with a scale above 6, whose AVG Spark rounds differently."""
         if isinstance(value.type, t.Decimal) and value.type.scale > 6:
-            self.fail(
-                node, "AVG", "AVG of more than 6 digits after the point rounds differently in Spark", "CAST first"
-            )
+            reason = "AVG of more than 6 digits after the point rounds differently in Spark"
+            self.fail(node, "AVG", reason, "write AVG(CAST(… AS DOUBLE))")
 
     def _translate_grouping(self, node: n.Call, name: str, values: list[TypedSql]) -> TypedSql:
         """Translate ``GROUPING`` and ``GROUPING_ID``: a bit for each key, set where a group lacks it.

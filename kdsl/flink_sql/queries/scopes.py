@@ -13,6 +13,12 @@ from kdsl.own_columns import EVENT_TIME_INSTANT
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
+CURRENT_ROWS = (
+    "in a batch (SET 'execution.runtime-mode' = 'batch') read (SELECT a, b FROM t GROUP BY a, b), with all columns of "
+    "the table, which has its current rows; or use Table.snapshot in Python"
+)
+"""What to do where a changelog cannot be read."""
+
 
 @attrs.frozen
 class Columns(t.Row):

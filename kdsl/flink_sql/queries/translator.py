@@ -18,7 +18,7 @@ from kdsl.flink_sql.queries.grouping import (
     has_analytic_function,
     has_time_windows,
 )
-from kdsl.flink_sql.queries.scopes import Changelog, Columns, Relation, Relations, Window, make_relation
+from kdsl.flink_sql.queries.scopes import CURRENT_ROWS, Changelog, Columns, Relation, Relations, Window, make_relation
 from kdsl.flink_sql.queries.windows import single_group_key
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
@@ -30,7 +30,6 @@ from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
 _LIMIT_FIX = "write a number"
-_THERE = "use the current rows, in Python (snapshot)"
 
 
 @attrs.frozen
@@ -126,7 +125,7 @@ class _QueryTranslator(FromClause):
         if around is not None and isinstance(row, Changelog):
             word = "ORDER BY" if node.order else "LIMIT" if node.limit else "OFFSET"
             reason = f"{word} of a changelog cannot be translated: each of its changes is needed, in order"
-            self.fail(around, word, reason, f"remove it, or {_THERE}")
+            self.fail(around, word, reason, f"remove it, or {CURRENT_ROWS}")
         if node.limit is not None:
             text += f" LIMIT {self.read_row_count(node.limit)}"
         if node.offset is not None:
@@ -287,14 +286,14 @@ class _QueryTranslator(FromClause):
         why = fix = ""
         if isinstance(node.source, n.Join) and not isinstance(node.source.right, n.Unnest):
             why = "cannot be joined: Spark's joins cannot retract rows"
-            fix = "join its current rows, in Python (snapshot)"
+            fix = CURRENT_ROWS
         elif not grouped and any(map(has_analytic_function, node.items)):
-            why, fix = "cannot have OVER windows: Spark cannot retract rows from them", _THERE
+            why, fix = "cannot have OVER windows: Spark cannot retract rows from them", CURRENT_ROWS
         elif node.distinct:
             why, fix = "cannot be made DISTINCT: Spark does not keep its rows", "write GROUP BY"
         elif grouped and (sets or self.groups_by_window(groups)):
             why = "cannot be grouped by windows or by sets of keys: Spark cannot retract rows from them"
-            fix = "group by columns, or in Python"
+            fix = f"group by columns only, or {CURRENT_ROWS}"
         elif grouped and not changelogs[0].images:
             why = "cannot be grouped again: its updates do not include the rows before them"
             fix = "write it to a table of 'upsert-kafka', and group that"
@@ -433,7 +432,8 @@ class _QueryTranslator(FromClause):
         (_, left), (_, right) = sides
         if isinstance(left, Changelog) or isinstance(right, Changelog):
             reason = f"{node.operator} of a changelog cannot be translated"
-            self.fail(node, node.operator, reason, "write one INSERT for each side")
+            both = "write one INSERT for each side, or " if node.every and node.operator == "UNION" else ""
+            self.fail(node, node.operator, reason, f"{both}{CURRENT_ROWS}")
         if not node.every or node.operator != "UNION":
             self.facts.add_note("set", node.operator, node.at)
         if len(left.fields) != len(right.fields):

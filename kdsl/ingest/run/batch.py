@@ -267,12 +267,9 @@ class BatchRunner(ABC):
             KdslError: A sink table cannot be read.
         """
         assert self._identities is not None
-        new: dict[TableId, str] = {}
-        for table, evolution in decision.sinks.items():
-            if table not in self._identities or evolution.changes:
-                identity = self._writer.identify(spark, table)
-                if identity is not None and identity != self._identities.get(table):
-                    new[table] = identity
+        changed = [table for table, of in decision.sinks.items() if table not in self._identities or of.changes]
+        identities = self._writer.identify(spark, changed) if changed else {}
+        new = {table: id_ for table, id_ in identities.items() if id_ != self._identities.get(table)}
         if not new:
             return note
         self._identities |= new
@@ -386,7 +383,7 @@ class BatchRunner(ABC):
         before = self._identities.get(table)
         if before is None:
             return
-        now = self._writer.identify(spark, table) if exists or not known else None
+        now = self._writer.identify(spark, [table]).get(table) if exists or not known else None
         if before == now or (exists and now is None):  # None: the sink cannot tell
             return
         reason = explain_replaced_table(before, now)

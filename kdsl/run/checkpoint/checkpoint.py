@@ -13,7 +13,7 @@ from kdsl.plan.changes import AllowedChanges
 from kdsl.plan.model import WritePlan
 from kdsl.run.checkpoint.folder import Folder, open_folder
 from kdsl.run.checkpoint.manifest import Manifest, read_manifest
-from kdsl.run.offsets.stored import VERSIONS, Offsets, has_known_version, offset_document
+from kdsl.run.offsets.stored import VERSION, Offsets, has_known_version, offset_document
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,7 +151,7 @@ class Checkpoint:
             if {"version", "topics"} <= document.keys() and not has_known_version(document):
                 raise CheckpointError(
                     f"{table}: the offsets in {self.folder.path(name)} have version {document['version']}, and this "
-                    f"kdsl reads version {VERSIONS}; use the kdsl that wrote them, or a new checkpoint"
+                    f"kdsl reads version {VERSION}; use the kdsl that wrote them, or a new checkpoint"
                 )
 
     def _offset_entry(self, name: str) -> Iterator[dict[str, Any]]:

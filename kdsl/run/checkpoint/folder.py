@@ -263,8 +263,8 @@ class ConnectFolder:
     def write(self, name: str, text: str) -> None:
         """Replace the text of a document, which is a folder with a folder for each version; the last version counts.
 
-        Therefore a complete version exists at any time; earlier ones are emptied afterwards, except that of an earlier
-        kdsl. An equal text is not written. Errors are Spark's.
+        Therefore a complete version exists at any time; earlier ones are emptied afterwards. An equal text is not
+        written. Errors are Spark's.
         """
         versions = self._versions(name)
         last = max(versions, default=-1)
@@ -274,8 +274,7 @@ class ConnectFolder:
         writer = row.coalesce(1).write.mode("overwrite").options(**TEXT_OPTIONS)
         writer.text(self.path(f"{name}/{last + 1}"))
         for version in versions:
-            if version >= 0:
-                self.remove(f"{name}/{version}")
+            self.remove(f"{name}/{version}")
 
     def create(self, name: str, text: str) -> bool:
         """Create a document if it does not exist, and return whether it did not; errors are Spark's.
@@ -288,7 +287,7 @@ class ConnectFolder:
         return True
 
     def _versions(self, name: str) -> dict[int, str]:
-        """Read the content of a document by version, -1 for that of an earlier kdsl; errors are Spark's."""
+        """Read the content of a document by version, -1 for a file of Spark's own; errors are Spark's."""
         texts: dict[int, str] = {}
         for path, content in sorted(self._files(name, "content")):
             version, _, file = path.rpartition(f"/{name}/")[2].rpartition("/")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
-from cattrs import structure
+from cattrs import structure, unstructure
 
 from kdsl.errors import CheckpointError
 from kdsl.plan.changes import UNSAFE_CHANGES, AllowedChanges, difference_lines, unsafe_changes
@@ -32,7 +32,7 @@ class RowRouting:
             is one writer.
         basis: The maximal number of tasks of the source and what else determines them, or the names of the columns.
         digest: How the columns are computed (`kdsl.run.exactly_once.column_digest.digest_columns`); empty if rows
-            are not routed by columns, and in manifests of a version of kdsl that did not record this.
+            are not routed by columns.
     """
 
     prefix: str
@@ -40,22 +40,6 @@ class RowRouting:
     by: Literal["tasks", "columns", "staged", "one"]
     basis: tuple[str, ...] = ()
     digest: str = ""
-
-    def document(self) -> dict[str, Any]:
-        """Convert to a JSON document, where `basis` is called ``of``, and `digest` is called ``made``."""
-        return {
-            "prefix": self.prefix,
-            "writers": self.writers,
-            "by": self.by,
-            "of": list(self.basis),
-            "made": self.digest,
-        }
-
-    @classmethod
-    def from_document(cls, document: dict[str, Any]) -> RowRouting:
-        """Read from a JSON document (`document`); a ``cattrs.ClassValidationError`` if it has another form."""
-        names = {"of": "basis", "made": "digest"}
-        return structure({names.get(name, name): value for name, value in document.items()}, cls)
 
 
 @attrs.frozen
@@ -82,7 +66,7 @@ class Manifest:
             "version": VERSION,
             "id": self.id,
             "plan": json.loads(self.plan),
-            "distribution": None if self.routing is None else self.routing.document(),
+            "routing": unstructure(self.routing),
         }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -151,8 +135,8 @@ def read_manifest(text: str, location: str) -> Manifest:
         )
     try:
         plan = json.dumps(document["plan"], ensure_ascii=False, separators=(",", ":"))
-        routing = document.get("distribution")
-        routing = None if routing is None else RowRouting.from_document(routing)
+        routing = document.get("routing")
+        routing = None if routing is None else structure(routing, RowRouting)
         id_ = {"id": str(document["id"])} if "id" in document else {}
         return Manifest(**id_, plan=plan, routing=routing)
     except Exception as e:

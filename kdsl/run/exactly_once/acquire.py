@@ -22,7 +22,7 @@ from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.errors import exactly_once_error
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec, add_transaction_settings
-from kdsl.run.librdkafka.transactions.task import abort_and_close, send_done_record, take_id, token_admin_of
+from kdsl.run.librdkafka.transactions.task import abort_and_close, take_id, token_admin_of
 from kdsl.run.librdkafka.transactions.token import (
     LogProgress,
     Token,
@@ -141,7 +141,6 @@ def acquire_ids(
                 {id_: inherits.get(id_, "" if successors or previous else id_) for id_ in spec.ids},
                 {id_: tokens[id_] for id_ in further},
                 plan=spec.plan,
-                former=spec.former,
                 offsets=spec.offsets,
                 adopt=adopt,
                 strict=strict,
@@ -253,27 +252,6 @@ class TokenRefresh:
             self._refresh(self._every / 2)
         except Exception as e:  # noqa: BLE001  # the thread goes on: without it the brokers forget the tokens
             _log.warning("%s: tokens cannot be refreshed now, and kdsl will retry: %s", self._writer, e)
-
-
-def record_done(spec: TransactionSpec, cluster: Cluster) -> None:
-    """Write the record that a write is done in a transaction of its own, after its rows; its token is not changed.
-
-    Raises:
-        ExactlyOnceError: The id cannot be acquired, or the transaction failed.
-        KafkaReadError: The token of the id cannot be read.
-        ProducerError: librdkafka refuses the settings.
-        ResolveError: The client settings have errors in this process.
-    """
-    settings = add_transaction_settings(cluster.producer(), spec.id_of(0), spec.timeout_ms)
-    producer, _ = take_id(spec, cluster, settings)
-    try:
-        producer.begin()
-        send_done_record(producer, spec)
-        producer.commit(spec.step_timeout)
-    except ProducerError as e:
-        abort_and_close(producer)
-        raise exactly_once_error(spec, producer.id, spec.batch, e) from e
-    producer.close()
 
 
 def abort_transactions(spec: TransactionSpec, cluster: Cluster) -> None:

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -21,7 +20,6 @@ from kdsl.run.exactly_once.acquire import (
     abort_transactions,
     acquire_ids,
     read_limits,
-    record_done,
     refresh_tokens,
 )
 from kdsl.run.exactly_once.guards import acquire_prefix_lease, check_speculation, choose_token_topic
@@ -33,11 +31,10 @@ from kdsl.run.librdkafka.transactions.spec import (
     TransactionSpec,
     add_transaction_settings,
     records_digest,
-    records_digest_1,
     write_spec,
 )
 from kdsl.run.librdkafka.transactions.task import take_id, token_admin_of
-from kdsl.run.librdkafka.transactions.token import MAX_WRITE_ID_BYTES, LogProgress, Token, Writer, other_records_error
+from kdsl.run.librdkafka.transactions.token import MAX_WRITE_ID_BYTES, LogProgress, Writer, other_records_error
 from kdsl.run.metrics.sink_reports import log_violations
 from kdsl.run.session import available_cores
 from kdsl.spark_internals.queries import RunningQuery, belongs_to_stream
@@ -79,8 +76,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 
     Outside of ``foreachBatch`` it waits for a query of the prefix that ends, and holds the prefix's lease while it
     writes. Only a write with a ``write_id`` is recognized: it is recorded in a topic of done writes, which is created
-    if it is missing, and skipped with a warning when it is repeated. If the prefix's last write has a ``write_id`` that
-    an earlier kdsl did not record, that is recorded first, with a warning, also by a write without one.
+    if it is missing, and skipped with a warning when it is repeated.
 
     Within ``foreachBatch`` the tasks skip what is written already, and only they log it. The first write acquires the
     lease; a thread then refreshes tokens, and releases the lease when the query ends. The process remembers each write
@@ -126,11 +122,6 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
         spec = _create_batch_spec(
             plan, cluster, writer, prefix, plan.parallelism or 2 * available_cores(rows.sparkSession), 0
         )
-        last = _last_named_write(spec, cluster)
-        if last is not None:
-            log = WriteLog(cluster, prefix, plan.table)
-            log.prepare(spec.topic)
-            _record_last(last, spec, cluster, log, log.find([last.writer.sink]))
         _acquire_batch_ids(spec, cluster, LogProgress(0, -1), adopt=adopt, strict=False)
         _save(rows.coalesce(spec.writers), plan, cluster, spec)
 
@@ -139,10 +130,7 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
     """Write a batch under a write id with one task, unless it is done: then log a warning.
 
     Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too. The
-    transactional id is acquired in both cases.
-
-    The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it. ``adopt``
-    accepts a recorded write as done without a check.
+    transactional id is acquired in both cases. ``adopt`` accepts a recorded write as done without a check.
 
     Raises:
         ExactlyOnceError: The id was used for other records, a topic of a done write was deleted, or an id cannot be
@@ -156,12 +144,9 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
     spec = _create_batch_spec(plan, cluster, Writer("", write_id, plan.table, kind="batch"), prefix, 1, 0)
     log.prepare(spec.topic)
     spec = attrs.evolve(spec, log=log.topic, topic_ids=_topic_ids(plan, cluster))
-    last = _last_named_write(spec, cluster)
-    done_writes = log.find([write_id] if last is None else [write_id, last.writer.sink])
-    if last is not None:
-        _record_last(last, spec, cluster, log, done_writes)
+    _end_last_write(spec, cluster)
+    done = log.find([write_id]).get(write_id)
     written = _acquire_batch_ids(spec, cluster, LogProgress(0, -1), adopt=adopt, strict=False)
-    done = done_writes.get(write_id)
     if done is not None and not adopt:
         _check_done(done, spec)
     if done is None and set(written.values()) != {0}:
@@ -170,18 +155,17 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
     _log.warning("%s: the write %r is done already, and is skipped", plan.table, write_id)
 
 
-def _last_named_write(spec: TransactionSpec, cluster: Cluster) -> Token | None:
-    """Return the token of the last write under the prefix if that has a ``write_id`` and is done; None otherwise.
+def _end_last_write(spec: TransactionSpec, cluster: Cluster) -> None:
+    """Acquire the transactional id of the last write under the prefix, if that had a ``write_id``.
 
-    If the last token has a ``write_id``, its transactional id is acquired. This aborts what a killed writer has left
-    open, so the topic of done writes can be read up to its end. Errors are those of `take_id`.
+    This aborts what a killed writer has left open, so the topic of done writes can be read up to its end. Errors are
+    those of `take_id`.
     """
     id_ = spec.id_of(0)  # a write with a write_id has one writer
-    if not _is_named(token_admin_of(cluster, spec.writer.table).token(id_, stable=False)):
-        return None
-    producer, token = take_id(spec, cluster, add_transaction_settings(cluster.producer(), id_, spec.timeout_ms))
-    producer.close()
-    return token if token is not None and _is_named(token) and token.batch == 0 else None
+    token = token_admin_of(cluster, spec.writer.table).token(id_, stable=False)
+    if token is not None and token.writer.kind == "batch" and token.writer.sink:
+        producer, _ = take_id(spec, cluster, add_transaction_settings(cluster.producer(), id_, spec.timeout_ms))
+        producer.close()
 
 
 def _topic_ids(plan: WritePlan, cluster: Cluster) -> dict[str, str]:
@@ -201,7 +185,7 @@ def _check_done(done: DoneWrite, spec: TransactionSpec) -> None:
     Raises:
         ExactlyOnceError: It wrote other records, or a topic that it wrote to was deleted since.
     """
-    if not spec.has_records(done.plan):
+    if done.plan != spec.plan:
         raise other_records_error(spec.writer, done.table, f"the record in the topic {spec.log!r}")
     lost = done.missing_topics(spec.topic_ids)
     if lost:
@@ -211,29 +195,6 @@ def _check_done(done: DoneWrite, spec: TransactionSpec) -> None:
             "what it wrote there is lost; give the write another write_id to repeat it, or pass adopt=True to accept "
             "it as done"
         )
-
-
-def _is_named(token: Token | None) -> bool:
-    """Return whether a token is that of a batch write with a write_id."""
-    return token is not None and token.writer.kind == "batch" and bool(token.writer.sink)
-
-
-def _record_last(
-    last: Token, spec: TransactionSpec, cluster: Cluster, log: WriteLog, done_writes: Mapping[str, DoneWrite]
-) -> None:
-    """Record the last write as done, if it is not recorded, before its token is replaced; log a warning about that.
-
-    An earlier version of kdsl stored nothing but the token. Errors are those of `record_done`.
-    """
-    write_id = last.writer.sink
-    if write_id in done_writes:
-        return
-    record_done(attrs.evolve(spec, writer=last.writer, plan=last.plan, log=log.topic, topic_ids={}), cluster)
-    _log.warning(
-        "%s: the write %r was made by a version of kdsl that did not record it; it is recorded in the topic %s now. "
-        "Earlier writes of such a version are not known, and would be repeated",
-        spec.writer.table, write_id, log.topic,
-    )  # fmt: skip
 
 
 def _acquire_batch_ids(
@@ -432,7 +393,6 @@ def _create_batch_spec(
         records_digest(plan),
         timeout_ms,
         batch,
-        former=records_digest_1(plan),
     )
 
 

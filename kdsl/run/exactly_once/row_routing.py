@@ -153,8 +153,8 @@ def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -
     """Whether the rows of an open batch are routed to the same writers as before, by their indexes.
 
     A single writer before and now is the same. Otherwise the way must be, and the number of writers: for tasks whose
-    packing is known, of those that get a task. Of columns also the names must be, and how they are computed if that was
-    recorded; of tasks whose packing is not known, the maximal number.
+    packing is known, of those that get a task. Of columns also the names must be, and how they are computed; of tasks
+    whose packing is not known, the maximal number.
 
     Args:
         before: The routing when the batch was first written.
@@ -167,21 +167,12 @@ def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -
         return False
     if now.by == "tasks" and packing is not None:  # if there are fewer tasks than writers, each has its own writer
         return min(before.writers, packing.tasks) == min(now.writers, packing.tasks)
-    same_digest = not before.digest or before.digest == now.digest
-    return same_digest and (before.writers, before.basis) == (now.writers, now.basis)
+    return (before.writers, before.basis, before.digest) == (now.writers, now.basis, now.digest)
 
 
 def explain_difference(before: RowRouting, now: RowRouting) -> str:
     """Explain why rows would be routed to other writers than before, and how to start the query to prevent that."""
-    if before.by != now.by:
-        return f"rows were routed to writers by {_basis(before)}, and are now routed by {_basis(now)}; undo that change"
-    if before.by == "tasks":
-        return (
-            "the batch was planned by a version of kdsl that did not record its tasks; there were up to "
-            f"{before.basis[0]} tasks, and now there are up to {now.basis[0]}; start with "
-            f"scan_parallelism={before.basis[0]} ('scan.parallelism') on the table that is read"
-        )
-    if before.basis != now.basis:
+    if before.by != now.by or before.basis != now.basis:
         return f"rows were routed to writers by {_basis(before)}, and are now routed by {_basis(now)}; undo that change"
     return (
         f"{_basis(before)} are computed differently than when the batch was started, perhaps in another session time "

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.errors import ExactlyOnceError, KdslError
+from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text
-from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.manifest import Manifest, RowRouting
 from kdsl.run.exactly_once.acquire import abort_transactions, acquire_ids, read_limits
@@ -27,7 +26,6 @@ from kdsl.run.exactly_once.guards import acquire_prefix_lease, check_speculation
 from kdsl.run.exactly_once.row_routing import (
     apply_routing,
     explain_difference,
-    kdsl_source,
     route_rows,
     same_writers,
 )
@@ -42,9 +40,8 @@ from kdsl.run.librdkafka.transactions.spec import (
 from kdsl.run.librdkafka.transactions.task import token_admin_of
 from kdsl.run.librdkafka.transactions.token import HalfWrittenError, LogProgress, Writer
 from kdsl.run.listeners.start import start_query
-from kdsl.run.offsets.stored import Offsets, Packing
+from kdsl.run.offsets.stored import Packing
 from kdsl.run.session import available_cores
-from kdsl.spark_internals.plans import plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -124,23 +121,18 @@ def _prepare(
     spec = TransactionSpec(writer, routing.prefix, routing.writers, topic, records_digest(plan), timeout_ms, run=run)
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
-    def acquire(routing: RowRouting) -> bool:
-        """Acquire all ids for a routing; return whether the open batch is half written.
-
-        Errors are those of `_acquire_all_ids`.
-        """
+    def acquire(routing: RowRouting) -> None:
+        """Acquire all ids for a routing; errors are those of `_acquire_all_ids`."""
         same = before is not None and same_writers(before, routing, packing)
         with_offsets = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
-        return _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
+        _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
 
     try:
-        half_written = acquire(routing)
+        acquire(routing)
     except HalfWrittenError as e:
         routing = _keep_writers(routing, before, packing, plan.table, progress.planned, e)
         routed = apply_routing(rows, routing, packing)
-        half_written = acquire(routing)
-    if half_written and packing is None and routing.by == "tasks" and not adopt:
-        _check_records_exist(rows, plan.table, checkpoint, progress.planned)
+        acquire(routing)
     checkpoint.store(attrs.evolve(manifest, routing=routing))
     return PreparedStream(routed, attrs.evolve(spec, writers=routing.writers), checkpoint, retention, lease)
 
@@ -177,7 +169,7 @@ def _acquire_all_ids(
     *,
     same: bool,
     adopt: bool,
-) -> bool:
+) -> None:
     """Acquire the transactional ids of a query, and those that it used before.
 
     Args:
@@ -188,9 +180,6 @@ def _acquire_all_ids(
         same: Whether each writer writes the same rows of the open batch as before.
         adopt: Whether to continue although tokens are missing or belong to another query.
 
-    Returns:
-        Whether the open batch is half written: at least one writer has committed its part.
-
     Raises:
         HalfWrittenError: The open batch is half written, and its rows would be routed to other writers.
         ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
@@ -198,8 +187,7 @@ def _acquire_all_ids(
     """
     old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
     successors = dict(zip(old, spec.ids, strict=False)) if same else {}
-    batches = acquire_ids(spec, cluster, progress, before=old, successors=successors, adopt=adopt)
-    return progress.open and progress.planned in batches.values()
+    acquire_ids(spec, cluster, progress, before=old, successors=successors, adopt=adopt)
 
 
 def _keep_writers(
@@ -245,34 +233,6 @@ def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | No
     """
     ends = checkpoint.batch_offsets(progress.planned) if progress.open else []
     return ends[0].packing if len(ends) == 1 else None
-
-
-def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, batch: int) -> None:
-    """Check that a half-written batch of an earlier version of kdsl still has the tasks that it had.
-
-    That version packed the remaining records of a batch, so its tasks changed when records had been deleted. Nothing is
-    checked without a source of kdsl, or if the batch has offsets of several.
-
-    Raises:
-        ExactlyOnceError: Records of the batch were deleted.
-        KdslError: The offsets of the checkpoint cannot be read, or the brokers refuse or do not answer.
-    """
-    plan = plan_of(rows)
-    source = None if plan is None else next(filter(None, map(kdsl_source, plan.leaves())), None)
-    ends, starts = checkpoint.batch_offsets(batch), checkpoint.batch_offsets(batch - 1)
-    if source is None or len(ends) != 1:
-        return
-    begin = starts[0] if starts else Offsets({}, {}, initial=True)
-    ranges = [r for r in ends[0].ranges_from(begin) if len(r) > 0]
-    admin = LibrdkafkaAdmin(source.cluster, source.plan.table)
-    earliest = admin.earliest({(r.topic, r.partition) for r in ranges})
-    deleted = [r for r in ranges if earliest[r.topic, r.partition] > r.start]
-    if deleted:
-        raise ExactlyOnceError(
-            f"{table}: batch {batch} is half written by a version of kdsl that did not record its tasks, and records "
-            f"of it were deleted since ({'; '.join(map(str, deleted))}), so it is unknown which of the rest are "
-            "written; compare the topics, and start with adopt=True to write what is left of the batch (again)"
-        )
 
 
 def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:

@@ -74,13 +74,13 @@ class DoneWrite:
         table: The table's name.
         plan: The digest of its records (`kdsl.run.librdkafka.transactions.spec.records_digest`).
         time: When it was made, in milliseconds since the epoch.
-        topics: The ids of the topics that it wrote to, by name; empty if an earlier version of kdsl recorded it.
+        topics: The ids of the topics that it wrote to, by name.
     """
 
     table: str
     plan: str
     time: int
-    topics: dict[str, str] = attrs.field(factory=dict)
+    topics: dict[str, str]
 
     def missing_topics(self, now: Mapping[str, str]) -> list[str]:
         """List the topics that were deleted since, or created again; empty if the brokers have no topic ids.
@@ -275,8 +275,8 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
     try:
         document = json.loads(value)
         version = document["version"]
-        if version in (1, RECORD_VERSION):
-            return DoneWrite(document["table"], document["plan"], document["time"], document.get("topics", {}))
+        if version == RECORD_VERSION:
+            return DoneWrite(*(document[name] for name in ("table", "plan", "time", "topics")))
     except (ValueError, KeyError, TypeError):
         raise ExactlyOnceError(
             f"a record of the topic {topic!r}, which records the writes that are done, cannot be read; only kdsl "

@@ -13,7 +13,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-import attrs
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
@@ -389,13 +388,6 @@ def _packing(options: OptionItems) -> Packing:
     return choose_packing(max_tasks(dict(options), plan), whole=whole)
 
 
-def _first_packing(options: OptionItems) -> Packing:
-    """Return how the versions of kdsl that did not record it have packed a batch."""
-    plan, _ = _read_plan_and_cluster(options)
-    ordered = plan.changelog and plan.upserts is None
-    return attrs.evolve(_packing(options), kind="order" if ordered else "size")
-
-
 def _state_steps(
     begin: Offsets, stop: Offsets, tasks: Sequence[Sequence[Range]]
 ) -> list[tuple[tuple[int, int | None, int], ...]]:
@@ -554,7 +546,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             OffsetFormatError: The offsets are those of another source, or of another version of kdsl.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
-        packed = pack(stop.ranges_from(begin), stop.packing or _first_packing(self._options))
+        packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
         clipped = clip(packed, self._stream.ranges(begin, stop))
         if stop.state is None or begin == stop:
             return [Task(task, stop.ids, stop.epochs) for task in clipped]

@@ -45,7 +45,7 @@ def pack(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
     Returns:
         The tasks; each offset of each range belongs to exactly one of them.
     """
-    functions = {"size": pack_by_size, "order": pack_in_order, "balanced": pack_balanced, "whole": pack_whole}
+    functions = {"balanced": pack_balanced, "whole": pack_whole}
     return functions[packing.kind](ranges, packing.tasks, packing.task_records, packing.piece_records)
 
 
@@ -70,10 +70,12 @@ def clip(tasks: Iterable[Sequence[Range]], remaining: Iterable[Range]) -> list[t
     return [clip_task(task) for task in tasks]
 
 
-def pack_by_size(
+def pack_balanced(
     ranges: Iterable[Range], parallelism: int, task_records: int = TASK_RECORDS, piece_records: int = PIECE_RECORDS
 ) -> list[tuple[Range, ...]]:
-    """Pack ranges into tasks of about equal numbers of records.
+    """Pack ranges into tasks of about equal numbers of records, further pieces of a partition into later tasks.
+
+    Of two records of a partition, the later one is in a later task or further on in the same task.
 
     Args:
         ranges: What is to be read; empty ranges are left out.
@@ -83,17 +85,6 @@ def pack_by_size(
 
     Returns:
         The tasks; each offset of each range belongs to exactly one of them.
-    """
-    return _merge_each(_distribute(*_cut(ranges, parallelism, task_records, piece_records)))
-
-
-def pack_balanced(
-    ranges: Iterable[Range], parallelism: int, task_records: int = TASK_RECORDS, piece_records: int = PIECE_RECORDS
-) -> list[tuple[Range, ...]]:
-    """Pack ranges into tasks of about equal numbers of records, further pieces of a partition into later tasks.
-
-    Of two records of a partition, the later one is in a later task or further on in the same task. The arguments are
-    those of `pack_by_size`.
     """
     tasks = _distribute(*_cut(ranges, parallelism, task_records, piece_records))
     pieces: dict[tuple[str, int], list[Range]] = {}
@@ -110,7 +101,7 @@ def pack_whole(
 ) -> list[tuple[Range, ...]]:
     """Pack ranges into tasks of about equal numbers of records, and split none of them.
 
-    The arguments are those of `pack_by_size`; ``piece_records`` has no effect.
+    The arguments are those of `pack_balanced`; ``piece_records`` has no effect.
     """
     del piece_records
     nonempty = [r for r in ranges if len(r) > 0]
@@ -120,7 +111,7 @@ def pack_whole(
 def _cut(ranges: Iterable[Range], parallelism: int, task_records: int, piece_records: int) -> tuple[list[Range], int]:
     """Cut ranges into pieces for a number of tasks, and return that number, too: at least 1, at most ``parallelism``.
 
-    Empty ranges are left out. The arguments are those of `pack_in_order`.
+    Empty ranges are left out. The arguments are those of `pack_balanced`.
     """
     nonempty = [r for r in ranges if len(r) > 0]
     total = sum(map(len, nonempty))
@@ -146,43 +137,6 @@ def _distribute(pieces: list[Range], count: int) -> list[list[Range]]:
 def _merge_each(tasks: Iterable[Iterable[Range]]) -> list[tuple[Range, ...]]:
     """Sort the ranges of each task, and merge those that follow one another."""
     return [_merge_adjacent(sorted(task, key=lambda r: (r.topic, r.partition, r.start))) for task in tasks]
-
-
-def pack_in_order(
-    ranges: Iterable[Range], parallelism: int, task_records: int = TASK_RECORDS, piece_records: int = PIECE_RECORDS
-) -> list[tuple[Range, ...]]:
-    """Pack ranges into tasks that keep the order of the records of each partition.
-
-    Of two changes of a row, the later one is in a later task or further on in the same task. A changelog needs that:
-    it is read in the order of the DataFrame's rows.
-
-    Args:
-        ranges: What is to be read; empty ranges are left out.
-        parallelism: The maximum number of tasks.
-        task_records: The approximate minimum of records of a task.
-        piece_records: The minimum of records of a piece into which a partition is split.
-
-    Returns:
-        The tasks; each offset of each range belongs to exactly one of them.
-    """
-    nonempty = sorted((r for r in ranges if len(r) > 0), key=lambda r: (r.topic, r.partition, r.start))
-    total = sum(map(len, nonempty))
-    size = -(-total // max(1, min(parallelism, total // task_records)))
-    tasks: list[list[Range]] = []
-    room = 0
-    for r in nonempty:
-        start = r.start
-        while start < r.end:
-            if room <= 0:
-                tasks.append([])
-                room = size
-            end = start + max(room, piece_records)
-            if r.end - end < piece_records:
-                end = r.end
-            tasks[-1].append(Range(r.topic, r.partition, start, end))
-            room -= end - start
-            start = end
-    return [tuple(task) for task in tasks]
 
 
 def _split(whole: Range, size: int, minimum: int) -> list[Range]:

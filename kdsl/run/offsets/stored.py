@@ -17,14 +17,11 @@ from kdsl.callbacks import TopicPartition
 from kdsl.errors import KdslError
 
 VERSION = 1
-STATE_VERSION = 2
-"""The version of offsets with a state by topic partition, which earlier versions of kdsl would not continue."""
-VERSIONS = f"{VERSION}, or {STATE_VERSION} with a state by topic partition"
 LOST_LEASE = "lost_lease"
 """The key in a source's latest offsets that names the process that took the lease of its group."""
 
 
-PackingKind = Literal["size", "order", "whole", "balanced"]
+PackingKind = Literal["whole", "balanced"]
 
 
 class OffsetFormatError(KdslError):
@@ -33,8 +30,7 @@ class OffsetFormatError(KdslError):
 
 def has_known_version(document: Mapping[str, Any]) -> bool:
     """Return whether this version of kdsl reads the version of a document of offsets."""
-    version: Any = document.get("version")
-    return bool(version == (STATE_VERSION if document.get("state") else VERSION))
+    return bool(document.get("version") == VERSION)
 
 
 @attrs.frozen
@@ -45,8 +41,8 @@ class Packing:
     cores the session has, and whatever the table or a newer kdsl would choose. Another algorithm is another ``kind``.
 
     Attributes:
-        kind: By the sizes of ranges (``size``); by sizes, and with the later pieces of a partition in later tasks
-            (``balanced``); one partition after the other (``order``); or whole ranges by their sizes (``whole``).
+        kind: By sizes, and with the later pieces of a partition in later tasks (``balanced``), or whole ranges by their
+            sizes (``whole``).
         tasks: The maximal number of tasks of the batch.
         task_records: About how many records a task has at least.
         piece_records: How many records a piece of a split partition has at least.
@@ -107,8 +103,7 @@ class Offsets:
             the first batch is planned again, so the first batch's end contains all of its ``begin``.
         again: How often the query was restarted with nothing left to read. It makes offsets with equal positions
             differ, so Spark reports them, and observers of the query see that it is at its end.
-        packing: How the batch that ends here is packed into tasks; None if no batch ends, or a version of kdsl
-            planned it that did not record this.
+        packing: How the batch that ends here is packed into tasks; None if no batch ends.
         compared: Whether the query compares change data with the rows in its state.
         state: Where the last row of each key is kept by topic partition; None if it is not.
         epochs: For each partition the epoch of a leader that had all records before the position, if it reported one.
@@ -136,8 +131,7 @@ class Offsets:
         """
         by_topic = nest_by_topic(self.positions)
         topics = {name: {"id": self.ids[name], "offsets": by_topic.get(name, {})} for name in sorted(self.ids)}
-        version = VERSION if self.state is None else STATE_VERSION
-        document: dict[str, Any] = {"version": version, "startup": self.startup, "topics": topics}
+        document: dict[str, Any] = {"version": VERSION, "startup": self.startup, "topics": topics}
         if self.begin:
             document["begin"] = nest_by_topic(self.begin)
         if self.initial:
@@ -172,7 +166,7 @@ class Offsets:
             what = "was not written by kdsl" if version is None else f"has version {version}"
             raise OffsetFormatError(
                 f"the offsets in the checkpoint cannot be read: the document {what}, and this kdsl reads "
-                f"version {VERSIONS}; use the checkpoint of this query and the kdsl that wrote it, or a new checkpoint"
+                f"version {VERSION}; use the checkpoint of this query and the kdsl that wrote it, or a new checkpoint"
             )
         if packing is not None and packing["kind"] not in get_args(PackingKind):
             raise OffsetFormatError(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kdsl import own_columns
 from kdsl.cluster import Registry
-from kdsl.declare.metadata import IN_VALUE
+from kdsl.declare.metadata import IN_VALUE, METADATA
 from kdsl.errors import KdslError, RecordError
 from kdsl.formats import (
     ROW_KINDS,
@@ -556,7 +556,8 @@ class RecordDecoder:
             reason = f"column {column!r}: {e.marked_reason}"
             self._reject(e.rows, reason, "record", column)
             bad = BadRecord(e.rows[0], reason)
-            raise self._record_error(raw, None, bad, len(e.rows) - 1, "declare a wider type") from None
+            fix = f"declare it as {METADATA[shown.key].type.as_nullable().spelling}"
+            raise self._record_error(raw, None, bad, len(e.rows) - 1, fix) from None
         return _take(array, messages)
 
     def _format_metadata(self, raw: pa.RecordBatch, value: Decoded, shown: MetadataColumn) -> pa.Array:
@@ -574,7 +575,8 @@ class RecordDecoder:
             reason = f"column {shown.column!r}: {e.marked_reason}"
             self._reject(messages, reason, "value", shown.column)
             bad = BadRecord(messages[0], reason)
-            raise self._record_error(raw, None, bad, len(messages) - 1, "declare a wider type") from None
+            fix = f"declare it as {self._plan.value.format.metadata[key].as_nullable().spelling}"
+            raise self._record_error(raw, None, bad, len(messages) - 1, fix) from None
 
     def _enforce_not_null(
         self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned, unavailable: Mapping[str, Mask]

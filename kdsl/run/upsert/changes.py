@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import ROW_KINDS
-from kdsl.run.upsert.keys import mark_last_rows, number_keys
-from kdsl.types.arrays import Integers, Mask, compare_values
+from kdsl.run.upsert.keys import mark_last_rows
+from kdsl.types.arrays import Integers, Mask, compare_values, number_rows
 from kdsl.types.arrow import cast_batch
 
 INSERT, BEFORE, AFTER, DELETE = (ROW_KINDS.index(kind) for kind in ("+I", "-U", "+U", "-D"))
@@ -285,7 +285,7 @@ def _order_rows(
     if upserts.truncates is not None:
         upserts = _expand_truncates(state, upserts, upserts.truncates)
     rows = _append_to_state(state, upserts.rows)
-    ids, count = number_keys([rows.column(name) for name in keys])
+    ids, count = number_rows([rows.column(name) for name in keys])
     order = _sort_by_key(ids, count)
     if _keys_span_partitions(ids, order, upserts.partitions, rows.num_rows - upserts.rows.num_rows):
         return _order_rows(state, _sort_by_time(upserts), keys)

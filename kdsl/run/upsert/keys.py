@@ -109,24 +109,6 @@ def _valid(array: pa.Array) -> Any:
     return array.is_valid().to_numpy(zero_copy_only=False)
 
 
-def number_keys(keys: Sequence[pa.Array]) -> tuple[Integers, int]:
-    """Number the rows so that rows with the same key have the same number.
-
-    NULL equals NULL, NaN equals NaN, and -0.0 equals 0.0 (in nested keys as polars ranks them).
-
-    Args:
-        keys: The key columns, one array each, of one length.
-
-    Returns:
-        The numbers, and the greatest number plus one (or more).
-    """
-    numbers, count = _number_values(keys[0])
-    for array in keys[1:]:
-        more, more_count = _number_values(array)
-        numbers, count = _number_densely(numbers * more_count + more)
-    return numbers, count
-
-
 def sort_hashes(hashes: Words) -> Integers:
     """Return the indices that sort hashes, and keep the order of equal ones.
 
@@ -144,28 +126,8 @@ def sort_hashes(hashes: Words) -> Integers:
 
 
 def mark_last_rows(ids: Integers) -> Mask:
-    """Return which rows are the last ones of their keys, whose numbers are given (`number_keys`)."""
+    """Return which rows are the last ones of their keys, whose numbers are given (`kdsl.types.arrays.number_rows`)."""
     last = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
     last[ids] = np.arange(len(ids))
     is_last: Mask = last[ids] == np.arange(len(ids))
     return is_last
-
-
-def _number_values(array: pa.Array) -> tuple[Integers, int]:
-    """Number equal values equally, NULL too; also return the greatest number plus one (or more)."""
-    if pa.types.is_nested(array.type):
-        import polars as pl
-
-        return _number_densely(pl.Series(pl.from_arrow(array)).rank("dense").fill_null(0).to_numpy())
-    if pa.types.is_floating(array.type):
-        values = array.to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
-        values[np.isnan(values)] = np.nan  # there are many bit patterns of NaN
-        array = pa.array(values, mask=array.is_null().to_numpy(False))
-    encoded = array.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
-
-
-def _number_densely(numbers: Any) -> tuple[Integers, int]:
-    """Number equal numbers equally, from 0 without gaps in ascending order; also return how many there are."""
-    distinct, dense = np.unique(numbers, return_inverse=True)
-    return dense.astype(np.int64), len(distinct)

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from kdsl.formats import ROW_KIND, ROW_KINDS
 from kdsl.plan.model import UpsertWrite, WritePlan
 from kdsl.run.upsert.changes import AFTER, BEFORE, DELETE, INSERT, take_rows
-from kdsl.run.upsert.keys import mark_last_rows, number_keys
-from kdsl.types.arrays import Integers
+from kdsl.run.upsert.keys import mark_last_rows
+from kdsl.types.arrays import Integers, number_rows
 from kdsl.types.arrow import cast_array
 
 
@@ -77,7 +77,7 @@ def _kind_indices(rows: pa.RecordBatch) -> Integers:
 
 def _key_numbers(rows: pa.RecordBatch, upserts: UpsertWrite) -> Integers:
     """Return a number for each row; rows with the same key have the same number."""
-    return number_keys([rows.column(name) for name in upserts.keys])[0]
+    return number_rows([rows.column(name) for name in upserts.keys])[0]
 
 
 def _take_last(rows: pa.RecordBatch, upserts: UpsertWrite) -> pa.RecordBatch:

@@ -180,6 +180,8 @@ class TestErrors:
             ("UPPER(s, s)", "UPPER", 0, "takes 1 arguments, not 2"),
             ("TO_TIMESTAMP_LTZ()", "TO_TIMESTAMP_LTZ", 0, "arguments, not 0"),
             ("DATE '2024-2-9'", "DATE", 0, "'2024-2-9' is not a valid DATE"),
+            ("DATE '2024-02-30'", "DATE", 0, "'2024-02-30' is not a valid DATE"),
+            ("TIME '24:00:00'", "TIME", 0, "'24:00:00' is not a valid TIME"),
             ("INTERVAL 'x' DAY", "INTERVAL", 0, "'x' is not an interval of DAY"),
             ("s AT TIME ZONE 'UTC'", "AT", 2, "AT TIME ZONE is not part of Flink SQL"),
             ("TRUNCATE(f, 1)", "TRUNCATE", 0, "is not exact in Spark"),

@@ -38,7 +38,7 @@ class TestDocument:
             read_manifest('{"version": 99}', PLACE)
 
     @pytest.mark.parametrize(
-        "text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 1, "plan": {}, "distribution": 5}']
+        "text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 1, "plan": {}, "routing": 5}']
     )
     def test_a_broken_manifest_is_reported_with_its_path(self, text: str) -> None:
         with pytest.raises(CheckpointError, match=f"{PLACE} cannot be read: .*restore it from a copy"):

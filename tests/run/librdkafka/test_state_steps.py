@@ -60,5 +60,4 @@ def test_offsets_keep_the_folder() -> None:
     with_state = Offsets({("t", 0): 5}, {"t": "id"}, state=StateFolder("a", 3, 1_000))
 
     assert Offsets.from_json(with_state.to_json()) == with_state
-    assert with_state.to_json()["version"] == 2, "an earlier kdsl would go on with an empty state in buckets"
     assert Offsets.from_json(offsets(5).to_json()).state is None

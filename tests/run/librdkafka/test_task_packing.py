@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import get_args
 
 import attrs
@@ -14,8 +13,6 @@ from kdsl.run.librdkafka.task_packing import (
     clip,
     pack,
     pack_balanced,
-    pack_by_size,
-    pack_in_order,
     pack_whole,
 )
 from kdsl.run.offsets.stored import PackingKind, Range
@@ -34,7 +31,7 @@ def ranges(draw: st.DrawFn) -> list[Range]:
 @given(ranges(), st.integers(1, 16))
 def test_every_offset_is_read_exactly_once(values: list[Range], parallelism: int) -> None:
     pieces = sorted(
-        (r for task in pack_by_size(values, parallelism) for r in task), key=lambda r: (r.topic, r.partition, r.start)
+        (r for task in pack_balanced(values, parallelism) for r in task), key=lambda r: (r.topic, r.partition, r.start)
     )
 
     joined: list[Range] = []
@@ -51,7 +48,7 @@ def test_every_offset_is_read_exactly_once(values: list[Range], parallelism: int
 def test_there_are_at_most_the_requested_number_of_tasks_and_none_is_empty(
     values: list[Range], parallelism: int
 ) -> None:
-    result = pack_by_size(values, parallelism)
+    result = pack_balanced(values, parallelism)
 
     assert len(result) <= parallelism
     assert all(len(r) > 0 for task in result for r in task)
@@ -60,45 +57,36 @@ def test_there_are_at_most_the_requested_number_of_tasks_and_none_is_empty(
 
 @given(ranges(), st.integers(1, 16))
 def test_tasks_depend_on_the_ranges_alone_and_not_on_their_order(values: list[Range], parallelism: int) -> None:
-    assert pack_by_size(list(reversed(values)), parallelism) == pack_by_size(values, parallelism)
+    assert pack_balanced(list(reversed(values)), parallelism) == pack_balanced(values, parallelism)
 
 
 @given(ranges(), st.integers(1, 16))
 def test_no_task_is_much_larger_than_the_others_need_it_to_be(values: list[Range], parallelism: int) -> None:
-    result = pack_by_size(values, parallelism)
+    result = pack_balanced(values, parallelism)
 
     total = sum(map(len, values))
     largest = max((sum(map(len, task)) for task in result), default=0)
     assert largest <= max(TASK_RECORDS, 2 * -(-total // max(1, len(result))) + 2 * PIECE_RECORDS)
 
 
-@given(ranges(), st.integers(1, 16))
-def test_balanced_tasks_are_as_large_as_those_by_size(values: list[Range], parallelism: int) -> None:
-    by_size, balanced = (pack(values, parallelism) for pack in (pack_by_size, pack_balanced))
-
-    pieces = sum(map(len, by_size)) + len(values)
-    for one, other in zip(by_size, balanced, strict=True):
-        assert abs(sum(map(len, one)) - sum(map(len, other))) <= pieces
-
-
 def test_empty_ranges_make_no_task() -> None:
-    assert pack_by_size([Range("a", p, 5, 5) for p in range(1_000)], 4) == []
+    assert pack_balanced([Range("a", p, 5, 5) for p in range(1_000)], 4) == []
 
 
 def test_a_small_batch_over_many_partitions_is_one_task() -> None:
     many = [Range("a", p, 0, 1) for p in range(999)]
 
-    assert pack_by_size(many, 4) == [tuple(many)]
+    assert pack_balanced(many, 4) == [tuple(many)]
 
 
 def test_many_small_ranges_are_packed_equally() -> None:
-    result = pack_by_size([Range("a", p, 0, 1_000) for p in range(100)], 4)
+    result = pack_balanced([Range("a", p, 0, 1_000) for p in range(100)], 4)
 
     assert Counter(sum(map(len, task)) for task in result) == {25_000: 4}
 
 
 def test_a_big_partition_is_split_between_the_tasks() -> None:
-    assert pack_by_size([Range("a", 0, 10, 2_000_010)], 4) == [
+    assert pack_balanced([Range("a", 0, 10, 2_000_010)], 4) == [
         (Range("a", 0, 10, 500_010),),
         (Range("a", 0, 500_010, 1_000_010),),
         (Range("a", 0, 1_000_010, 1_500_010),),
@@ -107,16 +95,14 @@ def test_a_big_partition_is_split_between_the_tasks() -> None:
 
 
 def test_a_partition_is_not_split_into_pieces_that_cost_more_than_they_save() -> None:
-    result = pack_by_size([Range("a", 0, 0, 30_000)], 8)
+    result = pack_balanced([Range("a", 0, 0, 30_000)], 8)
 
     assert result == [(Range("a", 0, 0, 30_000),)]
 
 
-@given(ranges(), st.integers(1, 16), st.sampled_from([pack_in_order, pack_balanced]))
-def test_the_order_of_tasks_is_that_of_the_offsets_of_each_partition(
-    values: list[Range], parallelism: int, pack_ranges: Callable[..., list[tuple[Range, ...]]]
-) -> None:
-    result = pack_ranges(values, parallelism)
+@given(ranges(), st.integers(1, 16))
+def test_the_order_of_tasks_is_that_of_the_offsets_of_each_partition(values: list[Range], parallelism: int) -> None:
+    result = pack_balanced(values, parallelism)
 
     at: dict[tuple[str, int], int] = {}
     for r in (r for task in result for r in task):
@@ -126,14 +112,6 @@ def test_the_order_of_tasks_is_that_of_the_offsets_of_each_partition(
     assert at == {(r.topic, r.partition): r.end for r in values if len(r)}
     assert len(result) <= parallelism
     assert all(task for task in result)
-
-
-@given(ranges(), st.integers(1, 16))
-def test_of_changes_no_task_is_much_larger_than_it_needs_to_be(values: list[Range], parallelism: int) -> None:
-    total = sum(map(len, values))
-    size = -(-total // max(1, min(parallelism, total // TASK_RECORDS)))
-    largest = max((sum(map(len, task)) for task in pack_in_order(values, parallelism)), default=0)
-    assert largest <= size + 3 * PIECE_RECORDS
 
 
 @given(ranges(), st.integers(1, 16), st.sampled_from(KINDS), st.data())
@@ -165,31 +143,25 @@ def test_a_batch_is_packed_as_planned_whatever_the_packing_of_new_batches(
     values: list[Range], parallelism: int
 ) -> None:
     """What is recorded with a batch says all; later versions may choose other numbers for theirs."""
-    old = attrs.evolve(choose_packing(parallelism), kind="size", task_records=10, piece_records=50)
+    old = attrs.evolve(choose_packing(parallelism), task_records=10, piece_records=50)
 
-    assert pack(values, old) == pack_by_size(values, parallelism, 10, 50)
+    assert pack(values, old) == pack_balanced(values, parallelism, 10, 50)
 
 
-def test_packed_ranges_are_those_of_version_1() -> None:
-    """The numbers are fixed: checkpoints of other versions rely on them."""
+def test_packed_ranges_never_change() -> None:
+    """The numbers are fixed: checkpoints rely on them."""
     some = [Range("a", 0, 0, 61_000), Range("a", 1, 5, 4_005), Range("b", 0, 7, 7), Range("b", 1, 100, 30_100)]
 
-    assert pack(some, attrs.evolve(choose_packing(4), kind="size")) == [
-        (Range("b", 1, 100, 30_100),),
-        (Range("a", 0, 40_666, 61_000),),
-        (Range("a", 0, 0, 20_333), Range("a", 1, 5, 4_005)),
-        (Range("a", 0, 20_333, 40_666),),
-    ]
     assert pack(some, choose_packing(4)) == [
         (Range("b", 1, 100, 30_100),),
         (Range("a", 0, 0, 20_333),),
         (Range("a", 0, 20_333, 40_666), Range("a", 1, 5, 4_005)),
         (Range("a", 0, 40_666, 61_000),),
     ]
-    assert pack(some, attrs.evolve(choose_packing(4), kind="order")) == [
-        (Range("a", 0, 0, 23_750),),
-        (Range("a", 0, 23_750, 61_000),),
-        (Range("a", 1, 5, 4_005), Range("b", 1, 100, 30_100)),
+    assert pack(some, choose_packing(4, whole=True)) == [
+        (Range("a", 0, 0, 61_000),),
+        (Range("b", 1, 100, 30_100),),
+        (Range("a", 1, 5, 4_005),),
     ]
 
 

@@ -35,7 +35,7 @@ def offsets(draw: st.DrawFn) -> Offsets:
         draw(st.sampled_from(["", "orders-1"])),
         draw(COUNTS),
         initial=draw(st.booleans()),
-        packing=draw(st.sampled_from([None, Packing("size", 8, 1_000, 20_000), Packing("order", 3, 10, 50)])),
+        packing=draw(st.sampled_from([None, Packing("balanced", 8, 1_000, 20_000), Packing("whole", 3, 10, 50)])),
     )
 
 
@@ -86,10 +86,10 @@ def test_offsets_of_the_version_before_have_no_packing() -> None:
 
 
 def test_a_packing_of_a_newer_version_is_refused() -> None:
-    result = Offsets({("a", 0): 5}, {"a": "x"}, packing=Packing("size", 8, 1_000, 20_000)).to_json()
+    result = Offsets({("a", 0): 5}, {"a": "x"}, packing=Packing("balanced", 8, 1_000, 20_000)).to_json()
 
     with pytest.raises(
-        OffsetFormatError, match=r"packed into tasks by 'weight'.* packs by size, order, whole, balanced; use the kdsl"
+        OffsetFormatError, match=r"packed into tasks by 'weight'.* packs by whole, balanced; use the kdsl"
     ):
         Offsets.from_json({**result, "packing": {**result["packing"], "kind": "weight"}})
 

@@ -61,9 +61,9 @@ class DeltaWriter(TableWriter):
         columns = self.target(table).read_columns(spark)
         return None if columns is None else TableSchema(columns, () if known is None else known.primary_key)
 
-    def identify(self, spark: SparkSession, table: TableId) -> str | None:
-        """Delta's id of a table; see `SinkWriter.identify`."""
-        return self.target(table).identify(spark)
+    def identify(self, spark: SparkSession, tables: Sequence[TableId]) -> dict[TableId, str]:
+        """Delta's ids of tables; see `SinkWriter.identify`."""
+        return {table: id_ for table in tables if (id_ := self.target(table).identify(spark)) is not None}
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
         """Whether the catalog has a database; with a path, whether the database's folder there has anything.

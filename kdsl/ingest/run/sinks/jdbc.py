@@ -83,9 +83,9 @@ class JdbcWriter(TableWriter):
         del known
         return self.target(table).read_schema(spark)
 
-    def identify(self, spark: SparkSession, table: TableId) -> str | None:
-        """Postgres' number of a table; see `SinkWriter.identify`. Errors are those of `read_schema`."""
-        return self.target(table).identify(spark)
+    def identify(self, spark: SparkSession, tables: Sequence[TableId]) -> dict[TableId, str]:
+        """Postgres' numbers of tables; see `SinkWriter.identify`. Errors are those of `read_schema`."""
+        return {table: id_ for table in tables if (id_ := self.target(table).identify(spark)) is not None}
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
         """Whether a schema exists in the database of the address.

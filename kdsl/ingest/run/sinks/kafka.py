@@ -96,19 +96,20 @@ class KafkaWriter(SinkWriter):
         del spark, table
         return known
 
-    def identify(self, spark: SparkSession, table: TableId) -> str | None:
-        """The id of a table's topic; see `SinkWriter.identify`. Topics of brokers before 2.8 have none.
+    def identify(self, spark: SparkSession, tables: Sequence[TableId]) -> dict[TableId, str]:
+        """The ids of tables' topics; see `SinkWriter.identify`. Topics of brokers before 2.8 have none.
 
         Raises:
             KafkaReadError: The brokers refuse, or do not answer.
             ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
         """
         del spark
-        name = self._sink.topic_of(table)
-        topic = None if name in self._have_no_id else self._open_admin().topics([name]).get(name)
-        if topic is not None and not topic.id:
-            self._have_no_id.add(name)
-        return None if topic is None else topic.id or None
+        names = {table: self._sink.topic_of(table) for table in tables}
+        asked = sorted({*names.values()} - self._have_no_id)
+        topics = self._open_admin().topics(asked) if asked else {}
+        self._have_no_id.update(name for name, topic in topics.items() if not topic.id)
+        ids = {name: topic.id for name, topic in topics.items() if topic.id}
+        return {table: ids[name] for table, name in names.items() if name in ids}
 
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
         """Refuse new tables whose topic does not exist, if ``allow.auto.create.topics`` is false.

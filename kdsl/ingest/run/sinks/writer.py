@@ -197,13 +197,14 @@ class SinkWriter(Protocol):
         """
         ...
 
-    def identify(self, spark: SparkSession, table: TableId) -> str | None:
-        """The identity of a table, which another one that is created under its name later does not have.
+    def identify(self, spark: SparkSession, tables: Sequence[TableId]) -> dict[TableId, str]:
+        """The identities of tables, which others that are created under their names later do not have.
 
-        None, the result by default, if there is no table, or the sink cannot tell. Errors are those of the sink.
+        Tables that do not exist, or whose identity the sink cannot tell, are left out; by default all. Errors are those
+        of the sink.
         """
-        del spark, table
-        return None
+        del spark, tables
+        return {}
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool | None:
         """Whether a database exists in the sink; None, the result by default, if the sink cannot tell.

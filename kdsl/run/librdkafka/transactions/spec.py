@@ -19,11 +19,11 @@ from kdsl.run.librdkafka.transactions.token import Token, Writer
 TRANSACTION = "transactions"
 """The data source option that carries the specification."""
 
-RECORD_VERSION = 2
-"""The version of the records of done writes. Version 1 had no topic ids; it is still read."""
+RECORD_VERSION = 1
+"""The version of the records of done writes."""
 
-DIGEST_VERSION = 2
-"""The version of `records_digest`. A digest of version 1 has no number before it (`records_digest_1`)."""
+DIGEST_VERSION = 1
+"""The version of `records_digest`."""
 
 SLACK_MS = 100
 """By how much librdkafka lets ``socket.timeout.ms`` exceed ``transaction.timeout.ms``."""
@@ -44,7 +44,6 @@ class TransactionSpec:
         offsets: The digest of the batch's entry in Spark's offset log; empty if there is none or it is not known.
         log: The topic that records writes by their ``write_id`` (`kdsl.run.exactly_once.write_log`); empty if the write
             is not recorded.
-        former: The digest as earlier versions computed it (`records_digest_1`); empty if none is compared.
         topic_ids: The ids of the written topics, by name, for the record of the write.
         run: Identifies the run: it changes whenever a driver acquires the transactional ids. Late tasks of an earlier
             run are recognized by it.
@@ -59,7 +58,6 @@ class TransactionSpec:
     batch: int | None = None
     offsets: str = ""
     log: str = ""
-    former: str = ""
     topic_ids: dict[str, str] = attrs.field(factory=dict)
     run: str = attrs.field(factory=lambda: uuid.uuid4().hex)
 
@@ -77,10 +75,6 @@ class TransactionSpec:
             "topics": self.topic_ids,
         }
         return self.writer.sink.encode(), json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-
-    def has_records(self, digest: str) -> bool:
-        """Return whether a digest, of this or an earlier version, belongs to the records of this write."""
-        return digest in (self.plan, self.former)
 
     def owns(self, token: Token) -> bool:
         """Return whether a token was written by this run."""
@@ -125,12 +119,6 @@ def records_digest(plan: WritePlan) -> str:
             document[name]["format"] = record_format(part)
     text = json.dumps(document, sort_keys=True)
     return f"{DIGEST_VERSION}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def records_digest_1(plan: WritePlan) -> str:
-    """Compute the digest as earlier versions of kdsl did, which stored it in tokens and in records of done writes."""
-    same = attrs.evolve(plan, table="", defaults={}, parallelism=None, transactions=None, delivery="at-least-once")
-    return hashlib.sha256(plan_text(same).encode()).hexdigest()[:16]
 
 
 def add_transaction_settings(settings: Mapping[str, str], id_: str, timeout_ms: int) -> dict[str, str]:

@@ -7,17 +7,16 @@ functions are pure; `kdsl.run.librdkafka.transactions.token_store` reads tokens.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 import attrs
 from cattrs import ClassValidationError, Converter, transform_error
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from kdsl.errors import ExactlyOnceError
 
-VERSION = 2
-"""The version of new tokens. Version 1 had neither ``run`` nor ``offsets``; it is still read."""
+VERSION = 1
+"""The version of tokens."""
 MAX_BYTES = 4_000
 """The maximum length of a token; Kafka's ``offset.metadata.max.bytes`` is 4096 by default."""
 MAX_WRITE_ID_BYTES = 1_000
@@ -57,9 +56,6 @@ class Writer:
 
 
 _CONVERTER = Converter()
-_PLACE = override(rename="place")  # the name in the tokens of earlier versions
-_CONVERTER.register_unstructure_hook(Writer, make_dict_unstructure_fn(Writer, _CONVERTER, checkpoint=_PLACE))
-_CONVERTER.register_structure_hook(Writer, make_dict_structure_fn(Writer, _CONVERTER, checkpoint=_PLACE))
 
 
 @attrs.frozen
@@ -72,7 +68,7 @@ class Token:
         plan: The digest of the records (`kdsl.run.librdkafka.transactions.spec.records_digest`).
         time: When it was written, in milliseconds since 1970, by the clock of the executor.
         number: Counts the tokens of a transactional id; the largest is the last.
-        run: The run that acquired the transactional ids; empty in tokens of version 1.
+        run: The run that acquired the transactional ids;
         offsets: The digest of the batch's entry in Spark's offset log; empty if the writer did not know it. It
             distinguishes batches with the same number, which exist after a checkpoint was reset.
     """
@@ -121,9 +117,9 @@ def read_token(text: str, number: int) -> Token | None:
     if document is None:
         return None
     version = document.pop("version")
-    if version not in (1, VERSION):
+    if version != VERSION:
         raise ExactlyOnceError(
-            f"a token has version {version}, but this kdsl reads only up to version {VERSION}; use the newer kdsl"
+            f"a token has version {version}, and this kdsl reads version {VERSION}; use the kdsl that wrote it"
         )
     try:
         return _CONVERTER.structure({**document, "number": number}, Token)
@@ -223,7 +219,6 @@ def find_start_batches(
     others: Mapping[str, Token | None],
     *,
     plan: str = "",
-    former: str = "",
     offsets: str = "",
     adopt: bool = False,
     strict: bool = True,
@@ -238,7 +233,6 @@ def find_start_batches(
             is empty if the rows are now routed differently.
         others: The tokens of further ids that it acquires.
         plan: The digest of the records that it writes now.
-        former: The same digest as earlier versions of kdsl computed it; empty if there is none.
         offsets: The digest of the planned batch's entry in Spark's offset log; empty if it is not known.
         adopt: Whether to start without checks: nothing is raised.
         strict: Whether each id of ``previous`` must have a token.
@@ -255,7 +249,7 @@ def find_start_batches(
         for id_, token in {**others, **previous}.items():
             _check_token(id_, token, writer, progress, expected=strict and id_ in previous)
             _check_offsets(id_, token, writer, progress, offsets)
-            _check_plan(id_, token, writer, progress, (plan, former))
+            _check_plan(id_, token, writer, progress, plan)
     half = find_half_written(writer, progress, previous, offsets)
     lost = [id_ for id_ in half if id_ not in ids.values()]
     if lost and not adopt:
@@ -361,17 +355,17 @@ def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogP
     )
 
 
-def _check_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plans: Collection[str]) -> None:
+def _check_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plan: str) -> None:
     """Check that a batch that is written under a write id has the same records; otherwise it would be skipped.
 
     Without a write id nothing is checked.
 
     Raises:
-        ExactlyOnceError: The token is the writer's and of this batch, but its digest is not one of ``plans``.
+        ExactlyOnceError: The token is the writer's and of this batch, but its digest is not ``plan``.
     """
     if token is None or not writer.sink or not token.writer.is_same(writer) or token.batch != progress.planned:
         return
-    if token.plan not in plans:
+    if token.plan != plan:
         raise other_records_error(writer, token.writer.table, f"the transactional id {id_!r}")
 
 

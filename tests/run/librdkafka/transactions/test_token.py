@@ -14,7 +14,6 @@ from kdsl.run.librdkafka.transactions.spec import (
     add_transaction_settings,
     read_spec,
     records_digest,
-    records_digest_1,
     write_spec,
 )
 from kdsl.run.librdkafka.transactions.token import (
@@ -50,10 +49,12 @@ class TestToken:
         assert read_token(token.text(), 12) == token
 
     @pytest.mark.parametrize("letter", ["x", "ж", "水", "🎉", '"', "\n", "\x01"])
-    @pytest.mark.parametrize("member", ["place", "table"])
+    @pytest.mark.parametrize("member", ["checkpoint", "table"])
     def test_it_stays_below_kafkas_limit_however_long_the_checkpoints_path_is(self, letter: str, member: str) -> None:
         text = "file:/" + letter * 10_000 + "end"
-        writer = attrs.evolve(ME, sink="w" * MAX_WRITE_ID_BYTES, checkpoint=text if member == "place" else "file:/cp")
+        writer = attrs.evolve(
+            ME, sink="w" * MAX_WRITE_ID_BYTES, checkpoint=text if member == "checkpoint" else "file:/cp"
+        )
         writer = attrs.evolve(writer, table=text if member == "table" else "Orders")
         token = Token(writer, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets")
 
@@ -65,14 +66,6 @@ class TestToken:
         assert result.writer.is_same(writer)
         assert member == "table" or result.writer.checkpoint.endswith(letter + "end")
 
-    def test_one_of_the_version_before_is_read(self) -> None:
-        text = (
-            '{"version":1,"writer":{"query":"q1","sink":"","table":"Orders","place":"file:/cp","kind":"stream"},'
-            '"batch":7,"plan":"abc","time":1700000000000}'
-        )
-
-        assert read_token(text, 12) == Token(ME, 7, "abc", 1_700_000_000_000, 12)
-
     @pytest.mark.parametrize("text", ["", "some user's own metadata", "[1]", '{"version": 1}'])
     def test_a_string_of_other_software_is_not_a_token(self, text: str) -> None:
         assert read_token(text, 1) is None
@@ -80,9 +73,9 @@ class TestToken:
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ('{"version":2,"writer":{"query":"q1"}}', r"required field missing @ \$\.batch"),
-            ('{"version":2,"writer":{"query":"q1"},"batch":"x"}', r"\$\.batch"),
-            ('{"version":2,"writer":[],"batch":7}', r"\$\.writer"),
+            ('{"version":1,"writer":{"query":"q1"}}', r"required field missing @ \$\.batch"),
+            ('{"version":1,"writer":{"query":"q1"},"batch":"x"}', r"\$\.batch"),
+            ('{"version":1,"writer":[],"batch":7}', r"\$\.writer"),
             ('{"version":1,"writer":{"query":"q1","kind":"other"},"batch":7}', r"\$\.writer\.kind"),
         ],
     )
@@ -91,7 +84,7 @@ class TestToken:
             read_token(text, 1)
 
     def test_a_token_of_a_newer_kdsl_is_reported(self) -> None:
-        with pytest.raises(ExactlyOnceError, match=r"has version 99, but this kdsl reads only up to version 2"):
+        with pytest.raises(ExactlyOnceError, match=r"has version 99, and this kdsl reads version 1"):
             read_token('{"version": 99, "writer": {}}', 1)
 
 
@@ -109,7 +102,7 @@ class TestNextStep:
             (at(5, OTHER), "taken over by the query q2 .*checkpoint file:/other.*batch 5.*q1.*at batch 5"),
             (at(4, run="r2"), "late task of an earlier run of the query q1 .*batch 5 .*'p-0'.*the new run writes the"),
             (at(5, run="r2"), "late task of an earlier run"),
-            (at(4, run=""), "late task of an earlier run"),  # the version before wrote none
+            (at(4, run=""), "late task of an earlier run"),
         ],
     )
     def test_doubt_is_an_error(self, value: Token | None, reason: str) -> None:
@@ -276,29 +269,17 @@ class TestSettings:
         assert records_digest(plan) == records_digest(attrs.evolve(plan, partitioner="fixed", transport="jvm"))
         assert records_digest(plan) != records_digest(subject)
 
-    def test_a_digest_of_an_earlier_version_is_compared_as_that_version_made_it(self) -> None:
+    def test_other_records_under_the_same_write_id_are_an_error(self) -> None:
         plan, other = write_plan({"id": "BIGINT"}), write_plan({"id": "INT"})
-        work = TransactionSpec(ME, "p", 1, "orders", records_digest(plan), 60_000, former=records_digest_1(plan))
-        mine = attrs.evolve(ME, sink="monday")
-        start = LogProgress(0, -1)
+        mine, start = attrs.evolve(ME, sink="monday"), LogProgress(0, -1)
+        done = {"p-0": Token(mine, 0, records_digest(plan))}
 
-        assert records_digest(plan).startswith("2:")
-        assert work.has_records(records_digest(plan))
-        assert work.has_records(records_digest_1(plan))
-        assert not work.has_records(records_digest_1(other))
-        done = {"p-0": Token(mine, 0, records_digest_1(plan))}
-        assert find_start_batches(mine, start, done, {"p-0": "p-0"}, {}, plan=work.plan, former=work.former) == {
-            "p-0": 0
-        }
+        assert find_start_batches(mine, start, done, {"p-0": "p-0"}, {}, plan=records_digest(plan)) == {"p-0": 0}
         with pytest.raises(ExactlyOnceError, match="other records"):
-            find_start_batches(
-                mine, start, done, {"p-0": "p-0"}, {}, plan=records_digest(other), former=records_digest_1(other)
-            )
+            find_start_batches(mine, start, done, {"p-0": "p-0"}, {}, plan=records_digest(other))
 
     def test_a_transaction_spec_travels_as_a_string(self) -> None:
-        work = TransactionSpec(
-            ME, "p", 2, "orders", "abc", 60_000, 7, "offsets", "p.kdsl-writes", "def", {"orders": "id"}
-        )
+        work = TransactionSpec(ME, "p", 2, "orders", "abc", 60_000, 7, "offsets", "p.kdsl-writes", {"orders": "id"})
 
         assert read_spec(write_spec(work)) == work
         assert work.ids == ["p-0", "p-1"]
