@@ -6,7 +6,9 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -37,6 +39,9 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSe
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer  # noqa: E402
 from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: E402
 from google.protobuf.message_factory import GetMessageClass  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 AVRO = json.dumps(
     {
@@ -151,6 +156,40 @@ def declare(topic: str, value: Format) -> Table:
     return Table(Orders.definition())
 
 
+def declare_in_header(topic: str, kind: str) -> Table:
+    in_header: Any = {"schema_id_location": "header"}
+    more = {"message_class_name": "shop.Order", "proto_text": PROTO} if kind == "protobuf" else {}
+
+    class Orders(
+        KafkaTable,
+        topic=topic,
+        value=format_of(kind, **in_header, **more),
+        key=AvroConfluent(**in_header),
+        value_fields="EXCEPT_KEY",
+        startup="earliest",
+    ):
+        key: Key[str | None]
+        id: Col[int]
+        note: Col[str | None]
+
+    return Table(Orders.definition())
+
+
+def deserializer(kind: str, client: SchemaRegistryClient) -> Callable[[Any, SerializationContext], Any]:
+    """Confluent's deserializer of a kind of schemas, with dicts as its results."""
+    read: Any = {
+        "avro": lambda: AvroDeserializer(client),
+        "json": lambda: JSONDeserializer(None, schema_registry_client=client),
+        "protobuf": lambda: ProtobufDeserializer(message_class(), {"use.deprecated.format": False}, client),
+    }[kind]()
+
+    def read_protobuf(message: Any, context: SerializationContext) -> dict[str, Any]:
+        order = read(message, context)
+        return {"id": order.id, "note": order.note if order.HasField("note") else None}
+
+    return read_protobuf if kind == "protobuf" else lambda message, context: read(message, context)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_of_confluent_s_serializers_are_read(
     kind: str, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, registry: Front, connect: Connect
@@ -215,17 +254,44 @@ def test_confluent_s_deserializers_read_what_is_written(
     encoder = RecordEncoder(Table(Orders.definition()).write_plan(), Registry(url))
     records = encoder.encode(pa.RecordBatch.from_pylist(ROWS)).to_pylist()
 
-    read: Any = {
-        "avro": lambda: AvroDeserializer(client),
-        "json": lambda: JSONDeserializer(None, schema_registry_client=client),
-        "protobuf": lambda: ProtobufDeserializer(message_class(), {"use.deprecated.format": False}, client),
-    }[kind]()
+    read = deserializer(kind, client)
     results = []
     for record in records:
         headers = [(one["key"], one["value"]) for one in record.get("headers") or ()]
         assert [name for name, _ in headers] == (["__value_schema_id"] if location == "header" else [])
         assert all(value[0] == guids for _, value in headers)
         results.append(read(record["value"], SerializationContext(topic, MessageField.VALUE, headers)))
-    if kind == "protobuf":
-        results = [{"id": r.id, "note": r.note if r.HasField("note") else None} for r in results]
     assert results == ROWS
+
+
+@pytest.mark.spark
+def test_spark_writes_and_reads_messages_whose_headers_name_their_schemas(
+    spark: SparkSession,
+    kdsl_kafka: RunningKafka,
+    kdsl_topic: MakeTopic,
+    registry: Front,
+    connect: Connect,
+    tmp_path: Path,
+) -> None:
+    """A batch writes the first topic, and streams copy each topic into the next one, which has another format."""
+    client, cluster = connect(registry.url), Cluster(kdsl_kafka.bootstrap_servers, registry=registry.url)
+    tables = [declare_in_header(kdsl_topic(f"spark-{kind}", partitions=1), kind) for kind in KINDS]
+    rows = [{"key": f"order {row['id']}", **row} for row in sorted(ROWS, key=lambda row: row["id"])]
+    tables[0].write(spark.createDataFrame(rows, "key STRING, id BIGINT, note STRING"), cluster)
+    for i, (source, sink) in enumerate(pairwise(tables)):
+        stream = source.read_stream(spark, cluster)
+        query = sink.write_stream(stream, cluster, checkpoint=str(tmp_path / str(i)), trigger={"availableNow": True})
+        assert query.awaitTermination(300)
+
+    for kind, table in zip(KINDS, tables, strict=True):
+        (topic,) = table.definition.options.topic
+        read, read_key = deserializer(kind, client), AvroDeserializer(client)
+        by_confluent = []
+        for message in kdsl_kafka.read(topic):
+            headers: Any = message.headers()
+            assert sorted(name for name, _ in headers) == ["__key_schema_id", "__value_schema_id"]
+            key = read_key(message.key(), SerializationContext(topic, MessageField.KEY, headers))
+            value = read(message.value(), SerializationContext(topic, MessageField.VALUE, headers))
+            by_confluent.append({**key, **value})
+        assert sorted(by_confluent, key=lambda row: row["id"]) == rows
+        assert sorted((row.asDict() for row in table.read(spark, cluster).collect()), key=lambda row: row["id"]) == rows
