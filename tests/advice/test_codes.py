@@ -1,7 +1,6 @@
 """Every problem has a test that follows its advice.
 
-A problem with a new code needs a case in the list `CASES` of a module of this folder. `unfollowed.txt` lists the codes
-whose advice no test follows: one on each line, with the reason after a colon.
+A problem with a new code needs a case in the list `CASES` of a module of this folder.
 """
 
 from __future__ import annotations
@@ -73,11 +72,7 @@ def find_cases() -> list[Case]:
 
 def test_every_problem_has_a_case_that_follows_its_advice() -> None:
     followed = {case.code for case in find_cases()}
-    lines = (FOLDER / "unfollowed.txt").read_text().splitlines()
-    unfollowed = {line.partition(":")[0] for line in lines}
 
     assert len(find_codes()) > 200
-    assert sorted(find_codes() - followed - unfollowed) == [], "a new code: add a case that follows its advice"
-    assert sorted(unfollowed & followed) == [], "take the code out of the list"
-    assert sorted(unfollowed - find_codes()) == [], "the code is gone: take it out of the list"
+    assert sorted(find_codes() - followed) == [], "a new code: add a case that follows its advice"
     assert sorted(followed - find_codes()) == [], "the code is gone: remove its case"
