@@ -7,10 +7,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 # What fails in the middle and goes on, on every Spark: exactly-once, upserts, targets, and the order of keys.
-SCENARIOS := tests/run/exactly_once/test_staged_rows.py tests/run/exactly_once/test_stream.py \
-	tests/run/exactly_once/test_cut_off.py tests/run/test_upsert.py tests/run/test_key_order.py \
-	tests/run/test_read_partitions.py tests/changelog/test_apply.py tests/changelog/test_lost_rows.py \
-	tests/changelog/test_same_table.py tests/changelog/test_iceberg.py
+SCENARIOS := $(shell cat tests/spark_core/scenarios.txt)
 
 .PHONY: help setup demo test test-fast test-spark test-reliability test-debezium bench bench-formats bench-scale check format docs clean
 
@@ -33,7 +30,7 @@ test-spark: ## Run the core and what fails and goes on on another Spark: make te
 	@[[ -n '$(VERSION)' ]] || { echo 'say which Spark: make test-spark VERSION=4.1.1' >&2; exit 2; }
 	@SPARK='$(VERSION)' PYTHON='$(PYTHON)' .ci/setup
 	@KDSL_SPARK_RUNS=docs/generate/spark_runs.json .venv-spark-$(VERSION)/bin/python -m pytest \
-		-m 'not reliability and not debezium' $(or $(ARGS),tests/spark_core $(SCENARIOS))
+		-p tests.spark_core.recorder -m 'not reliability and not debezium' $(or $(ARGS),tests/spark_core $(SCENARIOS))
 
 test-reliability: setup ## Run the long scenarios with real kills, and print what held
 	@$(BIN)/python -m pytest -m reliability

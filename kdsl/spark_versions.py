@@ -200,13 +200,17 @@ def _iceberg(minor: str, version: str) -> Package:
     return Package(f"org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:{version}", alone=True)
 
 
+_LIBRARIES_3_5 = (
+    _connector("3.5.7", tokens="3.5.7", scala="2.12"),
+    Package("io.delta:delta-spark_2.12:3.3.3"),
+)
 _LIBRARIES_4_0 = _delta("4.0"), _iceberg("4.0", "1.11.0")
 _LIBRARIES_4_1 = _delta("4.1"), _iceberg("4.1", "1.12.0")
 _CONNECTOR, _DELTA = _connector("4.2.0"), _delta("4.2")
 TESTED: tuple[SparkVersion, ...] = (
-    SparkVersion(
-        "3.5.7", _connector("3.5.7", tokens="3.5.7", scala="2.12"), Package("io.delta:delta-spark_2.12:3.3.3")
-    ),
+    SparkVersion("3.5.7", *_LIBRARIES_3_5),
+    # The newest connector that is published.
+    SparkVersion("3.5.9", *_LIBRARIES_3_5),
     SparkVersion("4.0.1", _connector("4.0.1"), *_LIBRARIES_4_0),
     # The newest connector that is published.
     SparkVersion("4.0.5", _connector("4.0.4"), *_LIBRARIES_4_0),

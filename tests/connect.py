@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kdsl.folders import cache_dir
-from kdsl.spark_versions import pyspark_version
+from kdsl.spark_versions import pyspark_version, spark_version
 
 ROOT = Path(__file__).parents[1]
 _BEGIN = """
@@ -90,7 +90,10 @@ def main() -> None:
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     if pyspark_version().startswith("3."):  # whose PySpark comes without the server
         names = ("spark-connect_2.12", "spark-sql-kafka-0-10_2.12")  # a session cannot add the connector
-        packages = ",".join(f"org.apache.spark:{name}:{pyspark_version()}" for name in names)
+        tested = spark_version(pyspark_version())
+        assert tested is not None
+        published = tested.connector[0].coordinate.rpartition(":")[2]  # not every release has jars of its own
+        packages = ",".join(f"org.apache.spark:{name}:{published}" for name in names)
         builder = builder.config("spark.jars.packages", packages)
         builder = builder.config("spark.jars.ivy", str(cache_dir() / "spark-ivy"))
     session: Any = builder.config("spark.driver.memory", "1g").config("spark.log.level", "ERROR").getOrCreate()

@@ -50,8 +50,8 @@ def test_pip_takes_the_versions_that_the_table_supports() -> None:
 @pytest.mark.parametrize(
     ("version", "tested"),
     [
-        ("3.5.2", "3.5.7"),
-        ("3.5.6-amzn-0", "3.5.7"),
+        ("3.5.2", "3.5.9"),
+        ("3.5.7-amzn-0", "3.5.7"),
         ("4.0.2", "4.0.5"),
         ("4.1.1", "4.1.1"),
         ("4.2.0", "4.2.0"),

@@ -7,6 +7,7 @@ Only the history says that the rows of the batch are gone.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
@@ -16,6 +17,8 @@ from kdsl.types.strings.temporal import format_timestamp
 CHANGES_TYPES = '{"kdsl": "change types"}'
 """What ``userMetadata`` contains of a commit of kdsl that rewrites all rows with other types."""
 _REPLACES = ("RESTORE", "TRUNCATE", "CLONE", "REPLACE TABLE", "CREATE OR REPLACE TABLE")
+_BATCH = re.compile(r'\{"writer": "(?:[^"\\]|\\.)*", "batch": ')
+"""What ``userMetadata`` contains of a commit with a batch of kdsl, whoever its writer is."""
 _STEP = 10
 """By which factor more commits are read until the writer's last one is among them."""
 
@@ -66,6 +69,18 @@ class Commit:
                 return self.operation.startswith(_REPLACES)
 
     @property
+    def edits_rows(self) -> bool:
+        """Whether a program other than kdsl has deleted, changed or overwritten some of the rows that the table had.
+
+        What others append does not count.
+        """
+        if CHANGES_TYPES in self.metadata or _BATCH.search(self.metadata) or self.takes_back_rows:
+            return False
+        if self.operation == "WRITE":
+            return self.parameters.get("mode") == "Overwrite"
+        return self.operation in ("DELETE", "UPDATE", "MERGE")
+
+    @property
     def _has_condition(self) -> bool:
         """Whether it concerned only rows that meet a condition, or some partitions."""
         if self.parameters.get("isDynamicPartitionOverwrite", "").lower() == "true":
@@ -85,16 +100,19 @@ class LostRows:
 
     Attributes:
         commits: The commits that took back rows, oldest first.
+        edits: The commits of other programs that changed or deleted some rows, which may be rows of the writer; oldest
+            first.
         unknown: The version before the first one whose commit the log still has, if the writer's last batch is not
             among these, because its commit was removed with others; None if it is.
     """
 
     commits: Sequence[Commit]
+    edits: Sequence[Commit] = ()
     unknown: int | None = None
 
 
 def find_lost_rows(read: Callable[[int], Sequence[Commit]], writer: str) -> LostRows:
-    """Find the commits that took back rows of a writer's batches.
+    """Find the commits that took back rows of a writer's batches, and those that may have edited some.
 
     Those are searched that were made after the version which the writer's last batch was checked against.
 
@@ -114,8 +132,12 @@ def find_lost_rows(read: Callable[[int], Sequence[Commit]], writer: str) -> Lost
     oldest = commits[-1].version if commits else 0
     if own is not None and base + 1 < oldest:  # others committed while the batch was merged
         commits = read(commits[0].version - base)
-    lost = [commit for commit in reversed(commits) if commit.version > base and commit.takes_back_rows]
-    return LostRows(lost, oldest - 1 if own is None and oldest > 0 else None)
+    later = [commit for commit in reversed(commits) if commit.version > base]
+    return LostRows(
+        [commit for commit in later if commit.takes_back_rows],
+        [commit for commit in later if commit.edits_rows],
+        oldest - 1 if own is None and oldest > 0 else None,
+    )
 
 
 def start_of_metadata(writer: str) -> str:

@@ -119,6 +119,31 @@ def _require_previous(target: str, batch: Batch, last: Batch | None) -> None:
     )
 
 
+_edited: set[tuple[str, str]] = set()
+"""The tables and writers for which a warning has said that other programs edit rows."""
+
+
+def warn_of_edits(target: str, writer: str, edits: Sequence[str]) -> None:
+    """Log that other programs have edited rows of a table since a writer's last batch; do nothing without edits.
+
+    It is a warning once in this process, because some tables are edited all the time.
+
+    Args:
+        target: The table.
+        writer: The writer.
+        edits: What did it, in words, oldest first.
+    """
+    if edits:
+        level = logging.INFO if (target, writer) in _edited else logging.WARNING
+        _edited.add((target, writer))
+        _log.log(
+            level,
+            "%s: since the last batch of the writer %r, other programs have edited rows of the table: %s; if these "
+            "were rows of earlier batches, the table no longer has all changes that were applied to it",
+            target, writer, " and ".join(edits),
+        )  # fmt: skip
+
+
 def require_same_table(target: str, expected: str | None, actual: str | None) -> None:
     """Check that a table is the one to which earlier batches were written.
 

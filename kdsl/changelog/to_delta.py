@@ -33,7 +33,7 @@ from kdsl.changelog.merge import (
     write_condition,
     write_is_delete,
 )
-from kdsl.changelog.target import OTHER_CONTENT, WAYS_ON, Batch, is_applied, require_same_table
+from kdsl.changelog.target import OTHER_CONTENT, WAYS_ON, Batch, is_applied, require_same_table, warn_of_edits
 from kdsl.errors import ChangelogError
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
@@ -448,7 +448,8 @@ class DeltaTarget:
     def _require_rows(self, session: _Delta, table: Any, writer: str) -> None:
         """Check that no commit since a writer's last batch took back rows, as far as the table's log knows.
 
-        A warning is logged if the commit of that batch, and others after it, were removed from the log.
+        A warning is logged if the commit of that batch, and others after it, were removed from the log; and, once in
+        this process, if other programs have edited some rows.
 
         Raises:
             ChangelogError: A commit took back rows.
@@ -459,6 +460,7 @@ class DeltaTarget:
                 f"{self!r} has lost rows of earlier batches of the writer {writer!r}: they were taken back by "
                 f"{' and '.join(map(str, lost.commits))}; {WAYS_ON}"
             )
+        warn_of_edits(repr(self), writer, list(map(str, lost.edits)))
         if lost.unknown is not None:
             _log.warning(
                 "%r: the log of the table no longer has the commit of the last batch of the writer %r; whether a "

@@ -29,7 +29,7 @@ from kdsl.changelog.merge import (
     write_condition,
     write_is_delete,
 )
-from kdsl.changelog.target import WAYS_ON, Batch, is_applied
+from kdsl.changelog.target import WAYS_ON, Batch, is_applied, warn_of_edits
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.retry import Backoff
@@ -66,6 +66,8 @@ _VIEW = "kdsl_changes"
 _WRITER, _BATCH, _CONTENT = "kdsl.writer", "kdsl.batch", "kdsl.content"
 _RECORDS = "total-records"
 _AUDIT = ("spark.wap.branch", "spark.wap.id")
+_EDITS = ("delete", "overwrite")
+"""What Iceberg calls writes that change or delete rows; compaction is ``replace``."""
 _ISOLATION = "write.merge.isolation-level"
 _CONFLICTS = (
     "org.apache.iceberg.exceptions.ValidationException",
@@ -254,7 +256,7 @@ class IcebergTarget:
         return is_applied(repr(self), batch, search.last)
 
     def _require_rows(self, search: _Search, writer: str) -> None:
-        """Check that no other write has emptied the table since the last batch of a writer.
+        """Check that no other write has emptied the table since the last batch of a writer; log that some edited rows.
 
         Raises:
             ChangelogError: One has.
@@ -264,6 +266,8 @@ class IcebergTarget:
                 f"{self!r} has lost rows of earlier batches of the writer {writer!r}: it was emptied by "
                 f"{search.emptied}; {WAYS_ON}"
             )
+        if search.last is not None:
+            warn_of_edits(repr(self), writer, search.edits)
 
     @property
     def _call(self) -> str:
@@ -409,11 +413,13 @@ class _Search:
         last: The batch; None if there is none.
         emptied: The first snapshot after that batch by which another write emptied the table, for messages; None if
             there is none.
+        edits: The snapshots after that batch by which other writes changed or deleted rows, oldest first, for messages.
         has_expired: Whether the search ended at a snapshot that has expired.
     """
 
     last: Batch | None = None
     emptied: str | None = None
+    edits: tuple[str, ...] = ()
     has_expired: bool = False
 
 
@@ -424,20 +430,25 @@ def _find_last(table: _Table | None, writer: str) -> _Search:
     """
     if table is None:
         return _Search()
-    java, emptied = table.java, None
+    java, emptied, edits = table.java, None, list[str]()
     snapshot = java.currentSnapshot() if table.branch is None else java.snapshot(table.branch)
     while snapshot is not None:
         summary = snapshot.summary()
         if summary.get(_WRITER) == writer:
-            return _Search(Batch(writer, int(summary.get(_BATCH)), summary.get(_CONTENT) or ""), emptied)
+            return _Search(
+                Batch(writer, int(summary.get(_BATCH)), summary.get(_CONTENT) or ""), emptied, tuple(edits[::-1])
+            )
         parent = snapshot.parentId()
         before = None if parent is None else java.snapshot(parent)  # None if it has expired
         if parent is not None and before is None:
             return _Search(None, emptied, has_expired=True)
+        time = format_timestamp(int(snapshot.timestampMillis()) // 1000 * 1_000_000, "SQL", zoned=False)
+        description = f"snapshot {snapshot.snapshotId()} ({snapshot.operation()}, {time} UTC)"
+        if summary.get(_WRITER) is None and snapshot.operation() in _EDITS:
+            edits.append(description)
         records = [None if one is None else one.summary().get(_RECORDS) for one in (before, snapshot)]
         if summary.get(_WRITER) is None and records[1] == "0" and records[0] not in (None, "0"):
-            time = format_timestamp(int(snapshot.timestampMillis()) // 1000 * 1_000_000, "SQL", zoned=False)
-            emptied = f"snapshot {snapshot.snapshotId()} ({snapshot.operation()}, {time} UTC)"
+            emptied = description
         snapshot = before
     return _Search(None, emptied)
 

@@ -10,7 +10,8 @@ from kdsl.datastream.calls import function_name
 from kdsl.datastream.serializers import RECORD_TYPES, KafkaRecordSerializationSchema, RecordSerializer, RowExpression
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
-from kdsl.errors import Problem, fail_on
+from kdsl.errors import Problem, fail_on, listing
+from kdsl.own_columns import is_reserved
 from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.columns import cast_or_null
 from kdsl.spark_internals.sql_text import parse_column
@@ -151,7 +152,8 @@ def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: 
         message = (
             f"{method}() has {expression.text!r}, which Spark rejects for this DataFrame: {str(e).splitlines()[0]}"
         )
-        problems.append(Problem("serializer-column", message, "correct the expression"))
+        fix = f"correct the expression; the columns are {listing(c for c in df.columns if not is_reserved(c))}"
+        problems.append(Problem("serializer-column", message, fix))
         return None
     kinds: dict[str, tuple[type[s.DataType], ...]] = {
         "topic": (s.StringType, s.VarcharType, s.CharType),

@@ -171,6 +171,8 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
             if not column.name.startswith(prefix):
                 message = f"{setting}, but the name of this {side} column does not start with it"
                 fix = f"rename it to {prefix + column.name!r}"
+                if side == "key" and table.key_fields:
+                    fix += ", also in 'key.fields'"
                 if side == "value" and column.name in key_columns(table):
                     fix = f"set {except_key_set}, so that key columns stay out of the value"
                 yield problem(table, f"{side}-prefix", message, fix, column=column)

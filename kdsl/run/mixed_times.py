@@ -23,10 +23,12 @@ _log = logging.getLogger("kdsl.read")
 _SET_OPERATIONS = ("Except", "Intersect", "Union")
 _INSTANT = re.compile(r"timestamp(?!_ntz)")
 _COLUMN_ID = re.compile(r"#\d+L?")
+_warned: set[str] = set()
+"""What was logged of writes, which a function of ``foreachBatch`` repeats for each batch."""
 
 
 def warn_of_mixed_times(df: DataFrame, target: str) -> None:
-    """Log a warning if a query compares or unites columns of TIMESTAMP with columns of TIMESTAMP_LTZ.
+    """Log a warning, once in this process, if a query compares or unites columns of TIMESTAMP with TIMESTAMP_LTZ.
 
     Spark converts the wall-clock times to instants without a word, in the time zone of the session. A cast that the
     query contains is not warned of.
@@ -36,8 +38,12 @@ def warn_of_mixed_times(df: DataFrame, target: str) -> None:
         target: What is written, for the message.
     """
     plan = plan_of(df)
-    if plan is not None:
-        _warn(plan, target, get_setting(df.sparkSession, "spark.sql.session.timeZone"))
+    if plan is None:
+        return
+    message = _describe_mixes(plan, target, get_setting(df.sparkSession, "spark.sql.session.timeZone"))
+    if message and message not in _warned:
+        _warned.add(message)
+        _log.warning(message)
 
 
 class MixedTimes:
@@ -47,9 +53,10 @@ class MixedTimes:
         """Check the query, in a classic session."""
         try:
             plan = plan_of_query(query.session, query.id)
-            if plan is not None:
-                name = query.name or f"the query {query.id}"
-                _warn(plan, name, get_setting(query.session, "spark.sql.session.timeZone"))
+            name = query.name or f"the query {query.id}"
+            zone = get_setting(query.session, "spark.sql.session.timeZone")
+            if plan is not None and (message := _describe_mixes(plan, name, zone)):
+                _log.warning(message)
         except GatewayError as e:  # the query has ended
             _log.debug("cannot read the plan of the query %s: %s", query.id, e)
 
@@ -85,19 +92,19 @@ class _Mix:
         return f"{self.how} {wall_clock} with {self.instant} (TIMESTAMP_LTZ, an instant)"
 
 
-def _warn(plan: PlanNode, target: str, zone: str | None) -> None:
-    """Log one warning with all mixed times of a plan, if it has any; py4j's errors are passed on."""
+def _describe_mixes(plan: PlanNode, target: str, zone: str | None) -> str:
+    """Describe all mixed times of a plan for a warning; empty if it has none. Py4J's errors are passed on."""
     if len(leaves := plan.leaves()) < 2:  # most batches of foreachBatch, which need not wait for more calls
-        return
+        return ""
     tables = {column.id: table for leaf in leaves if (table := _table_of(leaf)) for column in leaf.output}
     mixes = dict.fromkeys(str(mix) for node in plan.walk() for mix in _mixes(node, tables))
-    if mixes:
-        _log.warning(
-            "%s: the query %s; Spark takes wall-clock times for times in the session's time zone, which is %s, so the "
-            "rows depend on spark.sql.session.timeZone; declare both columns with the same type, or, if the wall-clock "
-            "times are times in that zone, write .cast('timestamp')",
-            target, "; and ".join(mixes), zone,
-        )  # fmt: skip
+    if not mixes:
+        return ""
+    return (
+        f"{target}: the query {'; and '.join(mixes)}; Spark takes wall-clock times for times in the session's time "
+        f"zone, which is {zone}, so the rows depend on spark.sql.session.timeZone; declare both columns with the same "
+        "type, or, if the wall-clock times are times in that zone, write .cast('timestamp')"
+    )
 
 
 def _mixes(node: PlanNode, tables: Mapping[int, str]) -> Iterator[_Mix]:

@@ -17,6 +17,13 @@ from kdsl.errors import SparkJobError
 from kdsl.spark_internals.errors import JavaError, explain_error
 
 _MARK = "__kdsl_short_errors__"
+_INTERRUPTIONS = (
+    "java.io.InterruptedIOException",
+    "java.lang.InterruptedException",
+    "java.nio.channels.ClosedByInterruptException",
+)
+_CAUSES = 10
+"""How many causes of an error are looked at."""
 _lock = Lock()
 
 
@@ -49,6 +56,42 @@ def _short_class(kind: Any) -> Any:
 
     names = {"__str__": text, "__module__": SparkJobError.__module__, "__doc__": SparkJobError.__doc__}
     return type(SparkJobError.__name__, (SparkJobError, kind), names)
+
+
+def _write_interruption(self: Any) -> str:
+    """Py4J's first line, and the name of Java's class."""
+    return f"{str(self.errmsg).strip()}\n: {self.interruption}"
+
+
+_Interruption: Any = type(
+    JavaError.__name__, (JavaError,), {"__module__": JavaError.__module__, "__str__": _write_interruption}
+)
+"""The error of a call into a JVM whose thread was interrupted, without Java's trace.
+
+A query that is stopped interrupts a function of ``foreachBatch`` in this way. Spark recognizes that by a regular
+expression on Python's trace, which begins at the name of this class and recurses for each character up to the name of
+Java's: with the traces of both languages it overflows the stack of the query's thread.
+"""
+
+
+def shorten_interruption(error: Any) -> BaseException | None:
+    """Return an error of Java without its trace if an interruption of its thread is the reason; otherwise None.
+
+    Args:
+        error: Py4J's error. Errors of further calls of Java are passed on.
+    """
+    java = error.java_exception
+    for _ in range(_CAUSES):
+        if java is None:
+            return None
+        name = str(java.getClass().getName())
+        if name in _INTERRUPTIONS:
+            short: Any = _Interruption.__new__(_Interruption)
+            short.__dict__.update(vars(error), interruption=name)
+            short.args = error.args
+            return short  # type: ignore[no-any-return]
+        java = java.getCause()
+    return None
 
 
 def shorten_errors() -> None:
@@ -93,11 +136,25 @@ def _shorten_raised(function: Callable[..., Any], kinds: tuple[type[BaseExceptio
 
 
 def _raise_short(error: BaseException) -> NoReturn:
-    """Raise a shortened error from an error of Spark, or that error itself if it cannot be shortened."""
+    """Raise a shortened error from an error of Spark, or that error itself if it cannot be shortened.
+
+    An interruption is raised alone, because the trace of its cause would make it as long as it was.
+    """
+    short = _try(shorten, error)
+    if short is not None:
+        raise short from error
+    interruption = _try(shorten_interruption, error) if isinstance(error, JavaError) else None
+    if interruption is not None:
+        raise interruption from None
+    raise error
+
+
+def _try(function: Callable[[BaseException], BaseException | None], error: BaseException) -> BaseException | None:
+    """Return what a function makes of an error; None if it fails.
+
+    Then the session has ended, or the error has another form: it is shown as it is.
+    """
     try:
-        short = shorten(error)
-    except Exception:  # noqa: BLE001  # the session has ended, or the error has another form: it is shown as it is
-        short = None
-    if short is None:
-        raise error
-    raise short from error
+        return function(error)
+    except Exception:  # noqa: BLE001
+        return None

@@ -224,6 +224,10 @@ CASES = [
            ingest({}, {"type": "jdbc", "url": "jdbc:postgresql://h/d"})),
     Called("option-value", ingest({"scan.max.pre.fetch.records": "many"}),
            "set scan.max.pre.fetch.records to an integer", ingest({"scan.max.pre.fetch.records": "5"})),
+    Called("startup", ingest({"scan.startup.mode": "timestamp"}), "add scan.startup.timestamp-millis",
+           ingest({"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "1700000000000"})),
+    Called("startup", ingest({"scan.startup.timestamp-millis": "1700000000000"}), "set scan.startup.mode: timestamp",
+           ingest({"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "1700000000000"})),
 ]  # fmt: skip
 
 

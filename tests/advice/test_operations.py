@@ -11,6 +11,7 @@ import kdsl
 from kdsl import Checkpoint, Cluster, DebeziumJson, Json, KafkaTable, UpsertTable
 from kdsl.catalog.kafka import define_table
 from kdsl.catalog.options import CatalogOptions
+from kdsl.catalog.stored import Inference, StoredSchema
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.data_source.options import _read_problems, _Request, write_problems
 from kdsl.declare.config import ColumnConfig, TableConfig
@@ -95,6 +96,21 @@ class ChangedByKey(KafkaTable, topic="t", value=DebeziumJson(), startup="earlies
 
 class Upserted(UpsertTable, topic="t", key=Json(), value=Json()):
     id: kdsl.PrimaryKey[int]
+
+
+def infer_again(columns: str = "") -> Callable[[], list[Problem]]:
+    """A script whose checkpoint has the columns of another declaration of its table."""
+    options = "'connector' = 'kafka', 'topic' = 't', 'format' = 'json', 'scan.startup.mode' = 'earliest-offset'"
+    schema = TopicSchema(SideSchema(Json(), (t.Field("id", t.Int()),)))
+    stored = {"o": StoredSchema({"topic": "other"}, schema)}
+
+    def find() -> list[Problem]:
+        inference = Inference(stored, location="/c")
+        return list(
+            check_script(read_script(f"CREATE TABLE o {columns} WITH ({options})"), CLUSTER, inference=inference)[1]
+        )
+
+    return find
 
 
 CASES = [
@@ -184,6 +200,7 @@ CASES = [
         "or declare the columns",
         plan(INSERTS.format(""), CLUSTER),
     ),
+    Called("inference", infer_again(), "or declare the columns with CREATE TABLE", infer_again("(id INT)")),
     # the data source
     Called(
         "data-source-computed",

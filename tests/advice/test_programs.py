@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kdsl import (
     Cluster,
@@ -20,7 +21,8 @@ from kdsl import (
     OffsetsInitializer,
     SimpleStringSchema,
 )
-from kdsl.datastream.serializers import KafkaRecordSerializationSchemaBuilder
+from kdsl.datastream.outgoing import add_row_expressions
+from kdsl.datastream.serializers import KafkaRecordSerializationSchemaBuilder, RowExpression
 from kdsl.resolve import problems
 from tests.advice.cases import Called, check_advice
 from tests.datastream import functions
@@ -304,10 +306,53 @@ CLASSES = [
            declare("id: Col[int]\na = expect('id > 0')\nb = expect('id > 1', name='c')")),
     Called("row-rule", declare("id: Col[int]\na = expect('id > 0', on_fail='dorp')"), "use one of",
            declare("id: Col[int]\na = expect('id > 0', on_fail='drop')")),
+    Called("columns", writes(valueless().set_value_serialization_schema(FormatSchema(Json(), "id BIGINTT")).build),
+           "write 'id BIGINT, name STRING'",
+           writes(valueless().set_value_serialization_schema(FormatSchema(Json(), "id BIGINT")).build)),
+    Called("format", writes(valueless().set_value_serialization_schema(FormatSchema(5, "id INT")).build),  # type: ignore[arg-type]
+           "write Json()", writes(valueless().set_value_serialization_schema(FormatSchema(Json(), "id INT")).build)),
+    Called("deserializer", reads(lambda: KafkaRecordDeserializationSchema.of("f", "id INT")),  # type: ignore[arg-type]
+           "pass a function", reads(lambda: KafkaRecordDeserializationSchema.of(functions.words, "word STRING"))),
+    Called("serializer", writes(lambda: KafkaRecordSerializationSchema.of("f", topic="t")),  # type: ignore[arg-type]
+           "pass a function", writes(lambda: KafkaRecordSerializationSchema.of(functions.by_parity, topic="t"))),
+    Called("topics", source(topics=["a", 5]), "write topics=['topic-a', 'topic-b']", source(topics=["a", "b"])),
+    Called("partitions", source(topics=(), partitions={("a", "0")}), "write {('topic-a', 0)}",
+           source(topics=(), partitions={("a", 0)})),
+    Called("watermark", source(watermark="ts"), "write ('timestamp', '5 seconds')",
+           source(watermark=("timestamp", "5 seconds"))),
 ]  # fmt: skip
-CASES = [*BUILDERS, *CLASSES]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}: {case.advice[:30]}")
+def express(**expressions: str) -> Callable[[], object]:
+    """A call that adds expressions of a serializer to rows; it needs a session."""
+
+    def add() -> object:
+        session = SparkSession.active()
+        rows = session.sql("SELECT 1 AS n, 'a' AS payload")
+        return add_row_expressions(rows, {n: RowExpression(text) for n, text in expressions.items()}, "KafkaSink")
+
+    return add
+
+
+FRAMES = [
+    Called("serializer-column", express(topic="nn"), "the columns are 'n' and 'payload'", express(topic="payload")),
+    Called("serializer-column", express(topic="n"), "make it a STRING, with a cast",
+           express(topic="CAST(n AS STRING)")),
+    Called("serializer-column", express(headers="payload"), "make it a MAP",
+           express(headers="map('a', CAST(payload AS BINARY))")),
+    Called("serializer-column", express(timestamp="array(n)"), "make it a TIMESTAMP",
+           express(timestamp="TIMESTAMP'2025-01-01 00:00:00'")),
+    Called("serializer-column", express(timestamp="array(n)"), "or an integer of milliseconds", express(timestamp="n")),
+]  # fmt: skip
+CASES = [*BUILDERS, *CLASSES, *FRAMES]
+
+
+@pytest.mark.parametrize("case", [*BUILDERS, *CLASSES], ids=lambda case: f"{case.code}: {case.advice[:30]}")
 def test_the_advice_for_a_program_works(case: Called) -> None:
+    check_advice(case)
+
+
+@pytest.mark.parametrize("case", FRAMES, ids=lambda case: case.advice)
+def test_the_advice_for_expressions_works(case: Called, spark: SparkSession) -> None:
+    assert spark is SparkSession.active()
     check_advice(case)

@@ -410,6 +410,89 @@ QUERIES = [
     ("SELECT MAP['a', 1, 'b'] FROM s", "write MAP['a', 1, 'b', 2]", "SELECT MAP['a', 1, 'b', 2] FROM s"),
     ("SELECT ts + INTERVAL 5 DAY FROM s", "write INTERVAL '5' SECOND", "SELECT ts + INTERVAL '5' SECOND FROM s"),
     ("SELECT ts + INTERVAL '5' DAYZ FROM s", "use one of", "SELECT ts + INTERVAL '5' DAY FROM s"),
+    # more of expressions and of the grammar
+    ("SELECT STR_TO_MAP(name, ',') FROM s", "pass both delimiters", "SELECT STR_TO_MAP(name, ',', '=') FROM s"),
+    ("SELECT HEX(ts) FROM s", "CAST it", "SELECT HEX(CAST(ts AS STRING)) FROM s"),
+    ("SELECT BIN(name) FROM s", "CAST it", "SELECT BIN(CAST(name AS BIGINT)) FROM s"),
+    ("SELECT FLOOR(ts TO CENTURY) FROM s", "use one of", "SELECT FLOOR(ts TO YEAR) FROM s"),
+    (
+        "SELECT DATE_FORMAT(id, 'yyyy') FROM s",
+        "CAST it to TIMESTAMP(3)",
+        "SELECT DATE_FORMAT(CAST(name AS TIMESTAMP(3)), 'yyyy') FROM s",
+    ),
+    ("SELECT TIMESTAMPADD(DAY, 1, id) FROM s", "CAST it", "SELECT TIMESTAMPADD(DAY, 1, CAST(name AS DATE)) FROM s"),
+    (
+        "SELECT TIMESTAMPDIFF(DAY, id, ts) FROM s",
+        "CAST it",
+        "SELECT TIMESTAMPDIFF(DAY, CAST(name AS TIMESTAMP(3)), ts) FROM s",
+    ),
+    (X + "SELECT f FROM x WHERE p > p", "compare its members", X + "SELECT f FROM x WHERE p['a'] > p['b']"),
+    (
+        "SELECT id FROM s WHERE name LIKE 'a' ESCAPE ''''",
+        "write ESCAPE '!'",
+        "SELECT id FROM s WHERE name LIKE 'a' ESCAPE '!'",
+    ),
+    ("SELECT ts + INTERVAL 'x' WEEK FROM s", "write INTERVAL '2' WEEK", "SELECT ts + INTERVAL '2' WEEK FROM s"),
+    (
+        "SELECT id FROM s WHERE INTERVAL '1' MONTH > INTERVAL '30' DAY",
+        "or both in days to seconds",
+        "SELECT id FROM s WHERE INTERVAL '31' DAY > INTERVAL '30' DAY",
+    ),
+    ("SELECT SPLIT(name) FROM s", "pass", "SELECT SPLIT(name, ',') FROM s"),
+    (X + "SELECT ARRAY_SORT(a, f > 1) FROM x", "write TRUE or FALSE", X + "SELECT ARRAY_SORT(a, TRUE) FROM x"),
+    (X + "SELECT TRUNCATE(d, CAST(f AS INT)) FROM x", "write it as a number", X + "SELECT TRUNCATE(d, 2) FROM x"),
+    (
+        X + "SELECT TRY_CAST(a AS ARRAY<BIGINT>) FROM x",
+        "cast its members one by one",
+        X + "SELECT ARRAY[TRY_CAST(a[1] AS BIGINT)] FROM x",
+    ),
+    ("SELECT id FROM s WHERE id IS 5", "correct the SQL at this position", "SELECT id FROM s WHERE id = 5"),
+    ("SELECT CASE id END FROM s", "", "SELECT CASE id WHEN 1 THEN 'a' END FROM s"),
+    (
+        "SELECT ts + INTERVAL '1' SECOND TO MINUTE FROM s",
+        "write INTERVAL '90' SECOND",
+        "SELECT ts + INTERVAL '90' SECOND FROM s",
+    ),
+    ("SELECT id FROM s JOIN m", "", "SELECT s.id FROM s JOIN m ON s.id = m.id"),
+    (
+        f"SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE m, INTERVAL '1' MINUTE)) {BY}",
+        "write TABLE t, DESCRIPTOR(ts), …",
+        f"SELECT COUNT(*) FROM {W} {BY}",
+    ),
+    (f"SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE m, DESCRIPTOR(ts))) {BY}", "", f"SELECT COUNT(*) FROM {W} {BY}"),
+    (
+        "SELECT COUNT(*) FROM TABLE(TUMBLE(DATA => TABLE m, TIMECOL => DESCRIPTOR(ts), SIZ => INTERVAL '1' "
+        f"MINUTE)) {BY}",
+        "",
+        "SELECT COUNT(*) FROM TABLE(TUMBLE(DATA => TABLE m, TIMECOL => DESCRIPTOR(ts), SIZE => INTERVAL '1' "
+        f"MINUTE)) {BY}",
+    ),
+    (
+        BATCH + "SELECT COUNT(*) FROM s GROUP BY ROLLUP (CUBE (id, name))",
+        "write the sets out",
+        BATCH + "SELECT COUNT(*) FROM s GROUP BY GROUPING SETS ((id, name), (id), (name), ())",
+    ),
+    (
+        "SELECT id FROM s WHERE id = (SELECT id FROM m",
+        "",
+        BATCH + "SELECT id FROM s WHERE id = (SELECT MAX(id) FROM m)",
+    ),
+    (
+        "INSERT INTO sink PARTITION (name = UPPER(5)) SELECT id FROM s",
+        "CAST",
+        "INSERT INTO sink PARTITION (name = UPPER(CAST(5 AS STRING))) SELECT id FROM s",
+    ),
+    ("SELECT JSON_ARRAY(id ABSENT ON NULL) FROM s", "", "SELECT id FROM s"),
+    (
+        "SELECT LISTAGG(name ORDER BY id) FROM s",
+        "changes the order of the values",
+        BATCH + "SELECT LISTAGG(name) FROM s",
+    ),
+    (
+        "SELECT id FROM s QUALIFY ROW_NUMBER() OVER (ORDER BY id) = 1",
+        "after WHERE of a query around this one",
+        BATCH + "SELECT id FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS n FROM s) WHERE n = 1",
+    ),
 ]
 CASES = [Sql("sql-query", *texts) for texts in QUERIES]
 

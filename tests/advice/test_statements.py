@@ -862,6 +862,95 @@ CASES = [
         + BATCH
         + "SELECT * FROM v",
     ),
+    Sql(
+        "layout",
+        ddl("id INT", rest="PARTITIONED BY (id)") + "; INSERT INTO d SELECT id FROM s",
+        "remove it",
+        ddl("id INT") + "; INSERT INTO d SELECT id FROM s",
+    ),
+    Sql("computed", read("id INT, a AS idd + 1"), "use one of 'id'", read("id INT, a AS id + 1")),
+    Sql("computed", read("id INT, a AS NULL"), "write CAST(NULL AS …)", read("id INT, a AS CAST(NULL AS INT)")),
+    Sql(
+        "connector",
+        "CREATE TABLE d (id INT) WITH ('topic' = 't', 'format' = 'json')" + READ,
+        "add 'connector' = 'kafka'",
+        read("id INT"),
+    ),
+    Sql("table-unknown", "DROP TABLE ss", "DROP TABLE IF EXISTS", "DROP TABLE IF EXISTS ss"),
+    Sql(
+        "cdc-duplicate-key",
+        "SET 'table.exec.source.cdc-events-duplicate' = 'true'; "
+        + CHANGES.format("").replace(", PRIMARY KEY (id) NOT ENFORCED", "")
+        + insert("SELECT id, name FROM c"),
+        "add PRIMARY KEY (...) NOT ENFORCED",
+        "SET 'table.exec.source.cdc-events-duplicate' = 'true'; "
+        + CHANGES.format("")
+        + insert("SELECT id, name FROM c"),
+    ),
+    Sql(
+        "cdc-duplicate-key",
+        "SET 'table.exec.source.cdc-events-duplicate' = 'true'; "
+        + CHANGES.format("").replace(", PRIMARY KEY (id) NOT ENFORCED", "")
+        + insert("SELECT id, name FROM c"),
+        "or declare 'cdc-events-duplicate' = 'false'",
+        "SET 'table.exec.source.cdc-events-duplicate' = 'true'; "
+        + CHANGES.format(", 'cdc-events-duplicate' = 'false'").replace(", PRIMARY KEY (id) NOT ENFORCED", "")
+        + insert("SELECT id, name FROM c"),
+    ),
+    # the grammar
+    Sql("sql", "CREATE TABLE d (id INT WITH (" + KAFKA + ")", "", ddl("id INT")),
+    Sql("sql", ddl("id INT DEFAULT 5"), "remove it, and select a value in the query that writes", ddl("id INT")),
+    Sql(
+        "sql",
+        ddl("r ROW<t TIMESTAMP(3)>, WATERMARK FOR r.t AS r.t"),
+        "declare a computed column, as event_time AS r.…",
+        ddl("r ROW<t TIMESTAMP(3)>, event_time AS r.t, WATERMARK FOR event_time AS event_time") + READ,
+    ),
+    Sql("sql", ddl("id INT,"), "remove the comma", ddl("id INT")),
+    Sql("sql", ddl("id INT", KAFKA + ","), "remove the comma", ddl("id INT")),
+    Sql("sql", ddl("id INT UNIQUE"), "remove it", ddl("id INT")),
+    Sql("sql", ddl("id INT, UNIQUE (id)"), "remove it", ddl("id INT")),
+    Sql("sql", ddl("id INT") + " WITH ('a' = 'b')", "keep one of them", ddl("id INT")),
+    Sql("sql", ddl("id INT", KAFKA.replace(", 'topic'", " 'topic'")), "put a comma between two options", ddl("id INT")),
+    Sql("sql", ddl("id INT", "..."), "this looks like a template", ddl("id INT")),
+    Sql("sql", ddl("`` INT"), "write one", ddl("id INT")),
+    Sql(
+        "sql",
+        "CREATE TABLE a.b.c.d (id INT) WITH (" + KAFKA + ")",
+        "write table, database.table or",
+        "CREATE TABLE b.c.d (id INT) WITH (" + KAFKA + ")",
+    ),
+    Sql("sql", "SELECTT id FROM s", "write a statement that kdsl knows", "SELECT id FROM s"),
+    Sql(
+        "sql",
+        "BEGIN STATEMENT SET; CREATE VIEW v AS SELECT id FROM s; END",
+        "put it before the statement set",
+        "CREATE VIEW v AS SELECT id FROM s; BEGIN STATEMENT SET; INSERT INTO sink SELECT id, 'x' FROM v; END",
+    ),
+    Sql("sql", "BEGIN STATEMENT SET; END", "or remove it", ""),
+    Sql("sql", "USE a.b.c", "write database or catalog.database", hub("USE hub.kafka")),
+    Sql("sql", "INSERT INTO sink SELECT id, 'x FROM s", "", "INSERT INTO sink SELECT id, 'x' FROM s"),
+    Sql("sql-statement", "ALTER TABLE s ADD x INT", "change the CREATE statement", ddl("x INT")),
+    Sql(
+        "sql-statement",
+        "MERGE INTO up USING s ON up.id = s.id",
+        "into a table of 'upsert-kafka'",
+        UP.format("") + "INSERT INTO up SELECT id, name FROM s",
+    ),
+    Sql(
+        "sql-statement",
+        "UPDATE up SET name = 'x' WHERE id = 1",
+        "INSERT INTO a table of 'upsert-kafka'",
+        UP.format("") + "INSERT INTO up VALUES (1, 'x')",
+    ),
+    Sql(
+        "sql-statement",
+        "CREATE MATERIALIZED TABLE x AS SELECT id FROM s",
+        "INSERT INTO … SELECT to fill it",
+        ddl("id INT") + "; INSERT INTO d SELECT id FROM s",
+    ),
+    Sql("sql-statement", "ADD JAR 'x.jar'", "remove it", ""),
+    Sql("sql-statement", "USE MODULES hive", "remove it", ""),
 ]
 
 

@@ -43,6 +43,8 @@ CASES = [
            write({"a": "ARRAY<INT>"}, {"a": "ARRAY<INT>"})),
     Called("write-column-type", write({"at": "DATE"}, AT), "write CAST(at AS TIMESTAMP)",
            write({"at": "TIMESTAMP_LTZ(6)"}, AT)),
+    Called("write-column-type", write({"at": "INT"}, {"at": "DATE"}), "make it date",
+           write({"at": "DATE"}, {"at": "DATE"})),
     Called("write-column-null", write({"id": "VOID"}, KEY), "give it values", write(ID, KEY)),
     Called("write-column-null", write({"id": "VOID"}, KEY), "or remove NOT NULL from the declaration",
            write({"id": "VOID"}, ID)),

@@ -227,6 +227,15 @@ def test_columns_of_a_table_that_exists_already_are_not_inferred(rules: str) -> 
     assert problems(text) == []
 
 
+@pytest.mark.parametrize(("include", "expected"), [("ALL", []), ("EXCEPT_KEY", ["inferred-unchecked"])])
+def test_columns_of_the_key_are_columns_of_the_value_unless_it_excludes_them(include: str, expected: list[str]) -> None:
+    text = f"""CREATE TABLE pairs (a STRING, b INT, PRIMARY KEY (a, b) NOT ENFORCED) WITH ('connector' = 'upsert-kafka',
+        'topic' = 't', 'properties.bootstrap.servers' = 'a:1', 'key.format' = 'json', 'value.format' = 'json',
+        'value.fields-include' = '{include}')"""
+
+    assert [p.code for p in problems(text)] == expected
+
+
 def test_describe_shows_what_flink_shows() -> None:
     plan = plan_of(
         """CREATE TABLE t (

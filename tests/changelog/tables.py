@@ -13,7 +13,7 @@ from kdsl.changelog import Batch, MemoryTable, Target, delta, iceberg, jdbc, mem
 from kdsl.changelog.to_delta import DeltaTarget, _Delta
 from kdsl.changelog.to_iceberg import IcebergTarget
 from kdsl.changelog.to_jdbc import JdbcTarget
-from kdsl.spark_versions import pyspark_version, spark_version
+from kdsl.spark_versions import ICEBERG, pyspark_version, spark_version
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def needs_delta() -> None:
 
 
 def needs_iceberg() -> None:
-    """Skip a test on a Spark that no Iceberg is published for."""
+    """Skip a test on a Spark that no Iceberg is published for, or whose Iceberg kdsl refuses."""
+    if not ICEBERG.is_in(pyspark_version()):
+        pytest.skip(f"{ICEBERG.name} needs Spark {ICEBERG.since} or newer")
     tested = spark_version(pyspark_version())
     if tested is None or tested.iceberg is None:
         pytest.skip(f"no Iceberg is published for Spark {pyspark_version()}")

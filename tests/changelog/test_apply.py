@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory, to_delta
 from kdsl.changelog.to_delta import DeltaTarget, _Delta, _merge
 from kdsl.formats import ROW_KIND, UNAVAILABLE
-from kdsl.spark_versions import SparkVersion
+from kdsl.spark_internals.session import _sessions, jvm_of
+from kdsl.spark_versions import TIME_TYPE, SparkVersion, pyspark_version
 from kdsl.types import model as t
 from kdsl.types.spark import TIME_TYPE_SETTING
 from tests.changelog.tables import KINDS, Applied, Failing, create_target, needs_delta, run, truth
@@ -307,6 +308,7 @@ class TestDelta:
         )
         assert not (tmp_path / "users").exists()
 
+    @pytest.mark.since(TIME_TYPE)
     @pytest.mark.parametrize("at", ["at", "array(named_struct('at', at)) AS times", "map(id, at) AS times"])
     def test_times_which_delta_cannot_store_are_refused_before_anything_runs(
         self, spark: SparkSession, tmp_path: Path, at: str, request: pytest.FixtureRequest
@@ -380,7 +382,7 @@ class TestDelta:
 
     def test_it_works_whatever_session_is_sparks_active_one(self, spark: SparkSession, tmp_path: Path) -> None:
         needs_delta()
-        classic = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+        classic = _sessions(jvm_of(spark))
         target, before = delta(tmp_path / "users"), classic.getActiveSession()
         try:
             for session in (None, spark._jsparkSession):
@@ -500,9 +502,13 @@ class TestJdbc:
             f"{ROW_KIND} string, id string, doc string, plain string, own string, other string, ids array<string>, "
             "words array<string>, at string, name string, clock time(6), clocks array<time(6)>"
         )
-        spark.conf.set(TIME_TYPE_SETTING, "true")
-        request.addfinalizer(lambda: spark.conf.unset(TIME_TYPE_SETTING))
-        clock = time_of_day(12, 30, 0, 250_000)
+        clock: object = "12:30:00.25"
+        if TIME_TYPE.is_in(pyspark_version()):
+            spark.conf.set(TIME_TYPE_SETTING, "true")
+            request.addfinalizer(lambda: spark.conf.unset(TIME_TYPE_SETTING))
+            clock = time_of_day(12, 30, 0, 250_000)
+        else:  # times of day are strings there
+            schema = schema.replace("time(6)", "string")
         row = ('{"a": 1}', "[1]", "ok", "happy", [second], ["x y"], "192.0.2.1", "n", clock, [clock, None])
         rows = [("+I", first, *row), ("+I", second, *[None] * len(row))]
         Changelog(spark.createDataFrame(rows, schema), keys=["id"]).apply_to(target)

@@ -74,7 +74,18 @@ def test_a_commit_is_described_by_what_it_did_when_and_by_whom() -> None:
     assert str(Commit(7, 0, "DELETE")) == "version 7 (DELETE, 1970-01-01 00:00:00 UTC)"
 
 
-KINDS = st.lists(st.sampled_from(["own", "other's", "harmless", "taken"]), min_size=1, max_size=40)
+EDITS = [(operation, parameters) for operation, parameters in LEAVES if operation in ("MERGE", "UPDATE", "DELETE")]
+EDITS += [(operation, parameters) for operation, parameters in LEAVES if parameters.get("mode") == "Overwrite"]
+
+
+@pytest.mark.parametrize(("operation", "parameters"), [*TAKES_BACK, *LEAVES])
+@pytest.mark.parametrize("metadata", ["", "note", write_metadata('a "writer"', 3, "c", 2), CHANGES_TYPES])
+def test_edits_are_those_of_other_programs(operation: str, parameters: dict[str, str], metadata: str) -> None:
+    is_edit = (operation, parameters) in EDITS and metadata in ("", "note")
+    assert Commit(7, 0, operation, parameters, metadata=f"x {metadata}").edits_rows == is_edit
+
+
+KINDS = st.lists(st.sampled_from(["own", "other's", "harmless", "edit", "taken"]), min_size=1, max_size=40)
 
 
 @given(KINDS, st.integers(0, 60), st.data())
@@ -93,6 +104,8 @@ def test_a_writer_finds_what_took_its_rows_back_since_its_last_batch(
                 commits.append(Commit(version, 0, "MERGE", metadata=write_metadata("you", version, "c", version)))
             case "harmless":
                 commits.append(Commit(version, 0, "OPTIMIZE"))
+            case "edit":
+                commits.append(Commit(version, 0, "UPDATE"))
             case _:
                 commits.append(Commit(version, 0, "RESTORE"))
     log = commits[min(removed, len(commits) - 1) :]
@@ -102,6 +115,7 @@ def test_a_writer_finds_what_took_its_rows_back_since_its_last_batch(
 
     since = base if own else -1
     assert list(lost.commits) == [commit for commit in log if commit.version > since and commit.operation == "RESTORE"]
+    assert list(lost.edits) == [commit for commit in log if commit.version > since and commit.operation == "UPDATE"]
     assert lost.unknown == (None if own or log[0].version == 0 else log[0].version - 1)
 
 

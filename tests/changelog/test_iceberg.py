@@ -1,8 +1,12 @@
-"""What is special about Iceberg tables as targets; what holds for all targets is in test_apply.py."""
+"""What is special about Iceberg tables as targets of changelogs.
+
+What holds for all targets is in test_apply.py.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +31,7 @@ from kdsl.spark_internals.session import (
     jvm_of,
     session_id,
 )
-from kdsl.spark_versions import SparkVersion
+from kdsl.spark_versions import TIME_TYPE, SparkVersion
 from kdsl.types.spark import TIME_TYPE_SETTING
 from tests.changelog.tables import Applied, create_target, needs_iceberg, truth
 from tests.changelog.test_apply import Source, changes, random_changes
@@ -175,7 +179,7 @@ def test_a_spark_without_a_published_iceberg_is_refused(spark: SparkSession, mon
     )
 
 
-@pytest.mark.skipif(not hasattr(__import__("pyspark.sql.types").sql.types, "TimeType"), reason="Spark has no TIME")
+@pytest.mark.since(TIME_TYPE)
 def test_a_time_of_day_is_refused(spark: SparkSession) -> None:
     spark.conf.set(TIME_TYPE_SETTING, "true")
     df = spark.createDataFrame([("+I", 1, time(8))], f"{ROW_KIND} string, id bigint, at time(6)")
@@ -230,6 +234,22 @@ def test_a_merge_is_repeated_if_another_write_has_changed_the_table(
 
     assert users.rows() == [(1, "eve", 2), (7, "own", 1)]
     assert [s.get("kdsl.batch") for s in summaries(users)] == ["0", None, "1"]
+
+
+def test_edits_of_other_programs_are_a_warning_once(users: Applied, caplog: pytest.LogCaptureFixture) -> None:
+    apply(users, 0, ("+I", 1, "ann", 1))
+    table = iceberg_of(users).table
+    users.spark.sql(f"INSERT INTO {table} VALUES (7, 'own', 1)")
+    apply(users, 1, ("+I", 2, "bob", 1))
+    assert "other programs" not in caplog.text
+    for number in (2, 3):
+        users.spark.sql(f"UPDATE {table} SET visits = {number} WHERE id = 7")
+        apply(users, number, ("+U", 1, "ann", number))
+
+    assert users.rows() == [(1, "ann", 3), (2, "bob", 1), (7, "own", 3)]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    (warning,) = (message for message in warnings if "other programs have edited rows of the table" in message)
+    assert re.search(r": snapshot \d+ \(overwrite, \d{4}-[^)]* UTC\); if these", warning)
 
 
 @pytest.mark.parametrize(("is_unknown", "attempts"), [(False, 5), (True, 1)])

@@ -122,7 +122,7 @@ class TestPrefixes:
 
         assert problem.code == "key-prefix"
         assert problem.where.column == "name"
-        assert problem.fix == "rename it to 'k_name'"
+        assert problem.fix == "rename it to 'k_name', also in 'key.fields'"
 
     def test_a_prefix_needs_except_key(self) -> None:
         definition = table("k_id INT", "k_name STRING", options={**PREFIXED, "value.fields-include": "ALL"})

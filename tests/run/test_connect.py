@@ -11,6 +11,7 @@ from tests.connect import ConnectServer
 
 SCRIPT = """
 from kdsl.cluster import Cluster
+from kdsl.errors import SparkJobError
 from kdsl.run.read import decode, read, read_stream
 from tests.run.read_plans import read_plan
 
@@ -23,14 +24,15 @@ query = (
 query.awaitTermination()
 try:
     read(spark, read_plan("no-such-topic"), cluster).collect()
-except Exception as e:
-    error = str(e)
+except SparkJobError as e:
+    error, cause = str(e), str(e.__cause__)
 print(json.dumps({
     "batch": sorted(r.text for r in read(spark, plan, cluster).collect()),
     "stream": sorted(r.text for r in spark.table("rows").collect()),
     "batches": len(query.recentProgress),
     "decoded": [r.text for r in decode(spark.createDataFrame([(b"x",)], "value binary"), plan).collect()],
     "error": error,
+    "cause": cause,
 }))
 spark.stop()
 """
@@ -45,6 +47,8 @@ def test_batch_stream_and_decode_work_in_a_connect_session(
     printed = connect.run(SCRIPT, kdsl_kafka.bootstrap_servers, topic, str(tmp_path / "checkpoint"), folder=tmp_path)
 
     document = json.loads(printed.splitlines()[-1])
-    error = document.pop("error")
+    error, cause = document.pop("error"), document.pop("cause")
     assert document == {"batch": ["a", "b", "c"], "stream": ["a", "b", "c"], "batches": 2, "decoded": ["x"]}
-    assert "Orders: the cluster has no topic 'no-such-topic'" in error
+    assert error.startswith("Orders: the cluster has no topic 'no-such-topic'")
+    assert "Traceback" in cause
+    assert "Traceback" not in error

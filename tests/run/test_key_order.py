@@ -19,8 +19,9 @@ from kdsl_formats.json import Json
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.since(PYTHON_SOURCES)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
+needs_transactions = pytest.mark.since(PYTHON_SOURCES)
 RECORDS, KEYS = 120_000, 40
 """Six times as many records as the smallest piece of a partition that a task reads."""
 
@@ -106,7 +107,9 @@ def add_nothing(rows: DataFrame) -> DataFrame:
         (compute_before, {}),
         (persist, {"sink_parallelism": 1}),
         (add_nothing, {"sink_parallelism": 3}),
-        (persist, {"delivery": "exactly-once", "transactional_id_prefix": "key-order"}),
+        pytest.param(
+            persist, {"delivery": "exactly-once", "transactional_id_prefix": "key-order"}, marks=needs_transactions
+        ),
     ],
 )
 def test_a_batch(spark: SparkSession, orders: Orders, change: Batch, options: dict[str, Any]) -> None:
@@ -129,8 +132,14 @@ def test_a_batch_on_the_other_transport(spark: SparkSession, orders: Orders) -> 
     [
         ({}, {}),
         ({}, {"sink_parallelism": 3}),
-        ({}, {"delivery": "exactly-once", "transactional_id_prefix": "key-order-tasks"}),
-        ({}, {"delivery": "exactly-once", "transactional_id_prefix": "key-order-staged", "exactly_once": "staged"}),
+        pytest.param(
+            {}, {"delivery": "exactly-once", "transactional_id_prefix": "key-order-tasks"}, marks=needs_transactions
+        ),
+        pytest.param(
+            {},
+            {"delivery": "exactly-once", "transactional_id_prefix": "key-order-staged", "exactly_once": "staged"},
+            marks=needs_transactions,
+        ),
         ({"transport": "jvm", "scan_parallelism": 4}, {"transport": "jvm"}),
     ],
 )
@@ -144,7 +153,15 @@ def test_a_stream(
     orders.check(target)
 
 
-@pytest.mark.parametrize("options", [{}, {"delivery": "exactly-once", "transactional_id_prefix": "key-order-each"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param(
+            {"delivery": "exactly-once", "transactional_id_prefix": "key-order-each"}, marks=needs_transactions
+        ),
+    ],
+)
 def test_the_batches_of_a_stream(spark: SparkSession, orders: Orders, tmp_path: Path, options: dict[str, Any]) -> None:
     target = orders.target(**options)
     write_id = "one" if options else None

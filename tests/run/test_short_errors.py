@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import traceback
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,8 +14,8 @@ from pyspark.errors import PySparkException, PythonException, StreamingQueryExce
 from kdsl import Col, Json, KafkaTable
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, SparkJobError
-from kdsl.spark_internals.errors import find_reason, full_text
-from kdsl.spark_internals.short_errors import shorten
+from kdsl.spark_internals.errors import JavaError, find_reason, full_text
+from kdsl.spark_internals.short_errors import _shorten_raised, shorten
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 
@@ -27,6 +30,52 @@ JAVA = "\n\n\tat org.apache.spark.X(X.scala:1)\n\tat java.base/Thread.run\n"
 CHAIN = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 ENDS = ("", JAVA, " SQLSTATE: XXKST", f"{JAVA}\nDriver stacktrace:\n\tat org.X", f"\n\nJVM stacktrace:\norg.X: y{JAVA}")
 BEGINS = ("", "[STREAM_FAILED] Query [id = 1] terminated with exception: ", "Job aborted: Task 0 failed: org.X: ")
+
+
+SPARKS_PATTERN = re.compile(
+    r"py4j\.protocol\.Py4JJavaError: An error occurred while calling((?:.|\r\n|\r|\n)*)"
+    r"(java\.lang\.InterruptedException|java\.io\.InterruptedIOException|"
+    r"java\.nio\.channels\.ClosedByInterruptException)"
+)
+"""What Spark looks for in the trace of a function of foreachBatch when its query is stopped."""
+
+
+def java_error(*classes: str) -> Exception:
+    """Py4J's error of an exception of Java with causes; the outermost comes first."""
+    java: Any = None
+    for name in reversed(classes):
+        kind = SimpleNamespace(getName=lambda name=name: name)
+        java = SimpleNamespace(_target_id="o1", getClass=lambda kind=kind: kind, getCause=lambda cause=java: cause)
+    return JavaError("An error occurred while calling o12.save.\n", java)
+
+
+@pytest.mark.parametrize("interruption", ["java.lang.InterruptedException", "java.io.InterruptedIOException"])
+@pytest.mark.parametrize("around", [(), ("org.apache.spark.SparkException", "java.util.concurrent.ExecutionException")])
+def test_spark_recognizes_an_interruption_without_a_long_text(interruption: str, around: tuple[str, ...]) -> None:
+    """Its pattern recurses for each character after the beginning, and a long trace overflows the thread's stack."""
+
+    def save() -> None:
+        raise java_error(*around, interruption)
+
+    with pytest.raises(JavaError) as raised:
+        _shorten_raised(save, (JavaError,))()
+
+    trace = "".join(traceback.format_exception(raised.value))
+    match = SPARKS_PATTERN.search(trace)
+    assert match is not None
+    assert match[2] == interruption
+    assert len(trace) - match.start() < 200
+
+
+def test_other_errors_of_java_stay_as_they_are() -> None:
+    error = java_error("org.apache.spark.SparkException", "java.lang.RuntimeException")
+
+    def save() -> None:
+        raise error
+
+    with pytest.raises(JavaError) as raised:
+        _shorten_raised(save, (JavaError,))()
+    assert raised.value is error
 
 
 def raise_short(error: BaseException) -> BaseException:

@@ -1,4 +1,7 @@
-"""Upsert tables on Spark and a real broker: the scenarios of the reference's UpsertKafkaTableITCase, and more."""
+"""Upsert tables are written, read as batches and streams, and continue from their state.
+
+Among the tests are the scenarios of the reference's UpsertKafkaTableITCase.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable, V
 from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.changelog_text import changelog_lines
-from kdsl.spark_versions import STATE
+from kdsl.spark_versions import PYTHON_SOURCES, STATE, pyspark_version
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.transactions import settle
@@ -22,12 +25,13 @@ from tests.transactions import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.since(STATE)
+needs_state = pytest.mark.since(STATE)
 
-TRANSPORTS = ("librdkafka", "jvm")
+TRANSPORTS = ("librdkafka", "jvm") if PYTHON_SOURCES.is_in(pyspark_version()) else ("jvm",)
+OTHERS = tuple(pytest.param(transport, marks=pytest.mark.reliability) for transport in TRANSPORTS[1:])
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 each_state = pytest.mark.parametrize("state", ["buckets", "partition"])
-one_transport = pytest.mark.parametrize("transport", ["librdkafka", pytest.param("jvm", marks=pytest.mark.reliability)])
+one_transport = pytest.mark.parametrize("transport", [TRANSPORTS[0], *OTHERS])
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 
 def lines(df: DataFrame) -> list[str]:
-    return list(changelog_lines(df.toArrow()))
+    return list(changelog_lines(df))
 
 
 def by_key(values: list[str], index: int = 0) -> dict[str, list[str]]:
@@ -83,6 +87,7 @@ COUNTS = {
 }
 
 
+@needs_state
 class TestWordCount:
     """ITCASES B1: an aggregation is upserted, and read back in three ways."""
 
@@ -150,6 +155,7 @@ class TestWordCount:
 
 
 class TestKeysAndPrefixes:
+    @needs_state
     def test_keys_of_several_columns_with_a_prefix_and_a_value_without_them(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
@@ -233,6 +239,7 @@ class TestBuffer:
         assert sorted(lines(Payloads.read(spark, cluster))) == [f"+I[{k}, {shown[k]}, {p}]" for k, _, p in ends]
 
 
+@needs_state
 class TestBounds:
     def table(self, topic: str, **more: Any) -> type[Any]:
         class Behaviors(UpsertTable, topic=topic, key=Json(), value=Json(), **more):
@@ -292,6 +299,7 @@ class TestBounds:
 
 
 class TestStreams:
+    @needs_state
     @each_state
     def test_changes_continue_over_batches_and_restarts_and_deleted_keys_are_forgotten(
         self,
@@ -324,6 +332,7 @@ class TestStreams:
         assert third == ["+I[a, 6]"]
         assert len(stream.batches) >= 5, "several batches in a run"
 
+    @needs_state
     def test_a_key_may_meet_several_partitions_as_when_they_have_become_more(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
@@ -358,6 +367,7 @@ class TestStreams:
         assert sorted(Stream(tmp_path).run(actual)) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
         assert sorted(lines(table.read(spark, cluster))) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
 
+    @needs_state
     def test_another_number_of_buckets_and_another_key_than_the_checkpoints_are_an_error_with_a_fix(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
@@ -399,6 +409,7 @@ class TestStreams:
         assert lines(rows) == ["+I[ann]", "-U[ann]", "+U[bob]"]
 
 
+@needs_state
 class TestStateByPartition:
     def put(self, kafka: RunningKafka, topic: str, count: int, *words: str, partition: int | None = None) -> None:
         kafka.produce(
@@ -563,7 +574,10 @@ class TestSnapshots:
                        for n in range(count))  # fmt: skip
             kdsl_kafka.produce(topic, *records)
 
-        class Seats(UpsertTable, topic=topic, key=Json(), value=Json(), value_fields="EXCEPT_KEY", scan_parallelism=4):
+        class Seats(
+            UpsertTable, topic=topic, key=Json(), value=Json(), value_fields="EXCEPT_KEY", scan_parallelism=4,
+            changelog="full" if STATE.is_in(pyspark_version()) else "upsert",
+        ):  # fmt: skip
             seat: PrimaryKey[int]
             n: Col[int]
 
@@ -574,6 +588,7 @@ class TestSnapshots:
 
 
 class TestWrites:
+    @needs_state
     @pytest.mark.parametrize(
         ("transport", "delivery"),
         [
@@ -615,6 +630,7 @@ class TestWrites:
             b'{"word":"c"}': [b'{"word":"c","count":3}'],
         }
 
+    @needs_state
     @pytest.mark.reliability
     def test_updates_of_an_aggregation_are_written_exactly_once(
         self,
@@ -658,6 +674,7 @@ class TestWrites:
             words(kdsl_topic()).write_stream(df, cluster, checkpoint=str(tmp_path), output_mode="complete")
 
 
+@needs_state
 @pytest.mark.reliability
 def test_orders_of_an_upsert_source_are_read_as_changes(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path

@@ -5,6 +5,7 @@ Each class is a row of docs/spark-versions.md. Everything goes over a real broke
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from kdsl import (
     Cluster,
@@ -30,7 +32,7 @@ from kdsl import (
 )
 from kdsl.changelog import Changelog, ChangelogError, Target, delta, iceberg, memory
 from kdsl.diagnostics.lag import checkpoint_positions
-from kdsl.errors import KdslError, ResolveError
+from kdsl.errors import KdslError, ResolveError, SparkJobError
 from kdsl.formats import ROW_KIND
 from kdsl.run.session import SessionError
 from kdsl.spark_internals.columns import cast_or_null
@@ -785,6 +787,73 @@ spark.stop()
         needed = f"\n    {PROVIDER} {ROCKSDB}\nto the Spark configuration with which the session, its cluster or its "
         since = CONNECT_STATE.since if CONNECT_STREAMS.is_in(VERSION) else CONNECT_STREAMS.since
         assert (needed if CONNECT_STATE.is_in(VERSION) else f"needs Spark {since} or newer") in printed
+
+
+def describe_errors(spark: SparkSession, topic: str, cluster: Cluster, folder: Path) -> list[tuple[str, bool]]:
+    """The messages of the errors of a batch and of a stream that meet a record that cannot be read.
+
+    And whether each is kdsl's error, of a class of PySpark's, with the traces of Spark's error in its cause alone.
+    """
+
+    class Orders(KafkaTable, topic=topic, value=Json(), startup="earliest"):
+        amount: Col[int]
+
+    def read() -> None:
+        Orders.read(spark, cluster).collect()
+
+    def stream() -> None:
+        writer = Orders.read_stream(spark, cluster).writeStream.format("noop").trigger(**AVAILABLE_NOW)
+        writer.option("checkpointLocation", str(folder)).start().awaitTermination()
+
+    errors = []
+    for use in (read, stream):
+        with pytest.raises(KdslError) as raised:
+            use()
+        error = raised.value
+        short = isinstance(error, SparkJobError) and isinstance(error, PySparkException)
+        errors.append((str(error), short and "Traceback" in str(error.__cause__) and "Traceback" not in str(error)))
+    return errors
+
+
+ERRORS = """
+import json
+from pathlib import Path
+from kdsl import Cluster
+from tests.spark_core.test_core import describe_errors
+
+servers, topic, folder = sys.argv[1:]
+print(json.dumps(describe_errors(spark, topic, Cluster(servers), Path(folder))))
+spark.stop()
+"""
+
+
+@ELSEWHERE
+class TestErrors:
+    """An error inside Spark is raised with kdsl's sentence, in a classic session and over Spark Connect."""
+
+    @pytest.fixture
+    def broken(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> str:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, '{"amount": 1}', "{")
+        return topic
+
+    def check(self, errors: list[Any], topic: str, *, streams: bool = True) -> None:
+        read, stream = errors
+        start = f"Orders: cannot read the record at topic {topic}, partition 0, offset 1: "
+        for message, short in (read, stream) if streams else (read,):
+            assert message.startswith(start)
+            assert short, message
+
+    def test_a_classic_session(self, spark: SparkSession, broken: str, cluster: Cluster, tmp_path: Path) -> None:
+        self.check(describe_errors(spark, broken, cluster, tmp_path), broken)
+
+    def test_a_connect_session(self, connect: ConnectServer, broken: str, cluster: Cluster, tmp_path: Path) -> None:
+        printed = connect.run(ERRORS, cluster.bootstrap_servers, broken, str(tmp_path / "checkpoint"), folder=tmp_path)
+
+        errors = json.loads(printed.splitlines()[-1])
+        self.check(errors, broken, streams=CONNECT_STREAMS.is_in(VERSION))
+        if not CONNECT_STREAMS.is_in(VERSION):
+            assert errors[1][0].startswith("Orders: a stream over Spark Connect needs Spark 4.0 or newer")
 
 
 class TestManagedSession:

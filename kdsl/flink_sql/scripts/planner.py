@@ -546,7 +546,7 @@ class _Planner:
         """Plan the table that a query reads with the options of a hint, and return whether it could be planned.
 
         It is stored in ``hinted`` by the name of its view. ``position`` is that of the hint in ``fragment``. If the
-        hint is on a view, cannot be read, or changes whether the table is a changelog, a problem is recorded. Problems
+        hint is on a view, has a mistake, or changes whether the table is a changelog, a problem is recorded. Problems
         of the options are recorded, too, and the result is True.
         """
         where = fragment.where(position, len("/*+"))
@@ -556,9 +556,8 @@ class _Planner:
             return False
         declared = self.table_of_key(hint.table)
         token = next((x for x in fragment.source.tokens if x.start == fragment.start + position), None)
-        if declared is None or token is None or token.kind != "hint":
-            self.add_problem("hint", "the hint cannot be read here", "set the options in CREATE TABLE", where)
-            return False
+        assert declared is not None  # the query was translated with its columns
+        assert token is not None  # it was parsed there
         try:
             options, problems = read_hint_options(fragment.source, token)
         except StatementError as e:

@@ -36,6 +36,7 @@ _BARE = frozenset(
     ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PI"]
 )
 _CORRECT = "correct the SQL at this position"
+_WITHOUT_CLAUSE = "leave the clause out, which changes the order of the values, or what becomes of NULL"
 _COMPARE = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
 _WITH_WORDS = ("JSON_OBJECT", "JSON_ARRAY", "JSON_OBJECTAGG", "JSON_ARRAYAGG")
@@ -460,7 +461,7 @@ class ExpressionReader(Cursor):
             return n.Collection("ROW", arguments, at=at)
         words = {}
         if self.accept("ORDER", "BY") or self.at("WITHIN") or self.at("ABSENT") or self.at("KEY"):
-            self.fail(f"{name} with this clause cannot be translated", fix="leave the clause out")
+            self.fail(f"{name} with this clause cannot be translated", fix=_WITHOUT_CLAUSE)
         self.expect(")")
         condition = None
         if self.accept("FILTER"):

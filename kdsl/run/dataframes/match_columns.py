@@ -174,13 +174,25 @@ def type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -
     message = f"the DataFrame's column {name!r} is {got}, but the table writes {field.type.spelling}"
     if wrong != [""]:
         message += f" (they differ in {listing(path.lstrip('.') for path in wrong)})"
-    fix = (
-        f"write df.withColumn({name!r}, F.col({name!r}).cast({wanted.simpleString()!r})), where a value that does not "
-        "fit is an error, or NULL without ANSI mode"
-    )
-    if isinstance(wanted, s.StructType | s.ArrayType | s.MapType):
+    effect = "a value that does not fit is an error, or NULL without ANSI mode"
+    if isinstance(source.dataType, _TIMES) and isinstance(wanted, _TIMES):
+        effect = "spark.sql.session.timeZone is the zone of the times"
+    fix = f"write df.withColumn({name!r}, F.col({name!r}).cast({wanted.simpleString()!r})), where {effect}"
+    if not _can_cast(source.dataType, wanted):
         fix = f"make it {wanted.simpleString()}"
     yield Problem("write-column-type", message, fix)
+
+
+_TIMES = (s.DateType, s.TimestampType, s.TimestampNTZType)
+
+
+def _can_cast(got: s.DataType, want: s.DataType) -> bool:
+    """Whether Spark casts a type to another in ANSI mode; False where it may or may not."""
+    if isinstance(want, s.StringType):
+        return True
+    if isinstance(want, s.NumericType | s.BooleanType):
+        return isinstance(got, s.NumericType | s.BooleanType | s.StringType)
+    return isinstance(want, _TIMES) and isinstance(got, (*_TIMES, s.StringType))
 
 
 def _mismatches(got: s.DataType, want: s.DataType, path: str, *, ignore_case: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession, functions as F
 
 from kdsl.errors import ResolveError
-from kdsl.run.dataframes.match_columns import match_columns
+from kdsl.run.dataframes.match_columns import match_columns, type_problems
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
 from tests.run.write_plans import write_plan
@@ -112,7 +112,6 @@ def test_types_widen_without_loss(spark: SparkSession, value: str, kind: str, ex
         ("TIMESTAMP'2024-01-02 00:00:00'", "DATE"),
         ("X'00'", "STRING"),
         ("array(1)", "STRING"),
-        ("INTERVAL '1' DAY", "BIGINT"),
     ],
 )
 def test_types_that_could_lose_something_are_refused(spark: SparkSession, value: str, kind: str) -> None:
@@ -120,7 +119,33 @@ def test_types_that_could_lose_something_are_refused(spark: SparkSession, value:
 
     wanted = spark_schema(write_plan({"c": kind}).columns).fields[0].dataType.simpleString()
     assert f"the table writes {write_plan({'c': kind}).columns.fields[0].type}" in problem
-    assert f"write df.withColumn('c', F.col('c').cast('{wanted}')), where a value" in problem
+    assert f"write df.withColumn('c', F.col('c').cast('{wanted}')), where" in problem
+    assert ("spark.sql.session.timeZone" in problem) == value.startswith("TIMESTAMP")
+    df = spark.sql(f"SELECT {value} AS c")
+    rows, _ = match_columns(df.withColumn("c", F.col("c").cast(wanted)), write_plan({"c": kind}))  # as advised
+    assert rows.count() == 1
+
+
+def test_each_cast_that_is_advised_exists(spark: SparkSession) -> None:
+    values = ["1", "1L", "1.5D", "true", "'1'", "X'00'", "DATE'2024-01-02'", "TIMESTAMP'2024-01-02 00:00:00'",
+              "TIMESTAMP_NTZ'2024-01-02 00:00:00'", "INTERVAL '1' DAY", "array(1)", "named_struct('a', 1)"]  # fmt: skip
+    kinds = ["INT", "FLOAT", "DECIMAL(3, 1)", "BOOLEAN", "STRING", "BYTES", "DATE", "TIMESTAMP(3)",
+             "TIMESTAMP_LTZ(3)", "TIME(3)", "ARRAY<STRING>", "ROW<b INT>", "MAP<STRING, INT>"]  # fmt: skip
+    advised = set()
+    for kind in kinds:
+        plan = write_plan({"c": kind})
+        wanted = spark_schema(plan.columns).fields[0].dataType
+        df = spark.sql(f"SELECT {', '.join(f'{value} AS c{i}' for i, value in enumerate(values))}")
+        for i, value in enumerate(values):
+            for problem in type_problems(df.schema.fields[i], plan.columns.fields[0], ignore_case=True):
+                if ".cast(" in problem.fix:
+                    assert df.select(F.col(f"c{i}").cast(wanted)).schema.fields[0].dataType == wanted
+                    advised.add((value, kind))
+                else:
+                    assert problem.fix == f"make it {wanted.simpleString()}"
+
+    assert {("'1'", "INT"), ("'1'", "DATE"), ("true", "FLOAT"), ("array(1)", "STRING")} <= advised
+    assert ("1", "DATE") not in advised
 
 
 def test_nested_mismatches_are_named_by_their_path(spark: SparkSession) -> None:
