@@ -217,13 +217,15 @@ def _refuse_key_types(
     As numbers with fractions, integers beyond 2^53 are equal that are not; as strings, 1 and ``"1"`` are. For the same
     reason the messages of a new table cannot make a key column FLOAT or DOUBLE, unless they say its type.
     """
-    feed, table = plan.source, work.plan.table
+    feed, table, transformed = plan.source, work.plan.table, work.plan.transformed
+    keys = {column.sql for column in transformed.columns if column.name in transformed.primary_key}
+    if not keys:
+        return
     known = state.upstream.get(table)
     types = {} if known is None else {f.name: f.type for f in known.schema.columns}
     is_new = not any(target in state.sinks for target in work.plan.targets)
     for field in work.upstream.schema.columns:
-        columns = [c.name for c in work.plan.transformed.columns if c.sql == quote_name(field.name)]
-        if not set(columns) & {*work.plan.transformed.primary_key}:
+        if quote_name(field.name) not in keys:
             continue
         kind = field.type.as_nullable()
         before = types.get(field.name, kind)

@@ -68,9 +68,9 @@ def load_progress(checkpoint: str) -> Progress:
         is_done = json.loads(folder.read(COPY_FILE) or "{}").get("done", False)
         return Progress(everything, None if is_done else 0)
     done = Checkpoint(folder).last_batches()[1]
-    finished = StateFiles(folder).load(done + 1)
     if everything.last is None or everything.last <= done:
-        return Progress(finished)
+        return Progress(everything)
+    finished = StateFiles(folder).load(done + 1)
     pending = sum(everything.records.values()) - sum(finished.records.values())
     return Progress(finished, everything.last, pending)
 

@@ -10,6 +10,7 @@ metadata and computed columns that an initial schema declares are columns of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import attrs
 
@@ -187,7 +188,7 @@ class TransformedTable:
     properties: Mapping[str, str] = attrs.field(factory=dict)
     fixed: bool = False
 
-    @property
+    @cached_property
     def schema(self) -> TableSchema:
         """The columns and the primary key of the sink table."""
         return TableSchema(tuple(t.Field(c.name, c.type, c.comment) for c in self.columns), self.primary_key)

@@ -65,7 +65,7 @@ def read_whole_partitions(rows: DataFrame, plan: WritePlan) -> DataFrame:
     if any(node.name in _REGROUPS for node in nodes):
         return rows
     if shuffles:
-        if any(_choose_options(leaf) is not None for leaf in analyzed.leaves()):
+        if any(_is_own_stream(leaf) for leaf in analyzed.leaves()):
             _log.warning(
                 "%s: the rows pass a %s between the topic that is read and the one that is written, after which the "
                 "changes of a key are in no order; remove it, and declare sink_parallelism ('sink.parallelism'), which "
@@ -109,17 +109,24 @@ def _choose_options(leaf: PlanNode) -> Mapping[str, str] | None:
     None if it is not a stream of kdsl, or reads so already.
     """
     from kdsl.run.librdkafka.datasource import FORMAT
-    from kdsl.run.librdkafka.options import PLAN
     from kdsl.run.librdkafka.source import WHOLE
 
-    if leaf.class_name != "StreamingRelationV2":
+    if not _is_own_stream(leaf):
         return None
     options = leaf.source_options
-    if leaf.source_name == FORMAT and PLAN in options and WHOLE not in options:
-        return {**options, WHOLE: "true"}
-    if leaf.source_name != FORMAT and READ_OPTION in options and SPLIT in options:
-        return {name: value for name, value in options.items() if name != SPLIT}
-    return None
+    if leaf.source_name == FORMAT:
+        return None if WHOLE in options else {**options, WHOLE: "true"}
+    return {name: value for name, value in options.items() if name != SPLIT} if SPLIT in options else None
+
+
+def _is_own_stream(leaf: PlanNode) -> bool:
+    """Whether a leaf of an analyzed plan is a stream of kdsl, on either transport."""
+    from kdsl.run.librdkafka.datasource import FORMAT
+    from kdsl.run.librdkafka.options import PLAN
+
+    if leaf.class_name != "StreamingRelationV2":
+        return False
+    return (PLAN if leaf.source_name == FORMAT else READ_OPTION) in leaf.source_options
 
 
 def _moves_rows(node: PlanNode) -> bool:

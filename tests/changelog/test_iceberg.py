@@ -1,4 +1,7 @@
-"""What is special about Iceberg tables as targets; what holds for all targets is in test_apply.py."""
+"""What is special about Iceberg tables as targets of changelogs.
+
+What holds for all targets is in test_apply.py.
+"""
 
 from __future__ import annotations
 

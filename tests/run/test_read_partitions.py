@@ -13,8 +13,12 @@ import attrs
 import pytest
 
 from kdsl.run import key_order
+from kdsl.run.jvm.read import SPLIT
 from kdsl.run.key_order import count_tasks_of_pieces, read_whole_partitions
-from kdsl.run.librdkafka.source import Task
+from kdsl.run.librdkafka.datasource import FORMAT
+from kdsl.run.librdkafka.options import PLAN
+from kdsl.run.librdkafka.source import WHOLE, Task
+from kdsl.run.listeners.reads import READ_OPTION
 from kdsl.run.offsets.stored import Range
 from kdsl.spark_internals import plans
 from kdsl.spark_internals.errors import GatewayError, JavaError
@@ -178,8 +182,8 @@ def read(plan: Java, monkeypatch: pytest.MonkeyPatch, result: Any) -> Any:
     return read_whole_partitions(cast("Any", Frame(plan)), KEYED)
 
 
-def logical(name: str, *children: Java) -> Java:
-    return node(name, *children, nodeName=name)
+def logical(name: str, *children: Java, **results: Any) -> Java:
+    return node(name, *children, nodeName=name, **results)
 
 
 @pytest.mark.parametrize(("name", "whole"), [("Project", True), ("NewProject", True), ("Aggregate", False)])
@@ -189,6 +193,36 @@ def test_a_stream_is_read_in_whole_partitions_unless_rows_are_regrouped(
     plan = logical(name, logical("StreamingRelationV2"))
 
     assert (read(plan, monkeypatch, "whole") == "whole") == whole
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "warned"),
+    [
+        (FORMAT, {PLAN: "{}"}, True),
+        (FORMAT, {PLAN: "{}", WHOLE: "true"}, True),
+        ("kafka", {READ_OPTION: "1", SPLIT: "4"}, True),
+        ("kafka", {READ_OPTION: "1"}, True),
+        ("kafka", {"subscribe": "t"}, False),
+        ("rate", {}, False),
+    ],
+)
+def test_a_shuffle_of_a_topics_stream_is_a_warning_however_its_partitions_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    source: str,
+    options: dict[str, str],
+    *,
+    warned: bool,
+) -> None:
+    texts = SimpleNamespace(asCaseSensitiveMap=lambda: options)
+    leaf = logical("StreamingRelationV2", sourceName=source, extraOptions=texts)
+    plan = logical("Repartition", leaf, shuffle=True, collectLeaves=seq(leaf))
+
+    with caplog.at_level(logging.WARNING, "kdsl"):
+        stream = read(plan, monkeypatch, "whole")
+
+    assert stream.java is plan
+    assert ("after which the changes of a key are in no order" in caplog.text) is warned
 
 
 def test_a_stream_that_cannot_be_changed_is_a_warning(

@@ -1,4 +1,7 @@
-"""Upsert tables on Spark and a real broker: the scenarios of the reference's UpsertKafkaTableITCase, and more."""
+"""Upsert tables are written, read as batches and streams, and continue from their state.
+
+Among the tests are the scenarios of the reference's UpsertKafkaTableITCase.
+"""
 
 from __future__ import annotations
 
