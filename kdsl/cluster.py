@@ -114,7 +114,6 @@ class Cluster:
         """
 
         def read_variables(start: str) -> dict[str, Value]:
-            """Return the properties in the variables that begin with the prefix and ``start``, by Java's names."""
             start = f"{prefix}{start}"
             variables = {key.removeprefix(start): value for key, value in os.environ.items() if key.startswith(start)}
             return {key.lower().replace("_", "."): value for key, value in sorted(variables.items())}
@@ -291,9 +290,6 @@ class Cluster:
         """Translate the settings with resolved secrets to a configuration of librdkafka.
 
         The machine, by default this one, reads and fetches key files, and serves tokens, as the settings need.
-
-        Raises:
-            ResolveError: The settings have errors, or a reference cannot be resolved here; warnings are ignored.
         """
         translated = make(self.settings(), resolve, machine or ThisMachine())
         subject = f"the cluster {self.name!r}" if self.name else "the cluster"
@@ -310,15 +306,9 @@ def _is_setting(path: str) -> bool:
 
 
 def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
-    """Return the constructor's arguments for the cluster that a YAML document describes.
-
-    Raises:
-        ResolveError: The document has no such cluster, or several and ``name`` is None; or the cluster has unknown
-            keys, no bootstrap servers, or values of wrong types.
-    """
+    """Return the constructor's arguments for the cluster that a YAML document describes."""
 
     def wrong_document(path: str, message: str, fix: str) -> ResolveError:
-        """Create the error about a place in the document."""
         problem = Problem("cluster-document", message, fix, document.where(path))
         return ResolveError(f"{document.file} describes no such cluster", [ProblemError(problem)])
 
@@ -355,11 +345,9 @@ def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[
     properties: dict[Any, Any] = {}
 
     def report(path: str, message: str, fix: str) -> None:
-        """Add a mistake to ``problems``."""
         problems.append(Problem("cluster-document", message, fix, Where(path=path)))
 
     def read_settings(values: object, path: str) -> dict[Any, Any]:
-        """Return settings as they are, also wrong ones, and report these; for another type than a mapping, none."""
         if not isinstance(values, dict):
             report(path, "this is not a mapping", "write settings by their names")
             return {}

@@ -134,10 +134,6 @@ class YamlDocument:
 
         YAML that documents do not allow is recorded as a problem. An anchor within itself is one, and its value None,
         as is that of an anchor that is used too often.
-
-        Raises:
-            yaml.YAMLError: As in `_scalar`.
-            RecursionError: It is nested too deeply.
         """
         self.lines[path] = line = node.start_mark.line + 1
         if any(node is outer for outer in self._inside):
@@ -162,10 +158,6 @@ class YamlDocument:
 
         A key that is not a single value is recorded as a problem and left out; of a repeated one, also a problem, the
         last value is returned.
-
-        Raises:
-            yaml.YAMLError: As in `_scalar`.
-            RecursionError: It is nested too deeply.
         """
         mapping: dict[str, Any] = {}
         for key_node, child in self._pairs(node):
@@ -209,11 +201,7 @@ class YamlDocument:
         return own
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
-        """Return a value in the type that YAML gives it; an invalid one is recorded as a problem, and becomes None.
-
-        Raises:
-            yaml.YAMLError: Its tag is unknown, or its bytes (``!!binary``) are not Base64.
-        """
+        """Return a value in the type that YAML gives it; an invalid one is recorded as a problem, and becomes None."""
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)
@@ -229,9 +217,6 @@ class YamlDocument:
 
         None for a null, and for a value that is not valid in YAML, which is recorded as a problem. Numbers and times
         are not validated.
-
-        Raises:
-            yaml.YAMLError: As in `_scalar`.
         """
         plain = self._scalar(node) if node.tag not in _NUMBERS else 0
         if plain is None:

@@ -45,12 +45,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def _parse(text: str) -> timedelta:
-    """Parse a number with a unit, a number of milliseconds, or ISO-8601; see `parse_duration`.
-
-    Raises:
-        ValueError: The string has another form.
-        OverflowError: The duration is too long.
-    """
+    """Parse a number with a unit, a number of milliseconds, or ISO-8601; see `parse_duration`."""
     stripped = text.strip()
     if simple := _SIMPLE.fullmatch(stripped):
         unit = simple[2].lower()

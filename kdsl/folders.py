@@ -122,9 +122,6 @@ def _temporary() -> Path:
 
     kdsl runs files from it (jars, scripts of brokers), so it must not be a folder that another user could write to, and
     another user may have created one of that name.
-
-    Raises:
-        FolderError: It is not a folder, belongs to another user, or others can write to it.
     """
     path = Path(tempfile.gettempdir()) / f"kdsl-{os.getuid()}"
     with suppress(FileExistsError):

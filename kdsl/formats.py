@@ -463,11 +463,7 @@ class UnknownFormatError(KdslError):
 
 @cache
 def _load_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points of kdsl's own and all installed formats by their names, read once.
-
-    Raises:
-        KdslError: Two packages register the same format.
-    """
+    """Return the entry points of kdsl's own and all installed formats by their names, read once."""
     points = {name: EntryPoint(name, target, GROUP) for name, target in BUILT_IN.items()}
     for point in entry_points(group=GROUP):
         if point.name in points and points[point.name].value != point.value:

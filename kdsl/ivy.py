@@ -226,11 +226,7 @@ def _run(command: list[str], on_progress: Callable[[str], None]) -> tuple[int, l
 
 
 def _find_ivy(alternative: str) -> list[Path]:
-    """Find the jars of Ivy and of the parser of its command line among those of pyspark, or else of ``$SPARK_HOME``.
-
-    Raises:
-        IvyError: They are not there.
-    """
+    """Find the jars of Ivy and of the parser of its command line among those of pyspark, or else of ``$SPARK_HOME``."""
     pyspark = importlib.util.find_spec("pyspark")  # without importing it
     folders = [Path(path, "jars") for path in (pyspark.submodule_search_locations or () if pyspark else ())]
     if os.environ.get("SPARK_HOME"):
@@ -295,9 +291,6 @@ def _proxy() -> list[str]:
     """Build the JVM's flags ``-Dhttp(s).proxyHost=…`` from the proxies that pip and curl read from the environment.
 
     With a proxy there is also ``-Dhttp.nonProxyHosts=…`` from ``no_proxy``. Logins in the proxies are ignored.
-
-    Raises:
-        IvyError: A proxy is not an address.
     """
     flags = []
     for scheme in ("https", "http"):

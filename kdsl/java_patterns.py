@@ -294,9 +294,6 @@ class _Translation:
         """Translate the beginning of a group, with its name or flags, and move after it.
 
         The result is empty if its flags concern no topic name.
-
-        Raises:
-            PatternError: It has a flag that topic patterns do not have, or switches ``i`` off in the middle.
         """
         if match := self._take(_NAMED_GROUP):
             return f"(?P<{match[1]}>"
@@ -321,12 +318,7 @@ class _Translation:
         return "(?"
 
     def _translate_escape(self) -> str:
-        """Translate what begins with a backslash outside a class; an escape that is the same in Python stays.
-
-        Raises:
-            PatternError: The patterns do not have the escape, it names no character or an unknown property, or the
-                pattern ends after the backslash. Escapes that neither language has are left to `python_pattern`.
-        """
+        """Translate what begins with a backslash outside a class; an escape that is the same in Python stays."""
         if self._text.startswith("\\Q", self._at):
             return re.escape(self._take_quotation())
         if match := self._take(_BACK):
@@ -368,9 +360,6 @@ class _Translation:
         r"""Take a character that is written as its code (``\x41``, ``\u0041``, ``\x{41}``, ``\0101``).
 
         None, without a move, if there is no code at the position.
-
-        Raises:
-            PatternError: There is no such character.
         """
         match = self._take(_CODE)
         if match is None:
@@ -381,11 +370,7 @@ class _Translation:
         return chr(code)
 
     def _peek_letter(self) -> str:
-        """Return the character after the backslash at the position, without a move.
-
-        Raises:
-            PatternError: The pattern ends there.
-        """
+        """Return the character after the backslash at the position, without a move."""
         if self._at + 1 >= len(self._text):
             raise PatternError("ends with a backslash")
         return self._text[self._at + 1]
@@ -394,9 +379,6 @@ class _Translation:
         r"""Take a property such as ``\p{Lower}``, and return the characters of names that have it.
 
         If the whole pattern ignores letter case, they are in both cases.
-
-        Raises:
-            PatternError: The property is missing or unknown.
         """
         start = self._at
         match = self._take(re.compile(r"\\[pP](?:\{(\^?)([^}]*)\}|([A-Z]))"))
@@ -416,11 +398,7 @@ class _Translation:
         return self._among_names(~characters if negated else characters)
 
     def _translate_class(self) -> str:
-        """Translate the class in brackets that is next. It stays unchanged if Python reads it the same way.
-
-        Raises:
-            PatternError: Only Java has such a class, and the pattern ignores case in a part of it; or it is malformed.
-        """
+        """Translate the class in brackets that is next. It stays unchanged if Python reads it the same way."""
         start = self._at
         plain = re.compile(r"\[\^?\]?(?:[^\[\]\\&]|&(?!&)|\\[^pPQEhHvVRXNGzZ0xuckKb])*\]")
         if match := self._take(plain):
@@ -434,11 +412,7 @@ class _Translation:
         return self._read_set().write()
 
     def _read_set(self) -> Characters:
-        """Read a class, whose opening bracket is next, and return the characters of names in it.
-
-        Raises:
-            PatternError: The class does not end, or has a part that cannot be rewritten.
-        """
+        """Read a class, whose opening bracket is next, and return the characters of names in it."""
         start = self._at
         self._at += 1
         negated = self._text.startswith("^", self._at)
@@ -464,9 +438,6 @@ class _Translation:
         """Read one part of a class, and return the characters of names in it.
 
         A part is a nested class, an escape, a quotation, a range, or a character.
-
-        Raises:
-            PatternError: The part is unknown, or a range is in the wrong order.
         """
         text = self._text
         if text[self._at] == "[":
@@ -490,11 +461,7 @@ class _Translation:
         return self._fold_case(Characters(((ord(first), ord(last)),)))
 
     def _take_one(self) -> str:
-        """Take one character of a class in brackets, which may be escaped, and return it without the escape.
-
-        Raises:
-            PatternError: A class has no such escape.
-        """
+        """Take one character of a class in brackets, which may be escaped, and return it without the escape."""
         if self._text[self._at] != "\\":
             self._at += 1
             return self._text[self._at - 1]

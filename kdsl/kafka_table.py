@@ -64,7 +64,6 @@ def operation(method: Callable[Concatenate[Table, P], R]) -> classmethod[KafkaTa
 
     @wraps(method)
     def call(cls: type[KafkaTable], /, *args: P.args, **named: P.kwargs) -> R:
-        """Call the method on the table of the class."""
         return method(cls.as_table(), *args, **named)
 
     return classmethod(call)
@@ -75,7 +74,6 @@ def read_operation(method: Callable[Concatenate[Table, P], DataFrame]) -> classm
 
     @wraps(method)
     def call(cls: type[KafkaTable], /, *args: P.args, **named: P.kwargs) -> DataFrame:
-        """Call the method on the table of the class, and give the DataFrame the alias of the class."""
         return method(cls.as_table(), *args, **named).alias(relation_of(cls).alias)
 
     return classmethod(call)

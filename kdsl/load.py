@@ -141,10 +141,6 @@ def _script_declarations(
     """The tables of a script, with what its statements do with them, and its copies.
 
     Columns that tables leave out are inferred from the cluster. Tables that are not topics are left out.
-
-    Raises:
-        ResolveError: The script has errors.
-        CheckpointError: As for `declarations`.
     """
     from kdsl.catalog.stored import Inference
     from kdsl.deployment.desired import Declaration
@@ -241,11 +237,7 @@ def _document(target: str) -> str:
 
 
 def _read(source: str, read: Callable[[str], T]) -> T:
-    """Read a file with a function, after checking that it exists; other errors of the function are passed on.
-
-    Raises:
-        TargetError: The file does not exist, or cannot be read.
-    """
+    """Read a file with a function, after checking that it exists; other errors of the function are passed on."""
     if not Path(source).is_file():
         raise TargetError(f"there is no file {source!r}")
     try:
@@ -309,10 +301,6 @@ def _import_module(source: str) -> ModuleType:
 
     The module of a file stays in ``sys.modules``, under a name that no other module has (`_free_name`). A job that it
     starts is logged (`kdsl.loading`).
-
-    Raises:
-        TargetError: There is no such file or module.
-        ResolveError: It cannot be imported.
     """
     path = Path(source)
     if source.endswith(".py") and not path.is_file():

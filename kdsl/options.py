@@ -570,9 +570,6 @@ def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
 
     It is parsed as a boolean, an integer, a duration, one of several literals or a list; any other type takes it
     unchanged.
-
-    Raises:
-        ValueError: The string is not a value of the option's type.
     """
     codec: Codec | None = a.metadata["codec"]
     if codec is not None:

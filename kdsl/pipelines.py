@@ -199,10 +199,6 @@ def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, 
     """Return the plan of a table's changes: each record an upsert or a delete, with its offset and its timestamp.
 
     Warnings about the table are logged, each once in a process.
-
-    Raises:
-        ResolveError: As for `auto_cdc`.
-        KdslError: A wanted column does not exist.
     """
     definition = of.definition
     if not definition.is_changelog or (definition.upserts is None and not definition.primary_key):
@@ -226,9 +222,6 @@ def _check_columns(plan: ReadPlan, sequence_by: str) -> None:
     """Check that the view of the changes has the key columns, and the column that orders the changes of a key.
 
     An expression that is not just a name is Spark's to check.
-
-    Raises:
-        ResolveError: Columns are missing; all of them are reported.
     """
     assert plan.upserts is not None
     names, here = plan.output.names, Where(table=plan.table)
@@ -276,12 +269,7 @@ def _session() -> Any:
 
 
 def _pipelines(function: str, of: Table) -> Any:
-    """Return Spark's module of pipelines, for a function and its table.
-
-    Raises:
-        SparkVersionError: This PySpark has none.
-        KdslError: PySpark was installed without what it needs for pipelines, or no pipeline loads this code.
-    """
+    """Return Spark's module of pipelines, for a function and its table."""
     require(PIPELINES, pyspark_version(), of.name)
     try:
         from pyspark import pipelines

@@ -139,7 +139,6 @@ def _broken_token(text: str, position: int) -> Token:
     """
 
     def rest(reason: str, fix: str) -> Token:
-        """Return a broken token of the rest of the text."""
         return Token("broken", text[position:], position, reason, fix)
 
     bytes_ = re.compile(r"[Xx]'[^'\n]*'").match(text, position)

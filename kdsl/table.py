@@ -581,11 +581,7 @@ class Table:
         return own.merge({ISOLATION_LEVEL: "read_committed"})
 
     def _find_cluster(self, cluster: Cluster | None) -> Cluster | None:
-        """Return the cluster of a run as `cluster` does, or None if neither the argument nor the table names it.
-
-        Raises:
-            ResolveError: The settings of the given cluster are invalid.
-        """
+        """Return the cluster of a run as `cluster` does, or None if neither the argument nor the table names it."""
         return None if cluster is None and SERVERS not in self.definition.properties else self.cluster(cluster)
 
     def _resolve(
@@ -605,9 +601,6 @@ class Table:
             at: The cluster of the run, if it is known already (`_find_cluster`).
             log: Whether to log the warnings, each once in a process.
             start_at: Where to start, instead of where the table declares.
-
-        Raises:
-            ResolveError: The table or the cluster is invalid, or the read cannot start there.
         """
         at = at or self._find_cluster(cluster)
         properties = self._properties(None) if cluster is None or at is None else at.properties

@@ -101,14 +101,7 @@ def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inferenc
 
 
 def _infer(table: TableDef, cluster: Cluster, chosen: Format) -> TopicSchema:
-    """Infer the columns of a table's values from the newest records, perhaps in Spark as `sample_topics`.
-
-    Raises:
-        InferenceError: They show none, or more than half of them cannot be read.
-        KafkaReadError: As for `sample_topics`.
-        ResolveError: As for `sample_topics`.
-        KdslError: As for `sample_topics`.
-    """
+    """Infer the columns of a table's values from the newest records, perhaps in Spark as `sample_topics`."""
     sample = sample_topics(table, cluster, RECORDS, TIMEOUT)
     value, notes = infer_value(sample, chosen, table.name)
     return TopicSchema(SideSchema(chosen, value.columns), source=sample.source, notes=notes)

@@ -195,9 +195,6 @@ class KafkaCatalog:
 
         The key's subject is used only if the value's is; a key without a subject is inferred from records, which are
         read in any case. If the catalog's format is one without registered schemas, such as json, no subject is used.
-
-        Raises:
-            KdslError: As for `table`.
         """
         options, cluster = self.options.valid(), self.cluster
         if topic not in open_admin(cluster, topic).topics([topic]):
@@ -236,13 +233,6 @@ class KafkaCatalog:
 
         None and an empty list where columns are to be inferred from records: the format has no schemas, or none is
         chosen and there is no registry or subject.
-
-        Raises:
-            InferenceError: The chosen format needs a registry or subject that is missing, or is not the schema's
-                format; or the schema does not describe columns.
-            RegistryError: The registry does not answer, or denies access.
-            ResolveError: The settings of the registry have errors.
-            SecretError: A reference to a secret in them cannot be resolved.
         """
         chosen, registry = self.options.valid().format, self.cluster.registry
         if chosen is not None and chosen not in REGISTRY_FORMATS:
@@ -274,11 +264,6 @@ class KafkaCatalog:
         """The key's columns by its subject, and the subject in words.
 
         None where there is none, or its schema has no columns or is one of change data.
-
-        Raises:
-            RegistryError: The registry does not answer, or denies access.
-            ResolveError: The settings of the registry have errors.
-            SecretError: A reference to a secret in them cannot be resolved.
         """
         if self.cluster.registry is None:
             return None

@@ -177,10 +177,6 @@ class Changelog:
         writer: list[str] = []
 
         def apply(rows: DataFrame, number: int) -> None:
-            """Apply a batch of the query, under the id that its checkpoint has by then.
-
-            Errors are those of `_apply` and `TableGuard`. CheckpointError if the checkpoint cannot be read.
-            """
             if not writer:
                 writer.append(_query_id(opened) or "")
             guard.check(spark, number)
@@ -199,10 +195,6 @@ class Changelog:
         Args:
             checkpoint: The checkpoint.
             target: The table.
-
-        Raises:
-            ChangelogError: They do not belong together, or the table cannot be read (`Target.last_batch`).
-            CheckpointError: The checkpoint cannot be read.
         """
         id_ = _query_id(checkpoint)
         if id_ is None:
@@ -247,9 +239,6 @@ def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
     Args:
         rows: The rows, from which the query is known in any thread.
         number: The number of the batch.
-
-    Raises:
-        CheckpointError: The query's checkpoint cannot be read.
     """
     query = None if is_connect(rows.sparkSession) else query_of(rows)
     if query is None:
@@ -258,20 +247,12 @@ def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
 
 
 def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
-    """Return what identifies the content of a batch: the query, and a digest of the batch's offsets.
-
-    Raises:
-        CheckpointError: The checkpoint cannot be read.
-    """
+    """Return what identifies the content of a batch: the query, and a digest of the batch's offsets."""
     return f"{query_id}/{checkpoint.batch_digest(number)}"
 
 
 def _query_id(checkpoint: Checkpoint) -> str | None:
-    """Read the id of a checkpoint's query; None before its first start.
-
-    Raises:
-        CheckpointError: The file that has it cannot be read.
-    """
+    """Read the id of a checkpoint's query; None before its first start."""
     text = checkpoint.folder.read("metadata")
     try:
         return None if text is None else str(json.loads(text)["id"])

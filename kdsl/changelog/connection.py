@@ -485,12 +485,7 @@ class Connection:
         return False
 
     def _require_staged_rows(self, stage: StagedRows) -> None:
-        """Check that a staging table has as many rows as were counted.
-
-        Raises:
-            StagedRowsError: It has another number.
-            JavaError: It cannot be read.
-        """
+        """Check that a staging table has as many rows as were counted."""
         count = self.query_number(f"SELECT COUNT(*) FROM {stage.table}")
         if count != stage.rows:
             raise StagedRowsError(f"the staging table {stage.table} has {count} rows instead of {stage.rows}")
@@ -587,12 +582,7 @@ class Connection:
         return None
 
     def _execute(self, statement: str | CountedStatement) -> None:
-        """Run a statement in the open transaction.
-
-        Raises:
-            ChangelogError: It changes another number of rows than the statement expects.
-            JavaError: The database rejects it.
-        """
+        """Run a statement in the open transaction."""
         if isinstance(statement, str):
             self.run(statement)
         elif self.run(statement.sql) != statement.rows:
@@ -603,11 +593,6 @@ class Connection:
 
         Returns:
             Whether the target does not have the batch yet; if it has, that is logged.
-
-        Raises:
-            ChangelogError: The target has another batch with its number, or a later one; or it has lost rows of earlier
-                ones.
-            JavaError: The database rejects it, as if another process has just stored the writer's first batch.
         """
         batches, names = target.batches, self._names(batch.writer, target)
         own = "writer = ? AND target = ?"

@@ -82,11 +82,7 @@ class TableGuard:
         self._is_kept = True
 
     def _read(self, *, required: bool) -> str | None:
-        """Read the stored identity; None if there is none, or the table has none.
-
-        Raises:
-            CheckpointError: It cannot be read, or is missing although it is required.
-        """
+        """Read the stored identity; None if there is none, or the table has none."""
         text = self._folder.read(FILE)
         if text is None and not required:
             return None

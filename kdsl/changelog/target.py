@@ -105,11 +105,7 @@ def is_applied(target: str, batch: Batch, last: Batch | None, *, repeatable: boo
 
 
 def _require_previous(target: str, batch: Batch, last: Batch | None) -> None:
-    """Check that a table has the writer's batch before this one.
-
-    Raises:
-        ChangelogError: It does not, and is not accepted as it is.
-    """
+    """Check that a table has the writer's batch before this one."""
     if batch.previous is None or batch.adopt or (last is not None and last.number >= batch.previous):
         return
     has = "no batch" if last is None else f"batch {last.number}, and no later one,"

@@ -242,9 +242,6 @@ class DeltaTarget:
         """Read a table at a path with options of Delta's reader, and settings of a clone of its session.
 
         The read is planned, because Delta checks only then whether it has the changes.
-
-        Raises:
-            ChangelogError: Delta refuses it, or cannot be added to the session.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql import DataFrame
@@ -399,10 +396,6 @@ class DeltaTarget:
         """The old and the new types of the columns whose type changes, by the names that the table has.
 
         Columns that the table lacks are left out.
-
-        Raises:
-            ChangelogError: A column of the table has a type that the tables of kdsl do not have, or Delta cannot be
-                added to the session.
         """
         existing = {f.name.lower(): f for f in self.read_columns(spark) or ()}
         pairs = [(existing[f.name.lower()], f.type) for f in columns if f.name.lower() in existing]
@@ -450,9 +443,6 @@ class DeltaTarget:
 
         A warning is logged if the commit of that batch, and others after it, were removed from the log; and, once in
         this process, if other programs have edited some rows.
-
-        Raises:
-            ChangelogError: A commit took back rows.
         """
         lost = find_lost_rows(lambda limit: session.read_history(table, limit), writer)
         if lost.commits:
@@ -534,9 +524,6 @@ def _write_transaction(batch: Batch) -> int:
     """The version of Delta's transaction that stores a batch: its number, and a digest of its content.
 
     The digest is 0 if the content is not known. Transactions stay in the table when its history is cleaned up.
-
-    Raises:
-        ChangelogError: The number is too large.
     """
     if abs(batch.number) >= _MAX_NUMBER:
         raise ChangelogError(
@@ -849,11 +836,7 @@ class _Delta:
 
 
 def _attach_jars(spark: SparkSession) -> None:
-    """Fetch Delta's jars, and add them to a session without them; one that has them stays as it is.
-
-    Raises:
-        ChangelogError: No Delta works with this version of Spark, or its jars cannot be fetched or loaded.
-    """
+    """Fetch Delta's jars, and add them to a session without them; one that has them stays as it is."""
     if has_class(spark, _API):
         return
     tested = spark_version(spark.version)

@@ -256,11 +256,7 @@ class IcebergTarget:
         return is_applied(repr(self), batch, search.last)
 
     def _require_rows(self, search: _Search, writer: str) -> None:
-        """Check that no other write has emptied the table since the last batch of a writer; log that some edited rows.
-
-        Raises:
-            ChangelogError: One has.
-        """
+        """Check that no other write emptied the table since the last batch of a writer; log that some edited rows."""
         if search.last is not None and search.emptied is not None:
             raise ChangelogError(
                 f"{self!r} has lost rows of earlier batches of the writer {writer!r}: it was emptied by "
@@ -279,11 +275,6 @@ class IcebergTarget:
 
         Returns:
             The table's name in every session that is cloned from this one.
-
-        Raises:
-            ChangelogError: No runtime is published for this Spark, or it cannot be fetched; or the session has no
-                catalog of Iceberg, or threads that are not pinned.
-            SparkVersionError: Spark is older than 4.0.
         """
         require(ICEBERG, spark.version, self._call)
         if not has_pinned_threads(spark):  # the active session of a batch belongs to the JVM's thread
@@ -318,12 +309,7 @@ class IcebergTarget:
         )
 
     def _load(self, session: SparkSession, name: str) -> _Table | None:
-        """Load the table, or its branch if the name has one; None if it does not exist. Java's errors are passed on.
-
-        Raises:
-            ChangelogError: It is not a table of Iceberg, its merges are not isolated from each other, or writes of the
-                session are staged.
-        """
+        """Load the table, or its branch if the name has one; None if it does not exist. Java's errors are passed on."""
         if not session.catalog.tableExists(name):
             return None
         at = jvm_of(session).org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(java_session(session), name)
@@ -364,9 +350,6 @@ class IcebergTarget:
 
         Returns:
             The columns that it had before, and whether there are new ones.
-
-        Raises:
-            ChangelogError: The table lacks a column and ``schema_evolution`` is not set, or its structs lack a field.
         """
         schema = session.table(name).schema
         names = match_columns(self._call, changes, schema.names, add=self.schema_evolution)

@@ -110,10 +110,6 @@ def _translate_java_errors(method: Callable[Concatenate[JdbcTarget, P], T]) -> C
 
     @wraps(method)
     def wrapper(self: JdbcTarget, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the method, and return its result; raise a `ChangelogError` in place of an error of Java or PySpark.
-
-        SecretError if a reference to a secret, which the message must not contain, cannot be resolved.
-        """
         from pyspark.errors import PySparkException
 
         try:
@@ -317,11 +313,6 @@ class JdbcTarget:
             statements: Those that change the table's columns, those that delete, and those that update and insert.
             target: The table.
             batch: The identity of the batch.
-
-        Raises:
-            ChangelogError: See `Connection.run_transaction`.
-            StagedRowsError: A staging table has got more rows since they were counted.
-            JavaError: The database rejects a statement.
         """
         alter, deletes, upserts = statements
         waits = f"{self!r}: the transaction of a batch still runs, or waits for locks of other transactions"
@@ -488,10 +479,6 @@ class JdbcTarget:
             stage: The table's name.
             rows: The rows.
             expected: How many rows there are.
-
-        Raises:
-            ChangelogError: Postgres cannot store a character.
-            SecretError: As for `check`.
         """
         from pyspark.errors import PySparkException
 
@@ -527,9 +514,6 @@ class JdbcTarget:
         Args:
             existing: The columns of the table.
             changes: The changes.
-
-        Raises:
-            ChangelogError: The table does not have a column of the changelog.
         """
         by_lower = {name.lower(): name for name in existing}
         names = list_columns(changes)
@@ -551,21 +535,13 @@ class JdbcTarget:
         return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
 
     def _options(self) -> dict[str, str]:
-        """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is set.
-
-        Raises:
-            SecretError: A reference cannot be resolved.
-        """
+        """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is set."""
         driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         properties = {name: _reveal(value) for name, value in self.properties.items()}
         return {**({"driver": driver} if driver else {}), **properties}
 
     def _attach_driver(self, spark: SparkSession) -> None:
-        """Attach the JDBC driver of the address to the session, unless it is unknown or a driver is declared.
-
-        Raises:
-            ChangelogError: The session has no such driver, and it cannot be added.
-        """
+        """Attach the JDBC driver of the address to the session, unless it is unknown or a driver is declared."""
         driver, package = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         if driver is None or package is None or "driver" in self.properties:
             return
@@ -579,11 +555,7 @@ class JdbcTarget:
 
     @contextmanager
     def _connect(self, spark: SparkSession) -> Iterator[Connection]:
-        """Connect to the database, and close the connection at the end; Java's errors are raised as they are.
-
-        Raises:
-            SecretError: A reference in the address or the properties cannot be resolved.
-        """
+        """Connect to the database, and close the connection at the end; Java's errors are raised as they are."""
         java = open_jdbc_connection(spark, _reveal(self.url), self.table, self._options())
         try:
             yield Connection(java)
@@ -814,11 +786,6 @@ class _Staging:
 
         Returns:
             Its name; `rows` has it, too.
-
-        Raises:
-            ChangelogError: The number of rows was wrong each time, or Postgres cannot store a character.
-            SecretError: A reference in the address or the properties cannot be resolved. Other errors of Java and
-                PySpark are raised unchanged.
         """
         from pyspark.sql import functions as F
 

@@ -83,10 +83,6 @@ def _targets(target: str) -> tuple[list[tuple[Table, tuple[Direction, ...]]], li
 
     Of a whole SQL file only tables of Kafka are returned; a missing cluster is not among its problems. Others are
     those of `load.tables`, which imports Python.
-
-    Raises:
-        TargetError: There is no such file, module or table.
-        ResolveError: The file has errors; those of the statements of a whole SQL file are among its problems.
     """
     if not target.lower().endswith(SQL_ENDINGS):
         return [(table, ()) for table in load.tables(target)], [], []

@@ -56,11 +56,8 @@ def with_cluster(*, registry: bool = True) -> Callable[[Callable[..., None]], Ca
     options = {**_BROKER_OPTIONS, **(_REGISTRY_OPTIONS if registry else {})}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        """Return a function with the options in its signature that calls the command with the cluster."""
-
         @wraps(command)
         def run(**arguments: Any) -> None:
-            """Call the command; errors of the options are those of `cluster_from_options`."""
             values = {name: arguments.pop(name) for name in options}
             command(cluster=cluster_from_options(**values), **arguments)
 
@@ -155,10 +152,6 @@ def _read_brokers(
 
     Returns:
         The cluster with the settings; None if neither servers nor a document are named.
-
-    Raises:
-        BadParameter: The document cannot be read, or a cluster is named without a document.
-        ResolveError: The document has no such cluster, or it or the environment is invalid.
     """
     if file is not None:
         try:

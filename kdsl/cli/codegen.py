@@ -276,11 +276,7 @@ def export(
 
 
 def _read_file(file: Path) -> str:
-    """Read a file as UTF-8.
-
-    Raises:
-        CodegenError: It cannot be read, or is not UTF-8.
-    """
+    """Read a file as UTF-8."""
     try:
         return file.read_text(encoding="utf-8")
     except OSError as e:
@@ -296,12 +292,6 @@ def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, che
 
     Then print the notes on the standard error, or with ``as_json`` one document of source and notes on the standard
     output, in place of the source there; without a file, ``check`` is then ignored.
-
-    Raises:
-        ResolveError: A table has problems.
-        CodegenError: A class cannot express a table, or the file cannot be read or written.
-        BadParameter: ``check`` is set without a file to compare with.
-        Exit: With ``check`` the file differs from the source (exit code 1); the notes are not printed then.
     """
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."
@@ -323,13 +313,7 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 
 def _write_output(text: str, out_file: Path | None, check: bool) -> None:
-    """Write text to a file, unless it has that text, or to the standard output; with ``--check`` only print the diff.
-
-    Raises:
-        BadParameter: No file is named to compare with.
-        CodegenError: The file cannot be read or written.
-        Exit: The file differs from the text (exit code 1).
-    """
+    """Write text to a file, unless it has it, or to the standard output; with ``--check`` only print the diff."""
     if out_file is None:
         if check:
             raise typer.BadParameter("needs --out, the file to compare with", param_hint="--check")

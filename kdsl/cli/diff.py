@@ -130,14 +130,7 @@ def _compare(
     checkpoints: list[str] | None,
     variables: dict[str, str],
 ) -> list[Step]:
-    """Load the declarations of files, and compare them with what is live; progress and the log go to standard error.
-
-    Raises:
-        Exit: A declaration has errors, which are printed (exit code 2).
-        BadParameter: There is no such file, or a checkpoint is not NAME=FOLDER or named for something that is not
-            declared.
-        CheckpointError: A checkpoint folder of a script cannot be read, or is that of another statement.
-    """
+    """Load the declarations of files, and compare them with what is live; progress and the log go to standard error."""
     try:
         declared = [d for file in files for d in load.declarations(file, direction.directions, variables, cluster)]
         try:

@@ -120,13 +120,7 @@ def ingest(
 
 
 def _read(file: Path, variables: dict[str, str], settings: dict[str, str]) -> Ingestion:
-    """Read an ingestion, and print its problems; settings, whose keys begin with ``pipeline.``, override the file's.
-
-    Raises:
-        BadParameter: The file does not exist or cannot be read, or a key does not begin with ``pipeline.``.
-        ResolveError: The file is not UTF-8.
-        Exit: The ingestion has errors; also if the pipeline does not have a setting, or not with that value.
-    """
+    """Read an ingestion, and print its problems; settings, whose keys begin with ``pipeline.``, override the file's."""
     for key in settings:
         if not key.startswith(_PIPELINE):
             raise typer.BadParameter(
@@ -158,14 +152,7 @@ def _parse_allowed(text: str | None) -> list[AllowedChange]:
 
 
 def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
-    """Print the plan; with a sample, also of the tables that the newest records show, for which brokers are asked.
-
-    Raises:
-        BadParameter: There should be a sample, and the source is not Kafka.
-        ResolveError: The ingestion has errors.
-        KdslError: The newest records cannot be read, or are refused (`sample_tables`).
-        Exit: A first batch of the sampled tables would be refused; raised at the end.
-    """
+    """Print the plan; with a sample, also of the tables that the newest records show, for which brokers are asked."""
     plan = ingestion.plan()
     source = ingestion.source
     refusals: tuple[Refusal, ...] = ()
@@ -198,10 +185,6 @@ def _run(
 
     A source that is copied once is only copied, without `start`. Spark is stopped at the end; the handlers of the two
     signals stay replaced.
-
-    Raises:
-        KdslError: The ingestion cannot start, or fails.
-        Exception: That of Spark, if a job of a copy fails.
     """
     from kdsl.ingest.run.query import explain_end
 
@@ -235,10 +218,6 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
     """Print the progress, what was counted, the last schema change, and the tables.
 
     An error that prevents that the progress is known is printed in its place.
-
-    Raises:
-        KdslError: The checkpoint has nothing of an ingestion, or cannot be read.
-        Exit: The progress is not known (exit code 1); raised at the end.
     """
     loaded, plan = load_progress(checkpoint), ingestion.plan()
     state = loaded.state
@@ -276,10 +255,6 @@ def _progress_lines(source: Source, checkpoint: str, state: IngestState) -> list
     """How far a source is read, as lines; for Kafka the brokers are asked.
 
     If a topic does not exist any more, or the checkpoint has no batch that can be read, the error is the line.
-
-    Raises:
-        KdslError: The brokers refuse or do not answer, the client settings have errors, or the offsets were written by
-            another version of kdsl.
     """
     from kdsl.diagnostics.lag import LagError, LagReader, checkpoint_positions
 
@@ -301,13 +276,7 @@ def _change_text(batch: int, change: SchemaChange) -> str:
 
 
 def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form: Form | None) -> None:
-    """Print the tables that were learned, or how they changed.
-
-    Raises:
-        BadParameter: ``name`` is not that of a known table (`_find_table`).
-        KdslError: The checkpoint has nothing of an ingestion, or cannot be read; or, for ``ddl`` and ``python``, the
-            source is not a topic of Kafka, or a table cannot be written in the form.
-    """
+    """Print the tables that were learned, or how they changed."""
     state = load_state(checkpoint)
     only = None if name is None else _find_table(name, state)
     if form == "history":
@@ -322,11 +291,7 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
 
 
 def _find_table(name: str, state: IngestState) -> TableId:
-    """Find a table by its id, or by its names with dots between them and without quotes, where only one has these.
-
-    Raises:
-        BadParameter: There is no such table, or several fit.
-    """
+    """Find a table by its id, or by its names with dots between them and without quotes, where only one has these."""
     tables = {*state.upstream, *state.sinks}
     with suppress(ValueError):
         if (table := parse_id(name)) in tables:
@@ -339,11 +304,7 @@ def _find_table(name: str, state: IngestState) -> TableId:
 
 
 def _tables_text(ingestion: Ingestion, tables: dict[TableId, UpstreamTable], form: Form | None) -> str:
-    """The columns of tables: as plain lines without a form, as classes for ``python``, else as statements.
-
-    Raises:
-        KdslError: With a form, the source is not a topic of Kafka, or a table cannot be written in it.
-    """
+    """The columns of tables: as plain lines without a form, as classes for ``python``, else as statements."""
     if form is None:
         return "\n".join(line for table, one in tables.items() for line in _column_lines(table, one))
     from kdsl.codegen.ddl_text import write_ddl

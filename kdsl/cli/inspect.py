@@ -50,12 +50,7 @@ def plan(
 
 
 def _show_copies(target: str) -> str:
-    """The plans of the copies in a script; empty for another target, and for a script without copies.
-
-    Raises:
-        TargetError: The file cannot be read.
-        ResolveError: The script has errors; all of them are reported.
-    """
+    """The plans of the copies in a script; empty for another target, and for a script without copies."""
     if not (target.lower().endswith(SQL_ENDINGS) and Path(target).is_file()):
         return ""
     from kdsl.flink_sql.scripts.planner import check_script

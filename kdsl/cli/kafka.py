@@ -132,9 +132,6 @@ def _check_same(
     """Check that the running Kafka has the wanted number of brokers, port, data folder and login.
 
     None accepts any port or folder.
-
-    Raises:
-        LocalKafkaError: It differs from what was asked for.
     """
     differences = []
     if brokers != len(running.brokers):
@@ -180,11 +177,7 @@ def _print_line(line: str) -> None:
 
 
 def _parse_topic(text: str) -> tuple[str, int]:
-    """Parse ``NAME`` or ``NAME:PARTITIONS`` of ``--topic``; the default is one partition.
-
-    Raises:
-        typer.BadParameter: It has another form.
-    """
+    """Parse ``NAME`` or ``NAME:PARTITIONS`` of ``--topic``; the default is one partition."""
     name, colon, partitions = text.rpartition(":")
     if not colon:
         return text, 1
@@ -194,11 +187,7 @@ def _parse_topic(text: str) -> tuple[str, int]:
 
 
 def _parse_property(text: str) -> tuple[str, str]:
-    """Parse ``KEY=VALUE`` of ``--property``: up to the first ``=``, and what follows, without blanks around them.
-
-    Raises:
-        typer.BadParameter: It has another form.
-    """
+    """Parse ``KEY=VALUE`` of ``--property``: up to the first ``=``, and what follows, without blanks around them."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise typer.BadParameter(

@@ -95,11 +95,7 @@ def lag(
 
 
 def _check_commits(table: Table, cluster: Cluster) -> None:
-    """Check that streams of a table commit their offsets to a group.
-
-    Raises:
-        LagError: They never do, because it declares no group and does not start at a group's offsets.
-    """
+    """Check that streams of a table commit their offsets to a group."""
     from kdsl.diagnostics.lag import LagError
     from kdsl.resolve.startup import commits_offsets
 
@@ -127,7 +123,6 @@ def _make_fetch(
     from kdsl.diagnostics.lag import checkpoint_positions
 
     def fetch() -> Lag:
-        """Ask for the present lag; LagError and KafkaReadError as by the `LagReader`."""
         if checkpoint is not None:
             batch, positions = checkpoint_positions(checkpoint)
             return reader.lag_of(f"checkpoint {checkpoint}, batch {batch}", positions)

@@ -113,11 +113,7 @@ def _error_document(error: RecordError) -> dict[str, Any]:
 
 
 def _peek_topic(topic: str, cluster: Cluster, count: int, *, as_json: bool) -> None:
-    """Print the last records of a topic without a table.
-
-    Raises:
-        KdslError: As for `kdsl.diagnostics.peek.last_raw_records`.
-    """
+    """Print the last records of a topic without a table."""
     from kdsl.codegen.messages import decode_side
     from kdsl.diagnostics.peek import last_raw_records
     from kdsl.run.records.metadata import NO_TIMESTAMP

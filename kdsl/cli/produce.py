@@ -76,11 +76,7 @@ def produce(
 
 
 def _read_lines(file: str) -> tuple[list[bytes], str]:
-    """Return the lines of a file or, for ``-``, of the standard input, without their ends; and its name for messages.
-
-    Raises:
-        BadParameter: The file cannot be read.
-    """
+    """Return the lines of a file, of the standard input for ``-``, without their ends; and its name for messages."""
     if file == "-":
         return sys.stdin.buffer.read().splitlines(), "standard input"
     try:
@@ -99,9 +95,6 @@ def _plan_lines(
         lines: The lines.
         separator: What stands between key and value; None if there are no keys.
         source: Where the lines come from, for messages.
-
-    Raises:
-        KdslError: Lines do not have the separator; the error names the first ones.
     """
     import pyarrow as pa
 

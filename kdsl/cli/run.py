@@ -149,11 +149,6 @@ def _plan_script(
     """Plan a script; if columns are inferred and a checkpoint may have them, Spark is started, and stays, to read it.
 
     Other columns are inferred again, for which the cluster is asked.
-
-    Raises:
-        TargetError: The file cannot be read.
-        ResolveError: The script has errors; all of them are reported.
-        CheckpointError: The stored columns cannot be read.
     """
     from kdsl.catalog.stored import Inference, read_stored
     from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
@@ -173,11 +168,7 @@ def _plan_script(
 
 @contextmanager
 def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
-    """Serve the metrics of all queries while the body runs, if a port is given; the address is printed.
-
-    Raises:
-        BadParameter: The port cannot be opened.
-    """
+    """Serve the metrics of all queries while the body runs, if a port is given; the address is printed."""
     if port is None:
         yield
         return

@@ -67,11 +67,7 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
 
 
 def _parse_start(text: str) -> StartAt:
-    """Parse a start: a mode, the checkpoint of another query, offsets by partition, milliseconds since 1970, or a time.
-
-    Raises:
-        BadParameter: The string is not a start, or is a time without a zone.
-    """
+    """Parse a start: a mode, the checkpoint of another query, offsets by partition, milliseconds, or a time."""
     if text.lower() in _MODES:
         return _MODES[text.lower()]
     if text.startswith(_CHECKPOINT) and text != _CHECKPOINT:

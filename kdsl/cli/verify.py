@@ -69,11 +69,6 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
     """Return what is compared for a table of a file, or for a topic of the cluster.
 
     The client properties ``level`` replace those of its cluster.
-
-    Raises:
-        typer.BadParameter: It is a topic, and there is no cluster.
-        TargetError: There is no such table.
-        ResolveError: The table has errors, or no cluster.
     """
     if load.names_table(name):
         table = load.table(name)

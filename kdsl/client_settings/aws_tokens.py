@@ -72,7 +72,6 @@ def _create_callback(options: dict[str, str]) -> TokenCallback:
     credentials: Any = None
 
     def create_token(_: str | None) -> tuple[str, float, str, dict[str, str]]:
-        """Create a token, used for `LIFE` seconds at most; credentials that do not renew themselves are found again."""
         nonlocal credentials
         session, botocore_credentials, signer = _open_session(options)
         try:
@@ -93,11 +92,7 @@ def _create_callback(options: dict[str, str]) -> TokenCallback:
 
 
 def _open_session(options: Mapping[str, str]) -> tuple[Any, Any, Any]:
-    """Return a session of botocore for the profile of the options, its module of credentials, and AWS's signer.
-
-    Raises:
-        TokenError: The library is not installed.
-    """
+    """Return a session of botocore for the profile of the options, its module of credentials, and AWS's signer."""
     botocore_session, botocore_credentials, signer = import_library(
         NAME, "botocore.session", "botocore.credentials", "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
     )
@@ -105,12 +100,7 @@ def _open_session(options: Mapping[str, str]) -> tuple[Any, Any, Any]:
 
 
 def _find_credentials(session: Any, botocore_credentials: Any, options: Mapping[str, str]) -> Any:
-    """Find the credentials that the options describe; those of a role are fetched at their first use, and renewed.
-
-    Raises:
-        TokenError: The region of a role is not known.
-        botocore.exceptions.BotoCoreError: There are none, or botocore cannot read them.
-    """
+    """Find the credentials that the options describe; those of a role are fetched at their first use, and renewed."""
     role = options.get("awsRoleArn")
     own = [options.get(f"awsRole{name}") for name in ("AccessKeyId", "SecretAccessKey", "SessionToken")]
     source = botocore_credentials.Credentials(*own) if role and own[0] and own[1] else session.get_credentials()
@@ -125,7 +115,6 @@ def _find_credentials(session: Any, botocore_credentials: Any, options: Mapping[
         more["ExternalId"] = external
 
     def create_client(service: str, **settings: Any) -> Any:
-        """Create a client of botocore for a service in the region."""
         return session.create_client(service, region_name=region, **settings)
 
     fetcher = botocore_credentials.AssumeRoleCredentialFetcher(create_client, source, role, more)
@@ -140,11 +129,7 @@ def _now() -> datetime:
 
 
 def _find_region(session: Any, options: Mapping[str, str]) -> str:
-    """Find the region: of the brokers' names, else of AWS_REGION, else of botocore's settings.
-
-    Raises:
-        TokenError: There is none.
-    """
+    """Find the region: of the brokers' names, else of AWS_REGION, else of botocore's settings."""
     match = _HOST.search(options.get(SERVERS, ""))
     region = match[1] if match else os.environ.get("AWS_REGION") or session.get_config_variable("region")
     if not region:
@@ -163,7 +148,6 @@ def _sign(signer: Any, botocore_credentials: Any, credentials: Any, region: str)
 
     class Current(botocore_credentials.CredentialProvider):  # type: ignore[misc]  # a module imported at run time
         def load(self) -> Any:
-            """Return the credentials as they are now, renewed if that is due."""
             return credentials.get_frozen_credentials()
 
     token, expires = signer.generate_auth_token_from_credentials_provider(region, Current())

@@ -38,11 +38,7 @@ def provide_token(**options: str) -> str:
 
 
 def _namespace_scope(servers: str) -> str:
-    """Return the scope of the namespace that the first of ``bootstrap.servers`` names.
-
-    Raises:
-        TokenError: It is not of the form host:port.
-    """
+    """Return the scope of the namespace that the first of ``bootstrap.servers`` names."""
     try:
         return f"https://{parse_address(servers.split(',')[0]).host}/.default"
     except AddressError as e:
@@ -51,11 +47,7 @@ def _namespace_scope(servers: str) -> str:
 
 @lru_cache(maxsize=8)
 def _credential(_: int, client: str | None) -> Any:
-    """Create the default credential, once in each process for each identity.
-
-    Raises:
-        TokenError: The library is not installed.
-    """
+    """Create the default credential, once in each process for each identity."""
     (azure,) = import_library(NAME, "azure.identity")
     own = {} if client is None else {"managed_identity_client_id": client, "workload_identity_client_id": client}
     return azure.DefaultAzureCredential(**own)

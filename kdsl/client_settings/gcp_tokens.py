@@ -74,12 +74,7 @@ def _account(credentials: Any) -> str:
 
 @lru_cache(maxsize=2)
 def _credentials(_: int) -> tuple[Any, Any]:
-    """Find the application default credentials, once in each process, and what refreshes them.
-
-    Raises:
-        TokenError: The library is not installed.
-        google.auth.exceptions.DefaultCredentialsError: There are none.
-    """
+    """Find the application default credentials, once in each process, and what refreshes them."""
     auth, requests = import_library(NAME, "google.auth", "google.auth.transport.requests")
     return auth.default(scopes=[_SCOPE])[0], requests.Request()
 

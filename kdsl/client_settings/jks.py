@@ -100,13 +100,7 @@ def decrypt_key(protected: bytes, password: str) -> bytes:
 
 
 def _entries(data: bytes) -> tuple[list[Entry], int]:
-    """Parse the entries of a JKS store; also return the index after the last one.
-
-    Raises:
-        JksError: It is not a JKS store, or is damaged.
-        struct.error: It ends too early.
-        IndexError: It ends too early.
-    """
+    """Parse the entries of a JKS store; also return the index after the last one."""
     magic, version, number = struct.unpack_from(">III", data)
     if magic != _MAGIC or version not in (1, 2):
         raise JksError("it is not a JKS store")
@@ -114,7 +108,6 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
     entries = []
 
     def block(form: str) -> bytes:
-        """Read bytes, preceded by their number in this struct format; raise IndexError if the store ends before."""
         nonlocal at
         (size,) = struct.unpack_from(form, data, at)
         start = at + struct.calcsize(form)
@@ -124,7 +117,6 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
         return data[start:at]
 
     def certificate() -> bytes:
-        """Read a certificate; raise IndexError if the store ends before."""
         if version == 2:
             block(">H")  # its type, which is X.509
         return block(">I")
@@ -147,11 +139,7 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
 
 
 def _der(data: bytes, at: int) -> tuple[int, int]:
-    """Find the start and end of the content of the DER value at an index.
-
-    Raises:
-        JksError: The data ends before the value's length. Whether it also has the content is not checked.
-    """
+    """Find the start and end of the content of the DER value at an index."""
     try:
         size, start = data[at + 1], at + 2
         if size & 0x80:

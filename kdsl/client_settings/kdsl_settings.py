@@ -69,11 +69,9 @@ def kdsl_settings(properties: Mapping[str, str], resolve: Resolve | None = None)
     known = {key: text for key, text in {**consumer, **producer}.items() if not has_reference(text)}
 
     def number(key: str) -> int | None:
-        """Return the integer of a setting; None if it is not set."""
         return int(known[key]) if key in known else None
 
     def switch(key: str, default: bool) -> bool:
-        """Return whether a setting is true."""
         return known.get(key, str(default).lower()) == "true"
 
     bounds = {"api_timeout_ms": number("default.api.timeout.ms"), "max_block_ms": number("max.block.ms")}

@@ -223,11 +223,7 @@ def _remove(owner: int, folder: Path) -> None:
 
 @cache
 def _fetch(location: str, kind: str) -> bytes:
-    """Fetch a file with the fetcher of its scheme, and return its content; each location once per process.
-
-    Raises:
-        KeyFileError: There is no such fetcher, or it fails.
-    """
+    """Fetch a file with the fetcher of its scheme, and return its content; each location once per process."""
     point = fetchers().get(kind)
     if point is None:
         raise KeyFileError(

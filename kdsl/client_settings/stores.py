@@ -73,12 +73,7 @@ def read_store(store: Store) -> Pem:
 
 @lru_cache(maxsize=64)
 def _read(store: Store, data: bytes) -> Pem:
-    """Read the content of a store as PEM; results are cached.
-
-    Raises:
-        JksError: It is not a JKS or PKCS12 store, cannot be opened, or lacks what is expected.
-        MissingPackageError: As for `read_store`.
-    """
+    """Read the content of a store as PEM; results are cached."""
     trusted = store.which == "truststore"
     if is_jks(data):
         pem = _read_jks_certificates(data, store) if trusted else _read_jks_key(data, store)
@@ -107,12 +102,7 @@ def _read_jks_certificates(data: bytes, store: Store) -> Pem:
 
 
 def _read_jks_key(data: bytes, store: Store) -> Pem:
-    """Read the first key and its certificates from a JKS store.
-
-    Raises:
-        JksError: There is no password or key, the password is wrong, or the store or the key is damaged or protected in
-            another way.
-    """
+    """Read the first key and its certificates from a JKS store."""
     if store.password is None:
         raise JksError("a JKS store with a key has a password; set ssl.keystore.password")
     keys = [entry for entry in read_jks(data, store.password) if entry.protected is not None]
@@ -123,13 +113,7 @@ def _read_jks_key(data: bytes, store: Store) -> Pem:
 
 
 def _read_pkcs12(data: bytes, store: Store, *, trusted: bool) -> Pem:
-    """Read the certificates, and the key unless authorities are wanted, from a PKCS12 store.
-
-    Raises:
-        JksError: The password is wrong, it is not a PKCS12 store, or it lacks a key that is wanted. Missing
-            certificates are not an error here.
-        MissingPackageError: The package cryptography is not installed.
-    """
+    """Read the certificates, and the key unless authorities are wanted, from a PKCS12 store."""
     with explain_missing_package("a PKCS12 store"):
         from cryptography.hazmat.primitives import serialization as form
         from cryptography.hazmat.primitives.serialization import pkcs12

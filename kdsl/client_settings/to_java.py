@@ -194,9 +194,6 @@ def _read_pem(machine: Machine, location: str) -> str | None:
     """Read a PEM file as text; None if it is not on this machine (with Spark Connect, the server may have it).
 
     A file that no fetcher can fetch counts as such.
-
-    Raises:
-        StoreError: It cannot be read, or is not text.
     """
     try:
         return machine.read_file(location).decode()
@@ -210,12 +207,7 @@ def _read_pem(machine: Machine, location: str) -> str | None:
 
 
 def _decrypt_key(keys: str, password: str | None, name: str) -> str:
-    """Decrypt a private key in PEM to PKCS#8 in PEM; a password that the key does not need is ignored.
-
-    Raises:
-        StoreError: The password is missing or wrong, or it is not a key; ``name`` is the setting in the message.
-        MissingPackageError: The package cryptography is not installed.
-    """
+    """Decrypt a private key in PEM to PKCS#8 in PEM; a password that the key does not need is ignored."""
     with explain_missing_package("a private key in PEM for a Java client"):
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import serialization

@@ -67,7 +67,6 @@ def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) ->
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            """Answer a request for a token: with the token, or with the status and the error of a refusal."""
             body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode(errors="replace")
             result = answer(_parse_request(self.path, self.headers.get("Authorization", ""), body))
             if isinstance(result, Refused):
@@ -77,7 +76,6 @@ def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) ->
             self._send(200, {"access_token": result.token, "token_type": "Bearer", **life})
 
         def _send(self, status: int, document: Mapping[str, object]) -> None:
-            """Send a response with an HTTP status and a JSON document."""
             body = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -78,11 +78,7 @@ def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
 
 
 def _import_provider(provider: str) -> Provider:
-    """Import the function of a token provider, named as ``module:function``.
-
-    Raises:
-        TokenError: The import fails, whatever the error, or the module has no such function.
-    """
+    """Import the function of a token provider, named as ``module:function``."""
     module, _, name = provider.partition(":")
     try:
         imported: Any = import_module(module)
@@ -106,7 +102,6 @@ def _file_provider(location: str) -> Provider:
     path = unquote(urlsplit(location).path)
 
     def token(**_: str) -> str:
-        """Read the token; KeyFileError if there is no such file, OSError or ValueError if it cannot be read."""
         return Path(find_file(path)).read_text(encoding="utf-8").strip()
 
     return token
@@ -121,7 +116,6 @@ def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoin
     secret, path = secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
 
     def answer(request: TokenRequest) -> Granted | Refused:
-        """Return a token; refuse a request with other credentials, and if the provider fails or returns no JWT."""
         shown = f"{request.client}:{request.secret}".encode()
         if request.path != path or not hmac.compare_digest(shown, f"{name}:{secret}".encode()):
             return Refused(401, "invalid_client")

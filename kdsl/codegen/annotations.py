@@ -402,11 +402,7 @@ class Annotations:
         return self.literals.literal(value, kind, path)
 
     def _write_class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
-        """Write a value of a generated class as Python, and import the names in it; None if the type has no class.
-
-        Raises:
-            CodegenError: The value is not a symbol of the enumeration, or has no literal.
-        """
+        """Write a value of a generated class as Python, and import the names in it; None if the type has no class."""
         assert self._draft is not None
         record = self._classes.record(self._draft, path, kind)
         if record is None:

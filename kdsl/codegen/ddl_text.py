@@ -42,12 +42,7 @@ def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
 
 
 def _write_statement(table: TableDef) -> tuple[str, list[str]]:
-    """Write a table as ``CREATE TABLE``; also return notes about what it cannot express, and about replaced secrets.
-
-    Raises:
-        ResolveError: The table has problems.
-        CodegenError: The table has several watermarks or an invalid one, or a column or key that SQL cannot express.
-    """
+    """Write a table as ``CREATE TABLE``; also return notes about what it cannot express, and about replaced secrets."""
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
     notes = [*placeholders.notes, *_describe_losses(table)]
@@ -80,11 +75,7 @@ def literal(string: str) -> str:
 
 
 def _write_column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """Write a column of the statement; a note about its expression may be added to ``notes``.
-
-    Raises:
-        CodegenError: The column is computed by a Python function that calls Spark.
-    """
+    """Write a column of the statement; a note about its expression may be added to ``notes``."""
     comment = f" COMMENT {literal(column.comment)}" if column.comment is not None else ""
     match column.role:
         case "computed":
@@ -98,11 +89,7 @@ def _write_column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _write_expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """Write a computed column's expression: one that means the same in Flink, or Spark's with a note in ``notes``.
-
-    Raises:
-        CodegenError: The column is computed by a Python function that calls Spark.
-    """
+    """Write a computed column's expression: one that means the same in Flink, or Spark's with a note in ``notes``."""
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
@@ -147,11 +134,7 @@ _NUMBER = re.compile(r"CAST\((\d+) AS [A-Z]+\)")
 
 
 def _write_watermark(table: TableDef, watermark: WatermarkDef) -> str:
-    """Write the ``WATERMARK`` clause.
-
-    Raises:
-        CodegenError: The delay is not a duration.
-    """
+    """Write the ``WATERMARK`` clause."""
     column = quote_name(watermark.column)
     try:
         length = parse_duration(watermark.delay)

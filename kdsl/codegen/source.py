@@ -119,12 +119,7 @@ class _Module:
         return "\n".join(lines if doc or body else [*lines, f"{INDENT}pass"])
 
     def _write_column(self, draft: TableDraft, name: str, column: ColumnDef, marks: _Marks) -> Iterator[str]:
-        """Write a column of a class, line by line, and import the names in it.
-
-        Raises:
-            CodegenError: The column has several watermarks, a default without a literal, or a computing function that
-                calls Spark.
-        """
+        """Write a column of a class, line by line, and import the names in it."""
         path = (column.name,)
         doc = docstring(column.comment, INDENT) if column.comment else None
         wanted, explicit = (
@@ -230,11 +225,7 @@ def _wrap_note(note: str) -> list[str]:
 
 
 def _expression_arguments(table: TableDef, column: ColumnDef) -> list[str]:
-    """Write the arguments of ``expression``: the SQL of a computed column, in its original dialect.
-
-    Raises:
-        CodegenError: The column is computed by a Python function that calls Spark.
-    """
+    """Write the arguments of ``expression``: the SQL of a computed column, in its original dialect."""
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
@@ -259,11 +250,7 @@ def _option_problems(table: TableDef) -> Iterator[Any]:
 
 
 def _name_attributes(table: TableDef) -> dict[str, ColumnDef]:
-    """Name the attributes of a table class, and map them to their columns.
-
-    Raises:
-        CodegenError: A watermark is declared on a column that the table does not have.
-    """
+    """Name the attributes of a table class, and map them to their columns."""
     attributes: dict[str, ColumnDef] = {}
     for column in table.columns:
         attributes[attribute_name(column.name, attributes, of_table=True)] = column

@@ -38,10 +38,6 @@ def _convert_table(table: TableDef, notes: list[str]) -> dict[str, Any]:
     """Convert a table to a mapping of a YAML document, with references in place of secrets.
 
     Notes on what it does not contain, and on the secrets, are added to ``notes``.
-
-    Raises:
-        ResolveError: The table has problems.
-        CodegenError: The table has several watermarks, or a column or key that a document cannot express.
     """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
@@ -68,11 +64,7 @@ def _convert_table(table: TableDef, notes: list[str]) -> dict[str, Any]:
 
 
 def _convert_column(table: TableDef, column: ColumnDef) -> dict[str, Any]:
-    """Convert a column to a mapping of a YAML document: its name and type, what it is, and its comment, if any.
-
-    Raises:
-        CodegenError: The column is computed by a Python function that calls Spark.
-    """
+    """Convert a column to a mapping of a YAML document: its name and type, what it is, and its comment, if any."""
     entry: dict[str, Any] = {"name": column.name, "type": str(column.type)}
     if column.role == "metadata":
         entry["metadata"] = True if column.shows == column.name else column.shows

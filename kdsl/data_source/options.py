@@ -318,9 +318,6 @@ class _Request:
         """Load the definition of the one table that the options name, which may import a module.
 
         Without exactly one, a problem is added, and the result is None.
-
-        Raises:
-            KdslError: The table cannot be loaded.
         """
         named = [name for name in TABLES if name in self._options]
         if len(named) != 1:
@@ -337,11 +334,7 @@ class _Request:
         return load.table(text).definition
 
     def _load_cluster(self) -> Cluster | None:
-        """Return the cluster that the option ``cluster`` names; None without it.
-
-        Raises:
-            KdslError: It cannot be loaded.
-        """
+        """Return the cluster that the option ``cluster`` names; None without it."""
         text = self._options.get("cluster")
         return None if text is None else load.cluster(text.replace("#", ":"))
 

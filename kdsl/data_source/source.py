@@ -41,11 +41,7 @@ class DefaultSource(KdslDataSource):
 
     @cached_property
     def _read_source(self) -> KdslDataSource:
-        """The source of a read, with a plan among its options; a table's module may be imported for it.
-
-        Raises:
-            KdslError: As for `kdsl.data_source.options.read_source_options`.
-        """
+        """The source of a read, with a plan among its options; a table's module may be imported for it."""
         from kdsl.data_source.options import read_source_options
 
         return KdslDataSource(read_source_options(self.options))
@@ -59,11 +55,7 @@ class DefaultSource(KdslDataSource):
         return self._read_source.schema()
 
     def _check_schema(self, schema: StructType) -> None:
-        """Check that a read has the columns of the table, which are Spark's unless the user gave it a schema.
-
-        Raises:
-            KdslError: It has others; or as for `schema`.
-        """
+        """Check that a read has the columns of the table, which are Spark's unless the user gave it a schema."""
         from kdsl.plan.model import ReadPlan
         from kdsl.run.librdkafka.options import read_options
 

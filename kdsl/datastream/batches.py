@@ -47,11 +47,7 @@ class BatchMapper:
                 yield self._match_schema(result, schema, batch)
 
     def _call(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Call the function, and yield the batches of its result; elements of an iterable are not checked.
-
-        Raises:
-            FunctionResultError: The function failed, or returned something else, such as None, a string or a dict.
-        """
+        """Call the function, and yield the batches of its result; elements of an iterable are not checked."""
         try:
             answer = self._function(batch)
             if isinstance(answer, pa.RecordBatch):
@@ -78,10 +74,6 @@ class BatchMapper:
             result: A batch that the function returned.
             schema: The declared columns.
             batch: The argument of the function, for messages.
-
-        Raises:
-            FunctionResultError: The result is not a batch, lacks a column or has another one, or its values cannot be
-                cast, or are NULL in a NOT NULL column.
         """
         if not isinstance(result, pa.RecordBatch):
             self._fail(
@@ -100,11 +92,7 @@ class BatchMapper:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _column(self, result: pa.RecordBatch, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
-        """Return a column of the function's result with the declared type; a missing column is NULL.
-
-        Raises:
-            FunctionResultError: Its values cannot be cast. NULL is not checked here.
-        """
+        """Return a column of the function's result with the declared type; a missing column is NULL."""
         if field.name not in result.schema.names:
             return pa.nulls(result.num_rows, field.type)
         column = result.column(field.name)
@@ -116,11 +104,7 @@ class BatchMapper:
             self._fail(batch, f"returned the column {field.name!r} as {column.type}, not {field.type}: {e}")
 
     def _fail(self, batch: pa.RecordBatch, what: str) -> NoReturn:
-        """Raise the error about what the function did, with the records of the batch.
-
-        Raises:
-            FunctionResultError: Always.
-        """
+        """Raise the error about what the function did, with the records of the batch."""
         raise FunctionResultError(f"the function {self._name!r} {what}{_describe_records(batch)}")
 
 
@@ -215,11 +199,7 @@ class _ByBatch:
         return self._array(answer.value, kind, batch)
 
     def _array(self, result: Any, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
-        """Convert a result, such as an array or a list, to an Arrow array of the column's type.
-
-        Raises:
-            FunctionResultError: It cannot be converted, or has another length than the batch.
-        """
+        """Convert a result, such as an array or a list, to an Arrow array of the column's type."""
         try:
             array = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
@@ -234,11 +214,7 @@ class _ByBatch:
         return array
 
     def _fail(self, what: str, batch: pa.RecordBatch, answer: _Answer | None = None) -> NoReturn:
-        """Raise the error about what the function did, with what is expected and the records of the batch.
-
-        Raises:
-            FunctionResultError: Always.
-        """
+        """Raise the error about what the function did, with what is expected and the records of the batch."""
         error = None if answer is None else answer.error
         message = f"the function {self._name!r} {what}; {self.expected}{_describe_records(batch)}"
         raise FunctionResultError(message) from error
@@ -276,12 +252,7 @@ class _ByRow(_ByBatch):
         return self._by_rows(batch, kind) if self._takes_rows else super().__call__(batch, kind)
 
     def _prefers_rows(self, batch: pa.RecordBatch, kind: pa.DataType) -> bool:
-        """Try the function with a batch and with its first row; return whether it takes rows.
-
-        Raises:
-            FunctionResultError: It takes neither, the results contradict each other, or its array for the batch cannot
-                become the column.
-        """
+        """Try the function with a batch and with its first row; return whether it takes rows."""
         row = _Answer.from_call(self._function, next(_rows(batch)))
         whole = _Answer.from_call(self._function, batch)
         if _is_array(whole):
@@ -296,11 +267,7 @@ class _ByRow(_ByBatch):
         return True
 
     def _by_rows(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        """Call the function with each row.
-
-        Raises:
-            FunctionResultError: It raises an exception, or returns something else than a string or None.
-        """
+        """Call the function with each row."""
         answers = [_Answer.from_call(self._function, row) for row in _rows(batch)]
         for i, answer in enumerate(answers):
             if answer.error is not None or not isinstance(answer.value, str | None):

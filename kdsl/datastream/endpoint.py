@@ -51,9 +51,6 @@ class Endpoint:
 
         Args:
             earlier: Problems that the constructor has noticed already.
-
-        Raises:
-            ResolveError: There is an error.
         """
         where = attrs.evolve(self._call_sites.where, table=self.name)
         own = [*earlier, *self._call_sites.repetitions(), *self._connection_problems(), *self._own_problems()]

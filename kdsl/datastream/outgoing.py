@@ -115,11 +115,7 @@ def add_row_expressions(df: DataFrame, expressions: Mapping[str, RowExpression],
 
 
 def _column(expression: RowExpression) -> Column:
-    """Return the Spark column of an expression: the user's, parsed SQL, or constant headers as an array of structs.
-
-    Raises:
-        AnalysisException: Spark cannot parse the SQL; with Connect only when the column is used.
-    """
+    """Return the Spark column of an expression: the user's, parsed SQL, or constant headers as an array of structs."""
     from pyspark.sql import functions as F
 
     if expression.column is not None:

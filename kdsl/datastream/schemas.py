@@ -171,7 +171,6 @@ def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.
     """
 
     def fail(message: str, fix: str) -> t.Row:
-        """Add a problem, and return the placeholder."""
         problems.append(Problem("columns", message, fix, where))
         return t.Row((t.Field("value", t.BYTES),), nullable=False)
 
@@ -218,9 +217,6 @@ def _format(argument: object, where: Where, problems: list[Problem]) -> Format:
     """Return a format, or the format of a name with its default options.
 
     If it is neither, a problem is added to ``problems``, and the result is `Raw`.
-
-    Raises:
-        KdslError: Two packages register the same format.
     """
     if isinstance(argument, Format):
         return argument

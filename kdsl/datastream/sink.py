@@ -299,10 +299,6 @@ class KafkaSink(Endpoint):
 
         A function for whole records replaces the rows. Otherwise a hidden column is added for each expression, also for
         the event time (see `_with_event_time`), and columns that the sink does not use are dropped, except a row kind.
-
-        Raises:
-            ResolveError: An expression does not fit the DataFrame.
-            KdslError: What a format refers to, such as a file with a schema, can no longer be read.
         """
         serializer = self.record_serializer
         assert serializer is not None

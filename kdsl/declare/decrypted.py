@@ -45,7 +45,6 @@ def with_secret_references(properties: Properties, options: KafkaOptions) -> Pro
     installed = PROVIDER in providers()
 
     def reference(value: str | Secret) -> str | Secret:
-        """Return a reference to a key; the value itself if it is empty, or contains a reference or one of ``{}?``."""
         key = value.reveal() if isinstance(value, Secret) else value
         if not key or has_reference(key) or re.search(r"[{}?]", key):
             return value

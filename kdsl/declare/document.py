@@ -112,11 +112,7 @@ def _describe_kind(value: Any) -> str:
 
 
 def _require_option(value: Any, _: Any) -> Any:
-    """Return the value of an option as it is.
-
-    Raises:
-        _ShapeError: It is neither a string, a number nor a boolean.
-    """
+    """Return the value of an option as it is."""
     if isinstance(value, str | int | float | bool):
         return value
     fix = "write each key in full, as in properties.bootstrap.servers: …" if isinstance(value, dict) else ""
@@ -124,11 +120,7 @@ def _require_option(value: Any, _: Any) -> Any:
 
 
 def _require_string(value: Any, _: Any) -> str:
-    """Return a string as it is; the second argument of a structure hook, the type, is ignored.
-
-    Raises:
-        _ShapeError: It is not a string.
-    """
+    """Return a string as it is; the second argument of a structure hook, the type, is ignored."""
     if isinstance(value, str):
         return value
     raise _ShapeError("expected a string", value)
@@ -155,7 +147,6 @@ def _make_hook(shape: type, wanted: str, structure: Callable[[Any, Any], Any]) -
     """
 
     def hook(value: Any, kind: Any) -> Any:
-        """Structure a value; raise `_ShapeError` if it is not a ``shape``."""
         if not isinstance(value, shape):
             raise _ShapeError(f"expected {wanted}", value, show=False, fix="correct the value")
         return structure(value, kind)
@@ -201,7 +192,6 @@ def _describe_errors(error: cattrs.BaseValidationError, root: str) -> Iterator[t
     """Yield path, message and fix of each error in a document that was structured from the path ``root`` on."""
 
     def describe(e: BaseException, kind: type | None) -> str:
-        """Return the message and the fix of one error, each with a NUL after it; ``kind`` is the wanted type."""
         if isinstance(e, cattrs.ForbiddenExtraKeysError):
             names = [a.name for a in attrs.fields(e.cl)]
             unknown = ", ".join(f"{name!r}{nearest(name, names)}" for name in sorted(e.extra_fields))

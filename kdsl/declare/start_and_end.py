@@ -134,11 +134,7 @@ def offset_pairs(offsets: Mapping[int, int] | str) -> Iterator[tuple[int, int]]:
 
 
 def _parse_pairs(text: str) -> Iterator[tuple[int, int]]:
-    """Parse the partitions and offsets of ``partition:0,offset:42;partition:1,offset:300``; it may end with a ``;``.
-
-    Raises:
-        ValueError: A part has another form.
-    """
+    """Parse the partitions and offsets of ``partition:0,offset:42;partition:1,offset:300``; it may end with a ``;``."""
     parts = text.split(";")
     for part in parts[:-1] if len(parts) > 1 and not parts[-1] else parts:
         match = _OFFSET.fullmatch(part)

@@ -185,9 +185,6 @@ class _Reader:
 
         The prefix of its options is added to ``spaces``. None if the option is missing, or names an unknown format.
         That is recorded as a problem, its side as unread, and its options are dropped.
-
-        Raises:
-            KdslError: Two packages register the same format.
         """
         name = self.rest.pop(option, None)
         if name is None:

@@ -173,13 +173,11 @@ def compare(
 
     @cache
     def open_session() -> SparkSession:
-        """Return the given session, or the active one, or start one; always the same."""
         from pyspark.sql import SparkSession
 
         return spark or SparkSession.getActiveSession() or start_local_session("kdsl diff")
 
     def open_checkpoint(location: str) -> Folder:
-        """Open the folder of a checkpoint, in a session if it is not on this machine; CheckpointError if that fails."""
         remote = "://" in location and not location.startswith("file:")
         return open_folder(open_session(), location) if remote else open_local_folder(location)
 

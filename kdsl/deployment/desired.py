@@ -215,11 +215,7 @@ class Needs:
         return self.clusters.setdefault((cluster.bootstrap_servers, Properties(login)), ClusterNeeds(cluster))
 
     def _add_table(self, table: Table, directions: Sequence[Direction], checkpoint: str | None) -> None:
-        """Add what a table needs.
-
-        Raises:
-            ResolveError: It has errors in each of the directions, or its cluster is unknown or invalid.
-        """
+        """Add what a table needs."""
         cluster, definition = table.cluster(self._cluster), table.definition
         plans: dict[Direction, ReadPlan | WritePlan] = {}
         for direction in directions:
@@ -284,11 +280,7 @@ class Needs:
             self._needs_of(letters).topics.append(need)
 
     def _add_ingestion(self, declaration: Declaration, ingestion: Ingestion) -> None:
-        """Add what an ingestion needs.
-
-        Raises:
-            ResolveError: It has errors.
-        """
+        """Add what an ingestion needs."""
         plan, locations = ingestion.plan(), ingestion.locations
         title = declaration.title or plan.pipeline.name or "ingestion"
         feed, sink, pipeline = ingestion.source, ingestion.sink, ingestion.pipeline.valid()

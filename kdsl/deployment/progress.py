@@ -53,11 +53,7 @@ def compare_progress(live: LiveCluster, open_folder: OpenFolder, open_spark: Ope
 
 
 def _compare_groups(live: LiveCluster, checkpoints: Mapping[str, list[Offsets]]) -> Iterator[Step]:
-    """Yield what differs about the groups of tables; ``checkpoints`` has the offsets of checkpoints by table.
-
-    Raises:
-        KdslError: The brokers do not answer.
-    """
+    """Yield what differs about the groups of tables; ``checkpoints`` has the offsets of checkpoints by table."""
     needs = live.needs.groups
     states = live.inspector.groups({need.group for need in needs})
     committed: dict[str, Positions] = {}
@@ -155,7 +151,6 @@ def _compare_checkpoint(
     """Yield why the query of a table would not go on from a checkpoint; its offsets are added to ``positions``."""
 
     def make(mark: Mark, what: str, before: str | None, declared: str | None, consequence: str) -> Step:
-        """Create a difference of the checkpoint, without a change; ``before`` is the live value."""
         name, table = redact_value("", need.location), need.table
         return Step(Difference(mark, "checkpoint", name, consequence, what, before, declared, table.where, table.name))
 
@@ -285,10 +280,6 @@ def _read_partition_key(folder: Folder, named: list[Offsets]) -> str | None:
     Args:
         folder: The folder of the checkpoint.
         named: How far the reads of the table's topics are.
-
-    Raises:
-        KdslError: A file cannot be read.
-        ValueError: A file is not JSON.
     """
     from kdsl.run.upsert.partition_state import parse_key
     from kdsl.run.upsert.state_folder import FOLDER

@@ -169,9 +169,6 @@ def _compare_new(declaration: Declaration, plan: IngestPlan, where: Where, open_
     """Yield a difference if what the first start of a copy creates exists already, which it refuses.
 
     Nothing is created here: otherwise the first start would refuse that. Errors of Java and Spark are passed on.
-
-    Raises:
-        KdslError: kdsl cannot write the sink.
     """
     assert isinstance(declaration.item, Ingestion)
     writer = open_writer(declaration.item.sink, plan.pipeline.sink_concurrency)
@@ -205,9 +202,6 @@ def _compare_sink(
 
     None for a sink whose tables cannot be changed apart from a batch. Delta or the JDBC driver is added to a session
     without it. Errors of Java and Spark are passed on.
-
-    Raises:
-        KdslError: kdsl cannot write the sink.
     """
     writer = open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     if not isinstance(writer, TableChanger):
@@ -222,7 +216,6 @@ def _compare_sink(
             known: TableSchema | None,
             schemas: dict[TableId, TableSchema | None] = schemas,
         ) -> TableSchema | None:
-            """Read the schema of a table in the sink, and keep it in ``schemas``."""
             schemas[table] = writer.read_schema(spark, table, known)
             return schemas[table]
 
@@ -241,7 +234,6 @@ def _compare_sink(
         def change(
             one: SchemaChange, target: TableId = target, transformed: TransformedTable = plans[0].transformed
         ) -> None:
-            """Make a change of the sink table."""
             writer.change_table(spark, target, [one], transformed)
 
         effect = "the next batch with such rows changes it"
@@ -285,7 +277,6 @@ def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Itera
     evolution = evolve_sink((target.table,), live, TableSchema(columns, key), Policy(rules=rules))
 
     def change(one: SchemaChange) -> None:
-        """Make a change of the target."""
         if isinstance(target, DeltaTarget):
             change_delta_table(target, spark, [one])
         else:

@@ -65,11 +65,7 @@ def _compare_registry(registry: Registry, needs: list[SubjectNeed]) -> Iterator[
 
 
 def _compare_subject(client: RegistryClient, need: SubjectNeed) -> list[Step]:
-    """Compare a table's schema with its subject.
-
-    Raises:
-        RegistryUnreachableError: The registry does not answer.
-    """
+    """Compare a table's schema with its subject."""
     subject = f"{need.side} schema of {need.table}"
     try:
         chosen = need.format
@@ -103,11 +99,7 @@ def _step(
 
 
 def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
-    """Compare the schema that a sink writes; None if it is registered.
-
-    Raises:
-        KdslError: The registry does not answer or refuses, or the schema cannot be built.
-    """
+    """Compare the schema that a sink writes; None if it is registered."""
     chosen = need.format
     _, schema = chosen.sink_schema(need.row, client)
     try:
@@ -115,7 +107,6 @@ def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str
     except UnknownSubjectError:
 
         def register() -> None:
-            """Register the schema under the subject."""
             client.register(subject, schema, normalize=chosen.normalize)
 
         try:
@@ -144,11 +135,7 @@ def _explain_write(need: SubjectNeed) -> str:
 
 
 def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
-    """Compare the latest schema of a subject with the columns; None if they fit, or if a read finds no schema yet.
-
-    Raises:
-        KdslError: The registry does not answer or refuses.
-    """
+    """Compare the latest schema of a subject with the columns; None if they fit, or if a read finds no schema yet."""
     direction: Direction = "write" if "write" in need.directions else "read"
     try:
         latest = client.latest(subject)

@@ -175,7 +175,6 @@ def _parse_letter(row: Mapping[str, Any], headers: list[tuple[str, bytes | None]
     """
 
     def number(name: str, default: int) -> int:
-        """Return the integer in a header; the default if it is missing or not an integer."""
         text = header_text(headers, name)
         return int(text) if text is not None and re.fullmatch(r"-?\d{1,18}", text) else default
 

@@ -277,11 +277,7 @@ class LagReader:
         return {partition: max(0.0, now - at / 1000) for partition, at in first.items() if at != NO_TIMESTAMP}
 
     def _create_consumer(self) -> PooledConsumer:
-        """Create a consumer that fetches as little as possible, outside of any group's membership.
-
-        Raises:
-            ResolveError: The client settings have errors.
-        """
+        """Create a consumer that fetches as little as possible, outside of any group's membership."""
         one_each = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
         settings = self._cluster.consumer({**SIZES[0].settings, **one_each, "group.id": "kdsl-lag"})
         settings["client.id"] = client_id(self._cluster.kdsl_settings.client_id_prefix or "kdsl", "lag")

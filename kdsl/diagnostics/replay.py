@@ -170,12 +170,7 @@ def replay(
 
 @contextmanager
 def _hold_lease(cluster: Cluster, topic: str, *, dry_run: bool) -> Iterator[Lease | None]:
-    """Hold the lease of a topic of letters during the body; none for a dry run.
-
-    Raises:
-        LeaseHeldError: Another replay holds it.
-        KdslError: The cluster does not answer, or does not allow the lease.
-    """
+    """Hold the lease of a topic of letters during the body; none for a dry run."""
     if dry_run:
         yield None
         return
@@ -315,12 +310,7 @@ class _Run:
         return {letter.letter: records[id_] for id_, letter in waiting.items()}
 
     def _check_transactions(self) -> None:
-        """Refuse letters with an open transaction, behind which a client that reads committed records sees no notes.
-
-        Raises:
-            DeadLetterError: There is one.
-            KafkaReadError: The brokers do not answer, or the topic does not exist.
-        """
+        """Refuse letters with an open transaction, behind which a client that reads committed records sees no notes."""
         if self._cluster.consumer().get("isolation.level") != "read_committed":
             return
         admin = open_admin(self._cluster, self._topic)
@@ -335,11 +325,7 @@ class _Run:
             )
 
     def _target(self, letter: DeadLetter) -> Target | None:
-        """Return the topic to which a record goes; None if it must be its own, which does not exist any more.
-
-        Raises:
-            DeadLetterError: The named target does not exist.
-        """
+        """Return the topic to which a record goes; None if it must be its own, which does not exist any more."""
         if self._to != ORIGINAL:
             if (target := self._topics.find(self._to)) is None:
                 raise DeadLetterError(
@@ -364,10 +350,6 @@ class _Run:
         """Look whether a topic has records that an interrupted replay may have sent; it, or a note, shows the others.
 
         Records that it has, or may have had, are counted and removed from ``waiting``.
-
-        Raises:
-            DeadLetterError: What was found cannot be noted.
-            KdslError: The topic cannot be read.
         """
         admin = open_admin(self._sending, target.topic)
         partitions = target.topic_partitions
@@ -485,9 +467,6 @@ class _Run:
 
         They search the target and, where that is another one, the original topic, on the cluster of the records or
         else on that of the letters; None if neither has it.
-
-        Raises:
-            KdslError: A topic cannot be described.
         """
         by_topic: dict[str, list[KeyedRecord]] = {}
         pairs: dict[tuple[str, str], None] = {}

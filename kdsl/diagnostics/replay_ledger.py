@@ -222,7 +222,6 @@ def look_for(
     gaps |= {p: ends[p] for p, offset in expected.items() if offset < ends.get(p, 0)}
 
     def is_unknown(of_record: Mapping[int, int]) -> bool:
-        """Return whether the record may have been where others are gone."""
         return any(
             earliest.get(partition, 0) > offset or (compacts and gaps.get(partition, 0) > offset)
             for partition, offset in of_record.items()

@@ -111,11 +111,6 @@ def _read_records(side: Side, by: Identity | Sequence[str], header: str | None) 
     """Read for each record its position, and the hashes of its identity and of its key (null without one).
 
     ``by`` and ``header`` are those of `compare`.
-
-    Raises:
-        VerifyError: The table does not have a column that identifies records, or records do not have one row each.
-        RecordError: A record cannot be read; only where columns identify it.
-        KdslError: As for `compare`.
     """
     columns = [] if isinstance(by, str) else list(by)
     decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
@@ -146,10 +141,6 @@ def _read_batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
     """Read all records of a side, without those that its header filter leaves out.
 
     If only Java's client can log in, a Spark session may be started, and errors of its jobs are passed on.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
-        KdslError: As for `open_admin`, such as wrong client settings.
     """
     subscription = subscribe(side.plan, side.cluster)
     partitions = subscription.partitions(subscription.topics())
@@ -172,12 +163,6 @@ def _hash_records(
         header: As for `compare`.
         decoder: Decodes the records if columns identify them; None otherwise.
         table: The table's name.
-
-    Raises:
-        VerifyError: A record has no row or several, so columns cannot identify it.
-        RecordError: A record cannot be decoded.
-        DecodeError: As for `RecordDecoder.decode`.
-        KdslError: As for `RecordDecoder.decode`, such as for a schema that cannot be fetched.
     """
     if header is not None:
         identity = pl.from_arrow(batch.select(["headers"]))
@@ -205,11 +190,7 @@ def _hash_records(
 
 
 def _check_row_counts(table: str, batch: pa.RecordBatch, messages: Indices) -> None:
-    """Check that each record of a batch has one row; ``messages`` is the index of each row's record.
-
-    Raises:
-        VerifyError: A record has none or several; the first such record is named.
-    """
+    """Check that each record of a batch has one row; ``messages`` is the index of each row's record."""
     counts = np.bincount(messages, minlength=batch.num_rows)
     wrong = np.flatnonzero(counts != 1)
     if len(wrong):

@@ -344,7 +344,6 @@ def merge_schemas(schemas: Iterable[TableSchema]) -> TableSchema:
     """
 
     def merge(a: TableSchema, b: TableSchema) -> TableSchema:
-        """Merge two schemas; PrimaryKeyError if their primary keys differ."""
         if a.primary_key != b.primary_key:
             keys = " and ".join(f"({', '.join(s.primary_key)})" for s in (a, b))
             raise PrimaryKeyError(f"the tables that go into it have the primary keys {keys}")

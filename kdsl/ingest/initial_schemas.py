@@ -63,7 +63,6 @@ def read_initial_schemas(statements: str | None) -> tuple[dict[TableId, InitialT
     problems = [p for p in script.problems if p.severity == "error"]
 
     def report(statement: Any, message: str, fix: str) -> None:
-        """Add a problem at the name of a statement's table."""
         problems.append(Problem("ingest-ddl", message, fix, statement.name.where))
 
     for statement in script.statements:
@@ -142,11 +141,7 @@ def _double_quotes(text: str) -> str:
 
 
 def _definition(table: object) -> TableDef:
-    """The definition of a table class or a table.
-
-    Raises:
-        TypeError: It is something else.
-    """
+    """The definition of a table class or a table."""
     if isinstance(table, type) and issubclass(table, KafkaTable):
         return table.definition()
     if isinstance(table, Table):

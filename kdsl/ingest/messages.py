@@ -103,11 +103,7 @@ class MessageEncoder:
         return None if rows is None else self._encode(rows)
 
     def _encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows that do not wait for others; None if no row passes.
-
-        Raises:
-            RecordError: As for `encode`.
-        """
+        """Encode rows that do not wait for others; None if no row passes."""
         passes = read_passes(rows)
         changes = find_changes(read_kinds(rows), passes)
         if not len(changes.before):
@@ -153,11 +149,7 @@ class MessageEncoder:
         return Changes(before, after), moved & ~is_insert & (step > 0)
 
     def _keys(self, columns: dict[str, pa.Array], changes: Changes) -> pa.Array:
-        """The message keys: the table id and the primary key of the row after, or before a delete.
-
-        Raises:
-            RecordError: A primary key has NULL, or a key cannot be encoded.
-        """
+        """The message keys: the table id and the primary key of the row after, or before a delete."""
         own = pa.array(np.where(changes.after >= 0, changes.after, changes.before))
         arrays = [pa.array([format_id(self._table)] * len(own)), *(columns[name].take(own) for name in self._key_names)]
         wrong = [name for name, array in zip(self._key_names, arrays[1:], strict=True) if array.null_count]
@@ -167,11 +159,7 @@ class MessageEncoder:
         return self._check(self._key.encode(structs))
 
     def _values(self, texts: pa.Array, changes: Changes) -> pa.Array:
-        """The message values, of rows as JSON, in the format of the sink. With JSON, deletes are tombstones.
-
-        Raises:
-            RecordError: The format is JSON, and a row without a primary key is deleted.
-        """
+        """The message values, of rows as JSON, in the format of the sink. With JSON, deletes are tombstones."""
         before, after = (texts.take(pa.array(side, mask=side < 0)) for side in (changes.before, changes.after))
         if isinstance(self._sink.value, Json):
             if not self._key_names and after.null_count:
@@ -197,11 +185,7 @@ class MessageEncoder:
         return _join(f'{self._head}{{"before":', next(sides), ',"after":', next(sides), ',"op":', kinds, end)
 
     def _check(self, encoded: Encoded) -> pa.Array:
-        """Return encoded messages.
-
-        Raises:
-            RecordError: A row cannot be encoded.
-        """
+        """Return encoded messages."""
         if encoded.bad:
             raise self._error(encoded.bad[0].reason)
         return encoded.messages

@@ -132,12 +132,7 @@ class TransformRule:
 
 
 def _read_added(text: str) -> tuple[tuple[AddedColumn, n.Node], ...]:
-    """Read the columns that a transform adds, each with its expression; none of a blank text.
-
-    Raises:
-        StatementError: They cannot be read, or something follows them.
-        UntranslatableError: An expression cannot be read.
-    """
+    """Read the columns that a transform adds, each with its expression; none of a blank text."""
     if not text.strip():
         return ()
     reader = StatementReader(ScriptText(text))
@@ -220,7 +215,6 @@ def limit_precision(kind: t.DataType, most: int, *, is_quotient: bool = False) -
     """
 
     def limit(inner: t.DataType) -> t.DataType:
-        """Limit a part of the type."""
         return limit_precision(inner, most)
 
     match kind:

@@ -309,7 +309,6 @@ class RecordSplitter:
         bad: list[Rejection] = []
 
         def reject(records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
-            """Add rejections to those that are returned."""
             del records
             bad.extend(rejections)
 

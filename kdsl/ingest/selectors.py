@@ -40,11 +40,7 @@ class SelectorError(ValueError):
 
 
 def _compile(pattern: str, written: str, *, ignore_case: bool = False) -> re.Pattern[str]:
-    """Compile a part of a pattern of tables.
-
-    Raises:
-        SelectorError: It is not a regular expression, or one that kdsl does not support, or has unequal curly brackets.
-    """
+    """Compile a part of a pattern of tables."""
     if written.count("{") != written.count("}"):
         message = f"the part '{written}' has a '{{' without '}}': a comma separates tables"
         raise SelectorError(message, "write out repetitions such as {1,3}")

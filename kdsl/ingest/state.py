@@ -134,11 +134,7 @@ class IngestState:
 def _join_tables(
     before: Mapping[TableId, UpstreamTable], more: Mapping[TableId, UpstreamTable]
 ) -> dict[TableId, UpstreamTable]:
-    """The tables of both, each with the columns of both; the message key is that of ``more``.
-
-    Raises:
-        PrimaryKeyError: A table has another primary key.
-    """
+    """The tables of both, each with the columns of both; the message key is that of ``more``."""
     joined = dict(before)
     for table, one in more.items():
         other = joined.get(table)
@@ -224,11 +220,7 @@ class StateFiles:
         return state
 
     def _add(self, state: IngestState, number: int, document: Mapping[str, Any], before: int | None) -> IngestState:
-        """Add what a file says to a state; see `load`.
-
-        Raises:
-            CheckpointError: The file does not have what it should, or does not fit the earlier ones.
-        """
+        """Add what a file says to a state; see `load`."""
         notes = self._notes(number, document)
         try:
             for note in notes:
@@ -242,11 +234,7 @@ class StateFiles:
         return state
 
     def _notes(self, number: int, document: Mapping[str, Any]) -> list[Note]:
-        """The notes of a file.
-
-        Raises:
-            CheckpointError: The file does not have what it should.
-        """
+        """The notes of a file."""
         try:
             return list(_read_notes(document))
         except Exception as e:
@@ -323,11 +311,7 @@ class StateFiles:
         return sorted(START if stem == "start" else int(stem) for stem in stems if stem == "start" or stem.isdecimal())
 
     def _read(self, number: int) -> dict[str, Any]:
-        """Read the file of a batch.
-
-        Raises:
-            CheckpointError: It is not complete, or was not written by this version of the state.
-        """
+        """Read the file of a batch."""
         name = f"{self._place}/{_file(number)}"
         text = self._folder.read(name)
         try:

@@ -121,9 +121,6 @@ def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str,
 
     None asks for all columns, as declared. `ROW_KIND` and `UNAVAILABLE` are left out for a changelog, to which the
     caller adds them, the latter also for a format with ``unavailable='keep'``; elsewhere they are names like any other.
-
-    Raises:
-        UnknownColumnError: The table does not have one of them.
     """
     names = [c.name for c in table.columns]
     asked = names if columns is None else list(columns)

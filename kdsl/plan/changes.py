@@ -55,11 +55,7 @@ def difference_lines(before: WritePlan, after: WritePlan) -> list[str]:
 
 
 def _names_of(allow: AllowedChanges) -> frozenset[str]:
-    """Return the names of the allowed changes: all for True, none for False.
-
-    Raises:
-        ValueError: There is no such change.
-    """
+    """Return the names of the allowed changes: all for True, none for False."""
     if isinstance(allow, bool):
         return frozenset(UNSAFE_CHANGES) if allow else frozenset()
     names = [allow] if isinstance(allow, str) else list(allow)

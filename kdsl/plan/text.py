@@ -53,11 +53,7 @@ def _write_format(value: Format) -> dict[str, Any]:
 
 
 def _read_format(value: dict[str, Any]) -> Format:
-    """Read a format from its identifier and options.
-
-    Raises:
-        UnknownFormatError: It is not installed here.
-    """
+    """Read a format from its identifier and options."""
     return format_class(value["format"]).from_strings(value["options"])
 
 

@@ -214,9 +214,6 @@ class RegistryClient:
         """Fetch what a schema references, directly or not, and add it to ``used_schemas`` by name, inner ones first.
 
         What has a name that is there already is skipped.
-
-        Raises:
-            RegistryError: Schemas reference each other in a circle, or one cannot be fetched.
         """
         for reference in schema.references:
             if reference in ancestors:
@@ -262,12 +259,7 @@ class RegistryClient:
         return self._version(subject, "latest")
 
     def _version(self, subject: str, version: str) -> SubjectVersion:
-        """Fetch a version of a subject, and cache its schema by its id.
-
-        Raises:
-            UnknownSubjectError: The registry does not have it.
-            RegistryError: The registry does not answer, or refuses.
-        """
+        """Fetch a version of a subject, and cache its schema by its id."""
         what = f"the version {version} of the subject {subject!r}"
         answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}", what)
         if answer.status == httpx.codes.NOT_FOUND:
@@ -332,13 +324,7 @@ class RegistryClient:
     def _post(
         self, subject: str, schema: RegisteredSchema, read: Callable[[Any], T], *, normalize: bool, register: bool
     ) -> T:
-        """Register a schema under a subject, or look it up there, and parse the answer.
-
-        Raises:
-            UnknownSubjectError: The schema is looked up, and the subject does not have it.
-            IncompatibleSchemaError: The schema is invalid or incompatible.
-            RegistryError: The registry does not answer, or refuses.
-        """
+        """Register a schema under a subject, or look it up there, and parse the answer."""
         what = f"a schema under the subject {subject!r}"
         path = f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}"
         answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, body_of(schema))
@@ -398,23 +384,14 @@ class RegistryClient:
         self._http.close()
 
     def _list(self, path: str, what: str, convert: Callable[[Any], T]) -> list[T]:
-        """Request a list, and convert its elements; ``what`` names it in messages.
-
-        Raises:
-            UnknownSubjectError: The registry does not have it.
-            RegistryError: The registry does not answer, refuses, or answers something else than such a list.
-        """
+        """Request a list, and convert its elements; ``what`` names it in messages."""
         answer = self._ask("GET", path, what)
         if answer.status == httpx.codes.NOT_FOUND:
             raise UnknownSubjectError(f"the registry {self.address} does not have {what}{error_details(answer)}")
         return self._read(answer, what, lambda document: [convert(one) for one in list_of(document)])
 
     def _read(self, answer: Answer, what: str, read: Callable[[Any], T]) -> T:
-        """Parse an answer of a schema registry with a function.
-
-        Raises:
-            RegistryError: The status is not 200, or the document is not one of a schema registry.
-        """
+        """Parse an answer of a schema registry with a function."""
         try:
             if answer.status == httpx.codes.OK:
                 return read(answer.json())
@@ -447,14 +424,6 @@ class RegistryClient:
 
         Returns:
             The answer, of any status that is not retried or refused: the caller checks for 404, 409 and 422.
-
-        Raises:
-            RegistryUnreachableError: No address answers after all retries; or, without a retry, one has a wrong
-                certificate, or does not speak TLS.
-            RegistryRefusedError: The login is missing or wrong, the user lacks a right, or the identity provider of the
-                tokens refuses.
-            RegistryError: The server is not a schema registry, its answer is too large, or the identity provider
-                answers without a valid token.
         """
         settings = self._settings
         reason = ""
@@ -514,10 +483,6 @@ class RegistryClient:
         """Send a request once and read the whole answer, of any status. The login may request and store a token before.
 
         Neither the connection nor the answer is waited for longer than some ``seconds``.
-
-        Raises:
-            RegistryError: The answer is too large, or the identity provider refuses or answers without a valid token.
-            httpx.RequestError: The connection to the registry or to the identity provider failed.
         """
         timeout = httpx.Timeout(
             min(self._settings.read_timeout, seconds), connect=min(self._settings.connect_timeout, seconds)
@@ -529,12 +494,7 @@ class RegistryClient:
             return Answer(response.status_code, response.headers, content, self._login.secrets)
 
     def _raise_for_refusal(self, answer: Answer, what: str) -> None:
-        """Check that an answer is neither a refusal nor that of another server.
-
-        Raises:
-            RegistryRefusedError: The login is missing or wrong (HTTP 401), or the user lacks a right (403).
-            RegistryError: HTTP 404 without a registry's document: the server is not a schema registry.
-        """
+        """Check that an answer is neither a refusal nor that of another server."""
         if answer.status == httpx.codes.UNAUTHORIZED:
             raise RegistryRefusedError(
                 f"the registry {self.address} does not know who asks for {what} (HTTP 401){error_details(answer)}; "
@@ -553,12 +513,7 @@ class RegistryClient:
 
 
 def _http(settings: Settings) -> httpx.Client:
-    """Create the HTTP client for the settings.
-
-    Raises:
-        RegistryError: The keys or certificates for TLS cannot be used.
-        MissingPackageError: As for `make_context`.
-    """
+    """Create the HTTP client for the settings."""
     secure = any(url.startswith("https:") for url in settings.urls) or settings.oauth is not None
     return httpx.Client(
         verify=make_context(settings.tls) if secure else False,

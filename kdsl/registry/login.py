@@ -108,14 +108,7 @@ class _Tokens(Login):
         return next(signed)
 
     def _store_token(self, response: httpx.Response) -> None:
-        """Store the token of an identity provider's answer, and when it expires; `secrets` then has the token, too.
-
-        Raises:
-            RegistryRefusedError: The identity provider refuses, by any other status than 200 and 5xx.
-            RegistryError: The answer has no valid token, or is too large.
-            httpx.ConnectError: The identity provider has failed (HTTP 5xx); the request may be repeated.
-            httpx.RequestError: The connection failed.
-        """
+        """Store the token of an identity provider's answer, and when it expires; `secrets` then has the token, too."""
         at = f"the identity provider {redact_addresses(self._oauth.url)}"
         if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise httpx.ConnectError(f"{at} answers HTTP {response.status_code}", request=response.request)

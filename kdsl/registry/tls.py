@@ -35,13 +35,6 @@ def _make_context(tls: Tls) -> ssl.SSLContext:
     Without a truststore and authorities in the settings, those of this machine are trusted. The context checks host
     names unless the settings turn it off. The client's key is in a private file for a moment (`load_key`),
     and the content of a Java store stays in memory.
-
-    Raises:
-        KeyFileError: A file of PEM is not on this machine.
-        StoreError: A Java store cannot be read, or the declared truststore or authorities have no certificate.
-        OSError: A file cannot be read, or key, certificates and password do not belong together (``ssl.SSLError``).
-        ValueError: A file is not text.
-        MissingPackageError: A store is PKCS12, and the package cryptography is not installed.
     """
     authorities, _ = _read_pem(tls.truststore, pem_blocks(tls.authorities, "CERTIFICATE"))
     if not authorities and (tls.truststore is not None or tls.authorities):  # else this machine's would be trusted
@@ -57,15 +50,7 @@ def _make_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _read_pem(store: Store | None, certificates: str, key: str = "") -> tuple[str, str]:
-    """Read certificates and key, in this order, from a store, or return those of the settings if there is no store.
-
-    Raises:
-        KeyFileError: A file of PEM is not on this machine.
-        StoreError: A Java store cannot be read.
-        MissingPackageError: As for `read_store`.
-        OSError: A file of PEM cannot be read.
-        ValueError: A file of PEM is not text.
-    """
+    """Read certificates and key, in this order, from a store, or return those of the settings if there is no store."""
     if store is None:
         return certificates, key
     if store.kind == "PEM":

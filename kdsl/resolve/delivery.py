@@ -74,7 +74,6 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
         return
 
     def write_prefix(better: str) -> str:
-        """Write the option with a better prefix, or with one from the table's name if there is none."""
         return table.setting("transactional_id_prefix", better or f"{table.name}-1")
 
     if prefix is None:

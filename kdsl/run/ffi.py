@@ -247,7 +247,6 @@ def set_token_callback(conf: int, callback: TokenCallback | None) -> None:
     lib, create = library(), callback
 
     def refresh(handle: int, _: bytes, __: int) -> None:
-        """Set the client's next token, or report that there is none; librdkafka asks again after ten seconds."""
         text = c.create_string_buffer(512)
         try:
             token, expires, principal, _extensions = create(None)

@@ -92,11 +92,9 @@ def _with_whole_partitions(rows: DataFrame) -> DataFrame:
     from kdsl.run.librdkafka.datasource import FORMAT
 
     def choose_own(leaf: PlanNode) -> Mapping[str, str] | None:
-        """Return the options of a source of kdsl's; None for others."""
         return _choose_options(leaf) if leaf.source_name == FORMAT else None
 
     def choose_java(leaf: PlanNode) -> Mapping[str, str] | None:
-        """Return the options of Spark's own source; None for others."""
         return _choose_options(leaf) if leaf.source_name != FORMAT else None
 
     rows = replace_stream_options(rows, choose_own, keeps_table=False)

@@ -353,9 +353,6 @@ def _map_records(
         name: The observation under which its tasks report; empty for none.
         letters: Where its tasks write dead letters; None if records that cannot be decoded are errors.
         topics: The topics that its tasks check; None for none.
-
-    Raises:
-        ResolveError: A format needs a registry that is not declared, or a literal secret.
     """
     from kdsl.types.spark import spark_schema
 
@@ -391,11 +388,7 @@ _TYPES = {
 
 
 def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
-    """Check that existing columns of raw records have the types of records, or the type VOID, which has only NULLs.
-
-    Raises:
-        KdslError: A column has another type; the error is about the first one.
-    """
+    """Check that existing columns of raw records have the types of records, or the type VOID, which has only NULLs."""
     for field in (df.schema[name] for name in names):
         kind, known = field.dataType.simpleString(), _TYPES.get(field.name, _WHOLE)
         if kind.startswith(("varchar(", "char(")):
@@ -421,12 +414,6 @@ def _over_jvm(
 
     It changes the session, asks the brokers and fails as `kdsl.run.jvm.read.records` does, sets the state store as
     `_compute_changes` does, and creates the accumulators for reports and for dead letters if needed.
-
-    Raises:
-        ResolveError: Tasks need a registry that is not declared, or a literal secret.
-        SparkVersionError: As for `_compute_changes`.
-        SessionError: As for `_compute_changes`.
-        KdslError: A computed column has neither SQL nor a function.
     """
     from kdsl.run.jvm.catalyst import decode_columns
     from kdsl.run.jvm.read import records
@@ -490,10 +477,6 @@ def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streami
 
     For a stream with before-images the session's state store is set to RocksDB. The accumulator for reports is created
     if needed.
-
-    Raises:
-        SparkVersionError: Such a stream needs a state, and this Spark has none over Spark Connect.
-        SessionError: Such a stream needs a state, and the session does not allow its setting.
     """
     if plan.upserts is None or plan.upserts.by_partition or plan.upserts.by_record:
         return df
@@ -556,9 +539,6 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, wh
     (`kdsl.run.key_order`).
 
     The accumulator is created if the plan has dead letters, the session is a classic one, and there is none yet.
-
-    Raises:
-        ResolveError: A format needs a registry that is not declared, or whose settings are wrong.
     """
     from kdsl.run.librdkafka.options import write_options
     from kdsl.run.librdkafka.source import PARALLELISM, WHOLE, ZONE
@@ -579,9 +559,6 @@ def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMa
 
     Values are cast to the types of their columns. A stream of upserts whose rows are in Spark's state has its watermark
     already. Spark is not asked for the columns, which the plan knows: in a pipeline it refuses such questions.
-
-    Raises:
-        KdslError: A computed column has neither SQL nor a function.
     """
     from pyspark.sql import functions as sf
 
@@ -696,9 +673,6 @@ class _Decode:
         """Let the decoder give rejected records to a writer of dead letters during the body, if there are letters.
 
         The exit waits until Kafka has the letters, and reports how many there are.
-
-        Raises:
-            DeadLetterError: A letter cannot be written, or there are too many.
         """
         if self._letters is None:
             yield

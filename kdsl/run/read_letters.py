@@ -78,12 +78,10 @@ def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataF
     records = read(spark, letters, at)
 
     def text(name: str) -> Column:
-        """Return the column with the last value of a header as a string; NULL without the header."""
         matching = F.filter("headers", lambda header: header["key"] == name)
         return F.try_element_at(matching, F.lit(-1))["value"].cast("string")
 
     def is_own(header: Column) -> Column:
-        """Return the condition that a header was added by a letter."""
         return header["key"].startswith(CONNECT) | header["key"].startswith(OWN)
 
     millis = text(TIMESTAMP).cast("bigint")

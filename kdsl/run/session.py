@@ -385,7 +385,6 @@ def count_cores(setting: Callable[[str], str | None], present: int = 0) -> int:
     """
 
     def number(name: str) -> int:
-        """Return the number in a setting; 0 if it is missing, not a number, or means no bound."""
         text = setting(name) or ""
         return int(text) if text.isdigit() and int(text) < _NO_BOUND else 0
 

@@ -187,9 +187,6 @@ def _append(rows: DataFrame, plan: WritePlan, cluster: Cluster, more: Mapping[st
 
     Rows that were left out or violate rules are logged, and the folder `refusals` is created. The errors of tasks are
     Spark's.
-
-    Raises:
-        ResolveError: A format needs a registry that is not declared, or whose settings are wrong.
     """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
@@ -201,11 +198,7 @@ def _append(rows: DataFrame, plan: WritePlan, cluster: Cluster, more: Mapping[st
 
 @contextmanager
 def _errors_of_tasks() -> Iterator[None]:
-    """Raise an error of kdsl in a task of the body as a WriteError with its message; other errors pass unchanged.
-
-    Raises:
-        WriteError: A task failed with an error of kdsl.
-    """
+    """Raise an error of kdsl in a task of the body as a WriteError with its message; other errors pass unchanged."""
     from pyspark.errors import PythonException
 
     try:
@@ -412,10 +405,6 @@ def _encode_batches(
         registry: The schema registry; None if no format needs one.
         accumulator: The id of the accumulator for the report; without one, the task itself logs it.
         batches: The rows.
-
-    Raises:
-        RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
-        KdslError: The format cannot fetch or store what it needs, such as a schema in the schema registry.
     """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
@@ -443,9 +432,6 @@ def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None)
     By default Spark computes the size of a batch in bytes after each row, which takes half of the time that the JVM
     spends on a write. A fifth of the default number of rows limits a batch instead (the sink combines small ones). All
     settings get their previous values at the end.
-
-    Raises:
-        SessionError: The session does not allow a required setting.
     """
     limits = {} if has_settings(spark, _LIMITS) else _LIMITS
     with change_settings(spark, limits, more, purpose="an exactly-once write"):

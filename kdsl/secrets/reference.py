@@ -101,11 +101,7 @@ def references(text: str) -> Iterator[Reference]:
 
 
 def _parse_reference(body: str) -> Reference:
-    """Parse what stands between ``${`` and ``}``.
-
-    Raises:
-        SecretError: It is not a reference; the message does not contain it.
-    """
+    """Parse what stands between ``${`` and ``}``."""
     match = _BODY.fullmatch(body)
     kind, name = match.group("kind", "name") if match else (None, None)
     if match is None or not _has_known_kind(match):

@@ -30,11 +30,7 @@ def resolve(text: str) -> str:
 
 
 def _look_up(reference: Reference) -> str:
-    """Look up the value of a reference: in the environment, in a file, or with a provider.
-
-    Raises:
-        SecretError: It is not there; or it was given literally on the driver (``given``), and is not in this process.
-    """
+    """Look up the value of a reference: in the environment, in a file, or with a provider."""
     match reference.kind:
         case "env":
             value = os.environ.get(reference.name)
@@ -65,11 +61,7 @@ def _make_error(reference: Reference, reason: str) -> SecretError:
 
 
 def _read_text(reference: Reference, path: Path) -> str:
-    """Read the file of a reference.
-
-    Raises:
-        SecretError: It cannot be read, or is not UTF-8.
-    """
+    """Read the file of a reference."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -80,11 +72,7 @@ def _read_text(reference: Reference, path: Path) -> str:
 
 
 def _read_file(reference: Reference) -> str:
-    """Read a file without the blanks around its content, or the value of a key in it.
-
-    Raises:
-        SecretError: It cannot be read, or does not have the key.
-    """
+    """Read a file without the blanks around its content, or the value of a key in it."""
     text = _read_text(reference, Path(reference.name))
     if reference.key is None:
         return text.strip()
@@ -110,11 +98,7 @@ def _names(text: str) -> list[str]:
 
 
 def _from_provider(reference: Reference) -> str:
-    """Ask the provider that a reference names.
-
-    Raises:
-        SecretError: It has no such secret, or fails.
-    """
+    """Ask the provider that a reference names."""
     secret = _ask_provider(reference.kind, reference)
     if secret is None:
         raise _make_error(reference, f"the provider {reference.kind!r} has no secret with the key {reference.name!r}")
@@ -122,11 +106,7 @@ def _from_provider(reference: Reference) -> str:
 
 
 def _ask_provider(name: str, reference: Reference) -> str | None:
-    """Ask a provider for the secret of a reference; None if it raises LookupError, because it has no such secret.
-
-    Raises:
-        SecretError: The provider raises another exception, or returns something other than a string, such as None.
-    """
+    """Ask a provider for the secret of a reference; None if it raises LookupError, because it has no such secret."""
     try:
         provider: Provider = providers()[name].load()
         value: object = provider(reference.name, **reference.settings)
@@ -149,9 +129,6 @@ def _from_any_provider(reference: Reference) -> str:
 
     The folder is that of the environment variable `DIRECTORY`; blanks around the content of the file are removed. For a
     name with a path separator only the providers are asked.
-
-    Raises:
-        SecretError: None has it, one fails, or the file cannot be read.
     """
     if (folder := os.environ.get(DIRECTORY)) and os.sep not in reference.name:
         path = Path(folder, reference.name)

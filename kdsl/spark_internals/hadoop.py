@@ -146,12 +146,7 @@ class HadoopFolder:
         return str(self._root.toUri().getScheme()) == "hdfs"
 
     def _rename(self, source: Any, target: Any) -> None:
-        """Rename a file with ``FileSystem.rename``; the target must not exist.
-
-        Raises:
-            OSError: The file system refuses: the call returns false.
-            JavaError: The call fails.
-        """
+        """Rename a file with ``FileSystem.rename``; the target must not exist."""
         if not self._fs.rename(source, target):
             raise OSError(f"{source} cannot be renamed to {target}")
 

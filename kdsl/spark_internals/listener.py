@@ -37,11 +37,6 @@ def add_json_listener(spark: SparkSession, receive: Receive) -> StreamingQueryLi
 
         @property
         def _jlistener(self) -> Any:
-            """The Java object of the listener, which a classic session registers; created on first use, and stored.
-
-            PySpark's ``addListener`` starts py4j's callback server before it asks for the object. Py4J's errors are
-            passed on.
-            """
             if self._wrapper is None:
                 from pyspark import SparkContext
 
@@ -50,19 +45,15 @@ def add_json_listener(spark: SparkSession, receive: Receive) -> StreamingQueryLi
             return self._wrapper
 
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-            """Report the start of a query."""
             receive("start", {"id": str(event.id), "runId": str(event.runId), "name": event.name}, None)
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            """Report the end of a batch."""
             receive("progress", progress_document(event.progress), None)
 
         def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-            """Report that a query waits for data."""
             receive("idle", {"id": str(event.id), "runId": str(event.runId)}, None)
 
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            """Report the end of a query."""
             receive("end", {"id": str(event.id), "runId": str(event.runId), "exception": event.exception}, None)
 
     listener = JsonListener()

@@ -282,7 +282,6 @@ def replace_stream_options(
     replaced: list[tuple[Any, Any]] = []
 
     def replace(node: Any) -> Any:
-        """Return a node of Java's plan with replaced sources; the node itself if there are none below it."""
         children = _elements(node.children())
         if children:
             new = [replace(child) for child in children]
@@ -370,11 +369,7 @@ def _partitions_of_plan(node: Any) -> Iterator[Any]:
 
 
 def _partitions_of_rdd(rdd: Any) -> Iterator[Any]:
-    """Yield the partitions that an RDD reads without a shuffle: one of ``foreachBatch``, or of Spark's Kafka source.
-
-    Raises:
-        _UnknownScanError: An RDD without dependencies is not known.
-    """
+    """Yield the partitions that an RDD reads without a shuffle: one of ``foreachBatch``, or of Spark's Kafka source."""
     name = str(rdd.getClass().getSimpleName())
     dependencies = _elements(rdd.dependencies())
     if name == "KafkaSourceRDD":
@@ -398,11 +393,7 @@ def _has_method(java: Any, name: str) -> bool:
 
 
 def _read_partition(partition: Any) -> Any:
-    """The object of a source in Python that a partition contains; the partition itself if it has none.
-
-    Raises:
-        _UnknownScanError: It is one of a source in Python, and does not give its object.
-    """
+    """The object of a source in Python that a partition contains; the partition itself if it has none."""
     if not str(partition.getClass().getSimpleName()).startswith("Python"):
         return partition
     method = next((name for name in _PICKLED if _has_method(partition, name)), None)

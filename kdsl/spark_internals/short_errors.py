@@ -51,7 +51,6 @@ def _short_class(kind: Any) -> Any:
     """Return the subclass of `SparkJobError` and of a class of Spark's exceptions."""
 
     def text(self: BaseException) -> str:
-        """Return the reason."""
         return str(self.args[0])
 
     names = {"__str__": text, "__module__": SparkJobError.__module__, "__doc__": SparkJobError.__doc__}
@@ -108,7 +107,6 @@ def shorten_errors() -> None:
             capture = captured.capture_sql_exception
 
             def capture_shortly(function: Callable[..., Any]) -> Callable[..., Any]:
-                """Wrap a function of Py4J as PySpark does, and shorten what it raises."""
                 return _shorten_raised(capture(function), (PySparkException, JavaError))
 
             setattr(capture_shortly, _MARK, True)
@@ -126,7 +124,6 @@ def _shorten_raised(function: Callable[..., Any], kinds: tuple[type[BaseExceptio
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        """Call the function."""
         try:
             return function(*args, **named)
         except kinds as e:

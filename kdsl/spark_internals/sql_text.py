@@ -99,11 +99,7 @@ def _parser(spark: SparkSession) -> Any:
 
 
 def _has_parser(spark: SparkSession, text: str) -> bool:
-    """Whether a session has a parser in this process; False for Spark Connect, where it must replace nothing.
-
-    Raises:
-        SubstitutionError: Spark Connect would replace ``${…}`` in the text.
-    """
+    """Whether a session has a parser in this process; False for Spark Connect, where it must replace nothing."""
     if not is_connect(spark):
         return True
     if spark.conf.get(SUBSTITUTE, "true") != "false":

@@ -26,7 +26,6 @@ def run_in_session(spark: SparkSession, function: Callable[P, T]) -> Callable[P,
     from pyspark import inheritable_thread_target
 
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        """Make the session the active one, and call the function."""
         set_active_session(spark)
         return function(*args, **kwargs)
 

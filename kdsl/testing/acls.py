@@ -68,11 +68,7 @@ def allow(
 
 
 def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> None:
-    """Wait, a minute at most, until the broker lists the rights among those of the user.
-
-    Raises:
-        LocalKafkaError: It does not in time, or does not answer.
-    """
+    """Wait, a minute at most, until the broker lists the rights among those of the user."""
     anything: Any = None
     rights_of_user = AclBindingFilter(
         ResourceType.ANY,
@@ -85,7 +81,6 @@ def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> 
     )
 
     def find_missing(_: float) -> list[AclBinding]:
-        """Ask for the rights of the user, and return those that are still missing."""
         with convert_errors(f"The rights of user {user!r} cannot be described"):
             applied = admin.describe_acls(rights_of_user).result(_SECONDS)
         return [binding for binding in bindings if binding not in applied]

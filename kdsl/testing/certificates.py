@@ -177,11 +177,7 @@ class Certificates:
         )
 
     def _keytool(self, *arguments: str) -> None:
-        """Run keytool with the password of the stores.
-
-        Raises:
-            LocalKafkaError: There is no Java or no keytool, or keytool fails.
-        """
+        """Run keytool with the password of the stores."""
         beside = find_java().with_name("keytool")
         program = str(beside) if beside.exists() else shutil.which("keytool")
         if program is None:
@@ -204,11 +200,7 @@ class Certificates:
         return path
 
     def _write(self, name: str, content: str | bytes) -> Path:
-        """Write a file that only this user may read, and return its path.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write a file that only this user may read, and return its path."""
         path = self._folder / name
         path.touch(mode=0o600)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -264,10 +264,6 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
 
     If the Kafka has a registry that runs, nothing is started, and the Kafka is returned as it is. One that has died is
     replaced.
-
-    Raises:
-        LocalKafkaError: The registry does not start; the record then has none.
-        OSError: The registry cannot be started, or the record cannot be written.
     """
     if known.registry is not None:
         if known.registry.running:
@@ -285,12 +281,7 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
 
 
 def _launch_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
-    """Start a registry, which still ends with this process, and return its description; None without a registry.
-
-    Raises:
-        LocalKafkaError: It cannot be started, or has ended.
-        OSError: Its process cannot be started.
-    """
+    """Start a registry, which still ends with this process, and return its description; None without a registry."""
     if registry is None:
         return None
     pid = registry.start().pid
@@ -313,10 +304,6 @@ def _prepare_record(kafka: LocalKafka, name: str) -> DetachedKafka:
     """Make the record of a running Kafka, which still ends with this process.
 
     On the way, the file with its cluster is written, and the services for its login move to processes of their own.
-
-    Raises:
-        LocalKafkaError: A broker does not run, or a service does not start in its own process.
-        OSError: The file cannot be written.
     """
     brokers = []
     for node_id, node in sorted(kafka.nodes.items()):
@@ -357,9 +344,6 @@ def _write_cluster_file(kafka: LocalKafka) -> Path:
     """Write the cluster and the login of its first user to ``cluster.yaml`` in its data folder; return the path.
 
     Only this user may read the file.
-
-    Raises:
-        OSError: It cannot be written.
     """
     path = kafka.data_dir / "cluster.yaml"
     path.touch(mode=0o600)  # it may contain a password
@@ -374,12 +358,7 @@ def name_option(name: str) -> str:
 
 
 def _record_path(name: str) -> Path:
-    """Return the path of the record of a Kafka.
-
-    Raises:
-        LocalKafkaError: The name is invalid.
-        FolderError: kdsl has no folder of this user, as for `kdsl.folders.cache_dir`.
-    """
+    """Return the path of the record of a Kafka."""
     if not _NAME.fullmatch(name):
         raise LocalKafkaError(f"{name!r} is not a valid name; use letters, digits, dots, dashes and underscores")
     return state_dir() / "kafka" / f"{name}.json"

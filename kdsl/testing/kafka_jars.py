@@ -94,14 +94,7 @@ def find_kafka(
 
 
 def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> KafkaJars:
-    """Fetch Kafka's jars into a folder, emptied first, and stamp it as complete.
-
-    Raises:
-        DownloadError: They cannot be fetched.
-        LocalKafkaError: What was fetched does not contain Kafka, or a folder cannot be created.
-        FolderError: As for `cache_dir`.
-        OSError: The ``java`` program cannot be started, or a file cannot be written.
-    """
+    """Fetch Kafka's jars into a folder, emptied first, and stamp it as complete."""
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
     jars = _list_jars(folder / "jars")
@@ -123,12 +116,7 @@ def _read_cache(folder: Path) -> KafkaJars | None:
 
 
 def _read_folder(folder: Path) -> KafkaJars:
-    """Return the jars of a user's folder, and create a folder in kdsl's cache for files derived from them.
-
-    Raises:
-        LocalKafkaError: It does not contain Kafka, or the folder in the cache cannot be created.
-        FolderError: As for `cache_dir`.
-    """
+    """Return the jars of a user's folder, and create a folder in kdsl's cache for files derived from them."""
     jars = _list_jars(folder)
     sizes = "\n".join(f"{jar} {jar.stat().st_size}" for jar in jars)
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:12]
@@ -136,11 +124,7 @@ def _read_folder(folder: Path) -> KafkaJars:
 
 
 def _list_jars(folder: Path) -> tuple[Path, ...]:
-    """Return the jars in a folder, sorted, after checking that a broker's and a client's are among them.
-
-    Raises:
-        LocalKafkaError: They are not, or there is no such folder.
-    """
+    """Return the jars in a folder, sorted, after checking that a broker's and a client's are among them."""
     jars = tuple(sorted(folder.glob("*.jar")))
     names = [jar.name for jar in jars]
     if not all(any(part.search(name) for name in names) for part in (_BROKER, _CLIENTS)):

@@ -143,12 +143,7 @@ class Realm:
             process.wait()
 
     def _run(self, name: str, *arguments: str) -> None:
-        """Run a program of the KDC, which must be installed, and wait for its end.
-
-        Raises:
-            LocalKafkaError: It fails.
-            AssertionError: It is not installed; `start` checks that.
-        """
+        """Run a program of the KDC, which must be installed, and wait for its end."""
         program = _program(name)
         assert program is not None
         done = subprocess.run([program, *arguments], env=self._environment, capture_output=True, text=True, check=False)

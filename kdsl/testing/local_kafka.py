@@ -265,12 +265,6 @@ class LocalKafka(LocalService, RunningKafka):
         """Fetch Kafka if it is missing, start brokers and services for logins, and create users and missing topics.
 
         After an error, `start` ends what was started.
-
-        Raises:
-            LocalKafkaError: They do not start, or a user or a topic cannot be created; among them JavaError,
-                DownloadError and BrokerDiedError.
-            FolderError: As for `find_kafka`.
-            OSError: A file cannot be written, or a process cannot be started.
         """
         java = find_java()
         kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]
@@ -381,9 +375,6 @@ class LocalKafka(LocalService, RunningKafka):
         """Return a client that logs in as a user; its own operations use plaintext where librdkafka cannot log in.
 
         Key files that the login needs are created if they do not exist.
-
-        Raises:
-            LocalKafkaError: The login has keys or services, and Kafka is not started.
         """
         kind = KINDS[security]
         # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
@@ -391,20 +382,12 @@ class LocalKafka(LocalService, RunningKafka):
         return RunningKafka(servers, login, kind.java(self._site, user))
 
     def _servers(self, security: Security) -> str:
-        """Return the bootstrap servers with the ports of a kind of login, which this Kafka must have.
-
-        Raises:
-            LocalKafkaError: Kafka is not started.
-        """
+        """Return the bootstrap servers with the ports of a kind of login, which this Kafka must have."""
         _ = self.data_dir
         return ",".join(f"{HOST}:{ports.clients[security]}" for ports in self._ports.values())
 
     def _node(self, broker: int) -> Broker:
-        """Return a broker by its number.
-
-        Raises:
-            LocalKafkaError: There is none.
-        """
+        """Return a broker by its number."""
         if broker not in self._nodes:
             raise LocalKafkaError(f"There is no broker {broker}; the brokers are {listing(self._nodes)}")
         return self._nodes[broker]
@@ -413,10 +396,6 @@ class LocalKafka(LocalService, RunningKafka):
         """Choose ports, start all brokers and wait until they serve.
 
         If another process has taken a free port meanwhile, try again with others, twice at most.
-
-        Raises:
-            LocalKafkaError: They are not ready in time, a port that the user chose is in use, or none is free.
-            BrokerDiedError: A broker has ended.
         """
         for attempt in range(3):
             self._ports = self._choose_ports()
@@ -435,15 +414,10 @@ class LocalKafka(LocalService, RunningKafka):
                 return
 
     def _choose_ports(self) -> dict[int, Ports]:
-        """Choose the ports of all brokers: for the first kind of login from the declared port on, and else free ones.
-
-        Raises:
-            LocalKafkaError: A declared port is in use, or none is free.
-        """
+        """Choose the ports of all brokers: for the first kind of login from the declared port on, else free ones."""
         taken: set[int] = set()
 
         def choose(wanted: int | None = None) -> int:
-            """Add a port, or a free one if None, to `taken`, and return it; LocalKafkaError if it is in use."""
             if wanted is not None and not is_free(wanted):
                 raise LocalKafkaError(
                     f"port={self._port}: port {wanted} on {HOST} is in use; name another, or leave port= out to take a "
@@ -466,11 +440,7 @@ class LocalKafka(LocalService, RunningKafka):
         }
 
     def _configure(self, node_id: int, java: Path, kafka: KafkaJars) -> Broker:
-        """Write the configuration of a broker, and keys that it needs, and return the broker, not yet started.
-
-        Raises:
-            LocalKafkaError: As for `broker_properties`, or the keytab of Kerberos cannot be written.
-        """
+        """Write the configuration of a broker, and keys that it needs, and return the broker, not yet started."""
         config = self.data_dir / f"server-{node_id}.properties"
         values = broker_properties(
             node_id,
@@ -495,16 +465,10 @@ class LocalKafka(LocalService, RunningKafka):
         )
 
     def _wait(self, node_ids: Sequence[int]) -> None:
-        """Wait until brokers serve: each answers with as many brokers and the leaders, see `_serves`.
-
-        Raises:
-            BrokerDiedError: One of all brokers has ended.
-            LocalKafkaError: A broker is not ready in time; the message contains the end of its log.
-        """
+        """Wait until brokers serve: each answers with as many brokers and the leaders, see `_serves`."""
         waiting = list(node_ids)
 
         def find_waiting(_: float) -> list[int]:
-            """Return the brokers that do not serve yet; BrokerDiedError if one has ended."""
             for node in self._nodes.values():
                 node.check()
             while waiting and self._is_ready(waiting[0], len(node_ids)):
@@ -535,11 +499,7 @@ class LocalKafka(LocalService, RunningKafka):
         return node_id in metadata.brokers and len(metadata.brokers) >= others and (led or not self.running)
 
     def _add_users(self) -> None:
-        """Store the users of kinds that keep them in the cluster (SCRAM), and wait until they can log in.
-
-        Raises:
-            LocalKafkaError: The brokers refuse or do not answer, or a user still cannot log in after the timeout.
-        """
+        """Store the users of kinds that keep them in the cluster (SCRAM), and wait until they can log in."""
         stored: list[Security] = [kind for kind in self.security if KINDS[kind].stored]
         if stored:
             store_users(self.through("plaintext"), self._users)
@@ -548,14 +508,9 @@ class LocalKafka(LocalService, RunningKafka):
                 self._wait_for_login(self.through(kind, user).client_properties, user)
 
     def _wait_for_login(self, settings: Mapping[str, str], user: str) -> None:
-        """Wait until the brokers accept the login of a user.
-
-        Raises:
-            LocalKafkaError: They do not in time.
-        """
+        """Wait until the brokers accept the login of a user."""
 
         def can_log_in(_: float) -> bool:
-            """Return whether the brokers answer the user within 2 s."""
             try:
                 AdminClient({**settings, "log_level": 0}).list_topics(timeout=2)
             except KafkaException:
@@ -570,11 +525,7 @@ class LocalKafka(LocalService, RunningKafka):
 
 
 def _check_kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:
-    """Return the kinds of login as a tuple; ``plaintext`` if there are none.
-
-    Raises:
-        LocalKafkaError: There is no such kind.
-    """
+    """Return the kinds of login as a tuple; ``plaintext`` if there are none."""
     kinds: tuple[Security, ...] = (security,) if isinstance(security, str) else tuple(security)
     for kind in kinds:
         if kind not in KINDS:

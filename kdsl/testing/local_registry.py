@@ -129,17 +129,7 @@ class LocalRegistry(LocalService):
             self._process.thaw()
 
     def _start_processes(self) -> None:
-        """Start the registry, and wait until it serves.
-
-        Raises:
-            LocalRegistryError: It does not start, does not know the compatibility, or its port is in use; or it is not
-                in the folder that ``$KDSL_REGISTRY_APP`` names.
-            LocalKafkaError: There is no Java to run it (JavaError), it cannot be fetched (DownloadError), or no port is
-                free.
-            FolderError: As for `find_registry`.
-            TarError: The archive that was fetched is damaged.
-            OSError: The process cannot be started, or a file cannot be written.
-        """
+        """Start the registry, and wait until it serves."""
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)
         if self._wanted is not None and not is_free(self._wanted):
@@ -185,11 +175,7 @@ class LocalRegistry(LocalService):
         ]
 
     def _serves(self) -> bool:
-        """Return whether the registry answers with HTTP 200; a compatibility other than ``NONE`` is set with this.
-
-        Raises:
-            LocalRegistryError: It does not know the compatibility.
-        """
+        """Return whether the registry answers with HTTP 200; a compatibility other than ``NONE`` is set with this."""
         try:
             if self._compatibility == "NONE":  # the default, which the registry does not accept as a setting
                 answer = httpx.get(f"{self.url}/subjects", timeout=10, trust_env=False)

@@ -95,7 +95,6 @@ def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iter
         replication: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> str:
-        """Create a topic with a unique name, which is deleted after the test, and return the name (`MakeTopic`)."""
         begin = re.sub(r"[^A-Za-z0-9._-]+", "-", name or request.node.name).strip("-")[:180]
         topics.append(f"{begin}-{uuid.uuid4().hex[:8]}")
         return kdsl_kafka.create_topic(topics[-1], partitions, replication, config)

@@ -56,13 +56,6 @@ def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str
     """Fetch the registry's archive, unpack it into a new folder, and delete the archive and Ivy's copy of it.
 
     The folder gets its name when it is complete; after an error, a draft of it stays until the next attempt.
-
-    Raises:
-        DownloadError: It cannot be fetched.
-        LocalKafkaError: A folder cannot be created.
-        FolderError: As for `cache_dir`.
-        TarError: The archive is damaged.
-        OSError: The ``java`` program cannot be started, or a file cannot be written.
     """
     coordinate = _COORDINATE.format(version=version)
     on_progress(f"fetching {coordinate} (once)")
@@ -79,11 +72,7 @@ def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str
 
 
 def _find_runner(folder: Path) -> Path:
-    """Return the jar that runs the registry; the last by name if there are several.
-
-    Raises:
-        LocalRegistryError: The folder has none.
-    """
+    """Return the jar that runs the registry; the last by name if there are several."""
     jars = sorted(folder.glob(_RUNNER))
     if not jars:
         raise LocalRegistryError(

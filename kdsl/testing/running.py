@@ -230,7 +230,6 @@ class RunningKafka:
             record = value if isinstance(value, Record) else Record(value)
 
             def on_delivery(error: KafkaError | None, message: Message[bytes, bytes], at: int = at) -> None:
-                """Note where the record is, or why it was not accepted."""
                 if error is not None:
                     errors.append(error)
                 else:
@@ -329,15 +328,10 @@ class RunningKafka:
         return self._producer
 
     def _offsets(self, name: str, spec: OffsetSpec, *, committed: bool = False) -> dict[int, int]:
-        """Ask for an offset of each partition of a topic, again while partitions move; 60 s at most.
-
-        Raises:
-            LocalKafkaError: There is no such topic, or the brokers do not answer.
-        """
+        """Ask for an offset of each partition of a topic, again while partitions move; 60 s at most."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask(_: float) -> dict[int, int] | KafkaException:
-            """Ask once for the offsets by partition; return the error if a partition has just moved, raise others."""
             described = _await_one(self.admin().describe_topics(TopicCollection([name])))
             wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
             try:
@@ -355,14 +349,9 @@ class RunningKafka:
             return answer
 
     def _wait_for_leaders(self, name: str, partitions: int) -> None:
-        """Wait until the leaders of a topic's partitions serve, 60 s at most.
-
-        Raises:
-            LocalKafkaError: They do not in time, or the brokers do not describe the topic.
-        """
+        """Wait until the leaders of a topic's partitions serve, 60 s at most."""
 
         def serves() -> bool:
-            """Return whether each partition has a leader, and all leaders answer."""
             if self._count_leaders(name) == partitions:
                 # A leader is elected before it has opened its log; until then it refuses requests.
                 with suppress(KafkaException, TimeoutError):
@@ -390,21 +379,12 @@ def _await_one(futures: Mapping[Any, Future[_T]]) -> _T:
 
 
 def _await_all(futures: Mapping[Any, Future[_T]]) -> dict[Any, _T]:
-    """Wait for requests of the admin client, and return their results by the same keys.
-
-    Raises:
-        KafkaException: A request failed.
-        TimeoutError: One has no answer after 60 s.
-    """
+    """Wait for requests of the admin client, and return their results by the same keys."""
     return {key: future.result(_SECONDS) for key, future in futures.items()}
 
 
 def _wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds.
-
-    Raises:
-        LocalKafkaError: It does not in time; ``what`` is the message.
-    """
+    """Wait until a condition holds."""
     if not retry(lambda _: condition(), bool, Deadline(_SECONDS), pause=0.02):
         raise LocalKafkaError(f"{what} after {_SECONDS:g} s")
 

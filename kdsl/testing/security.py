@@ -228,11 +228,7 @@ def _oauth_signed_broker(site: Site) -> dict[str, str]:
 
 
 def _kerberos_broker(site: Site) -> dict[str, str]:
-    """Return the broker's properties for Kerberos; its keytab is created at the first use, by the site's realm.
-
-    Raises:
-        LocalKafkaError: The keytab cannot be created, see `Site.make_folder`, too.
-    """
+    """Return the broker's properties for Kerberos; its keytab is created at the first use, by the site's realm."""
     from kdsl.testing.kerberos import REALM, SERVICE
 
     keytab = str(site.realm.keytab("kafka/localhost", "kafka/127.0.0.1"))
@@ -254,7 +250,6 @@ def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[
     """
 
     def client(site: Site, user: str) -> dict[str, str]:
-        """Return a user's properties; the password of an unknown user is empty."""
         properties = {
             "security.protocol": protocol,
             "sasl.mechanism": mechanism,
@@ -275,7 +270,6 @@ def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Si
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
 
     def java(site: Site, user: str) -> dict[str, str]:
-        """Return a user's properties; the password of an unknown user is empty."""
         properties = {
             "security.protocol": protocol,
             "sasl.mechanism": mechanism,
@@ -376,11 +370,7 @@ def _oauth_signed_java(site: Site, user: str) -> dict[str, str]:
 
 
 def _kerberos_java(site: Site, user: str) -> dict[str, str]:
-    """Return a user's properties for Kerberos, those of kdsl among them; the keytab is created at the first use.
-
-    Raises:
-        LocalKafkaError: The keytab cannot be created, see `Site.make_folder`, too.
-    """
+    """Return a user's properties for Kerberos, those of kdsl among them; the keytab is created at the first use."""
     from kdsl.testing.kerberos import REALM, SERVICE
 
     return {

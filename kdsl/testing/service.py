@@ -187,7 +187,6 @@ class ServiceProcess:
         """
 
         def check(_: float) -> bool:
-            """Return whether the condition holds; raise the error if the process has ended."""
             if ready():
                 return True
             if not self.running:

@@ -144,13 +144,7 @@ class SparkCluster(LocalService):
         return self.data_dir
 
     def _start_processes(self) -> None:
-        """Start the master and the workers, and wait until they are registered.
-
-        Raises:
-            SparkClusterError: They do not start.
-            LocalKafkaError: There is no Java to run them (JavaError), or no port is free.
-            OSError: A process cannot be started.
-        """
+        """Start the master and the workers, and wait until they are registered."""
         find_java()
         self._port = free_port()
         self._spawn(0, "org.apache.spark.deploy.master.Master", "--port", str(self._port))
@@ -270,11 +264,7 @@ class SparkCluster(LocalService):
         return list(dict.fromkeys(folder for folder in (*self._python_path, *inherited, *own) if folder))
 
     def _start_worker(self, worker: int) -> None:
-        """Start the process of a worker, without waiting for it; the log of its earlier start is deleted.
-
-        Raises:
-            OSError: It cannot be started.
-        """
+        """Start the process of a worker, without waiting for it; the log of its earlier start is deleted."""
         self._spawn(
             worker,
             "org.apache.spark.deploy.worker.Worker",
@@ -283,11 +273,7 @@ class SparkCluster(LocalService):
         )
 
     def _spawn(self, process: int, program: str, *arguments: str) -> None:
-        """Start the master (process 0) or a worker, with a log of its own; that of an earlier start is deleted.
-
-        Raises:
-            OSError: It cannot be started.
-        """
+        """Start the master (process 0) or a worker, with a log of its own; that of an earlier start is deleted."""
         import pyspark
 
         home = Path(str(pyspark.__file__)).parent
@@ -308,9 +294,5 @@ class SparkCluster(LocalService):
         )
 
     def _wait(self, process: int, message: str) -> None:
-        """Wait until a process has logged a message.
-
-        Raises:
-            SparkClusterError: The process ended, or did not log it in time.
-        """
+        """Wait until a process has logged a message."""
         self._processes[process].wait_until(lambda: message in self.log(process), self._timeout, SparkClusterError)

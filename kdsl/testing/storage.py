@@ -83,12 +83,7 @@ def log_dir(data_dir: Path, node_id: int) -> Path:
 
 
 def _read(note: Path) -> Cluster:
-    """Read the note about the cluster of a folder: its id, and its number of brokers.
-
-    Raises:
-        LocalKafkaError: Its content is damaged.
-        OSError: It cannot be read.
-    """
+    """Read the note about the cluster of a folder: its id, and its number of brokers."""
     try:
         return cattrs.structure(json.loads(note.read_text(encoding="utf-8")), Cluster)
     except (ValueError, cattrs.BaseValidationError) as error:
@@ -96,12 +91,7 @@ def _read(note: Path) -> Cluster:
 
 
 def _template(kafka: KafkaJars, java: Path) -> Path:
-    """Return the output of Kafka's formatter without the identity, created once per installation.
-
-    Raises:
-        LocalKafkaError: The formatter fails.
-        OSError: The installation's folder is not writable, or Java cannot be started.
-    """
+    """Return the output of Kafka's formatter without the identity, created once per installation."""
     template = kafka.folder / "formatted"
     if template.exists():
         return template

@@ -116,10 +116,6 @@ def _cast_members(rows: pa.StructArray, kind: pa.StructType) -> list[pa.Array]:
     """Cast the members of rows to those of another row type, found by name, in its order.
 
     A nullable member that the rows lack is NULL; no member of the rows is dropped.
-
-    Raises:
-        pa.ArrowException: A member cannot be cast (see `cast_array`).
-        pa.ArrowTypeError: The other type lacks a member, or has a NOT NULL member that the rows lack.
     """
     names, wanted = [f.name for f in rows.type], [f.name for f in kind]
     if names == wanted:

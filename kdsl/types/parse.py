@@ -190,9 +190,6 @@ class TypeReader:
         """Read a type, its nullability, and ARRAY or MULTISET after it; ``level`` is how deep it is nested, from 1.
 
         Without ``nullability`` a NULL or NOT NULL after it, and after its ARRAYs, is not read.
-
-        Raises:
-            TypeSyntaxError: There is no such type, it has a mistake, or it is nested too deeply.
         """
         if level > MAX_TYPE_DEPTH:
             self._refuse_depth()
@@ -212,11 +209,7 @@ class TypeReader:
         return kind
 
     def _read_nullability(self, kind: t.DataType) -> t.DataType:
-        """Read ``NULL`` or ``NOT NULL``, if it follows a type, and return the type with it.
-
-        Raises:
-            TypeSyntaxError: ``NOT`` is not followed by ``NULL``.
-        """
+        """Read ``NULL`` or ``NOT NULL``, if it follows a type, and return the type with it."""
         if self._accept("NOT"):
             self._expect("NULL")
             return kind.as_nullable(False)
@@ -224,11 +217,7 @@ class TypeReader:
         return kind
 
     def _read_base(self, level: int) -> t.DataType:
-        """Read a type without its nullability, at a nesting level.
-
-        Raises:
-            TypeSyntaxError: There is no such type, it has a mistake, or types in it are nested too deeply.
-        """
+        """Read a type without its nullability, at a nesting level."""
         name = _SYNONYMS.get(self.token.upper, self.token.upper)
         if name not in TYPE_NAMES:
             self._refuse_type()
@@ -263,11 +252,7 @@ class TypeReader:
         return _SIMPLE[name]
 
     def _read_numbers(self, most: int) -> list[Token]:
-        """Read up to ``most`` numbers in brackets, and return their tokens; none where there are no brackets.
-
-        Raises:
-            TypeSyntaxError: The brackets contain something else.
-        """
+        """Read up to ``most`` numbers in brackets, and return their tokens; none where there are no brackets."""
         if not self._accept("("):
             return []
         numbers: list[Token] = []
@@ -283,11 +268,7 @@ class TypeReader:
         return numbers
 
     def _choose_number(self, numbers: list[Token], index: int, default: int, least: int, most: int, what: str) -> int:
-        """Return the number at an index, or the default, unchecked, if there is none; ``what`` names it in the error.
-
-        Raises:
-            TypeSyntaxError: The number is not from ``least`` to ``most``.
-        """
+        """Return the number at an index, or the unchecked default if there is none; ``what`` names it in the error."""
         if index >= len(numbers):
             return default
         token = numbers[index]
@@ -299,9 +280,6 @@ class TypeReader:
         """Read the length of a CHAR, VARCHAR, BINARY or VARBINARY, and return the type.
 
         Without a length CHAR and BINARY have 1, VARCHAR is STRING, and VARBINARY is BYTES.
-
-        Raises:
-            TypeSyntaxError: What is in brackets is not one number from 1 to `kdsl.types.model.MAX_LENGTH`.
         """
         default = t.MAX_LENGTH if name.startswith("VAR") else 1
         length = self._choose_number(self._read_numbers(1), 0, default, 1, t.MAX_LENGTH, f"the length of {name}")
@@ -309,23 +287,13 @@ class TypeReader:
         return kinds[name](length)
 
     def _read_decimal(self) -> t.DataType:
-        """Read precision and scale of a DECIMAL, by default 10 and 0.
-
-        Raises:
-            TypeSyntaxError: The brackets contain something else, the precision is not from 1 to 38, or the scale not
-                from 0 to the precision.
-        """
+        """Read precision and scale of a DECIMAL, by default 10 and 0."""
         numbers = self._read_numbers(2)
         digits = self._choose_number(numbers, 0, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
         return t.Decimal(digits, self._choose_number(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
 
     def _read_temporal(self, name: str) -> t.DataType:
-        """Read the rest of TIME, TIMESTAMP or TIMESTAMP_LTZ, also in standard SQL; by default with 0 or 6 digits.
-
-        Raises:
-            TypeSyntaxError: The precision is not a number from 0 to 9, or ``WITHOUT`` or ``WITH`` is not followed by
-                the words of standard SQL, or ``WITH`` not by ``LOCAL``.
-        """
+        """Read the rest of TIME, TIMESTAMP or TIMESTAMP_LTZ, also in standard SQL; by default with 0 or 6 digits."""
         numbers, kind = self._read_numbers(1), name
         if name != "TIMESTAMP_LTZ" and self._accept("WITHOUT"):
             self._expect("TIME")
@@ -339,11 +307,7 @@ class TypeReader:
         return {"TIME": t.Time, "TIMESTAMP": t.Timestamp, "TIMESTAMP_LTZ": t.TimestampLtz}[kind](precision)
 
     def _read_row(self, level: int) -> t.DataType:
-        """Read the members, perhaps none, of ``ROW<name type, …>`` or ``ROW(name type, …)``.
-
-        Raises:
-            TypeSyntaxError: A name occurs twice, or something other than a member comes next.
-        """
+        """Read the members, perhaps none, of ``ROW<name type, …>`` or ``ROW(name type, …)``."""
         close = ">" if self._accept("<") else ")"
         if close == ")":
             self._expect("(")
@@ -361,11 +325,7 @@ class TypeReader:
         return t.Row(tuple(field for _, field in fields))
 
     def _read_field(self, level: int) -> tuple[Token, t.Field]:
-        """Read a member of a row, with its comment, and return it with the token of its name.
-
-        Raises:
-            TypeSyntaxError: There is no name, it is empty, or no type follows it.
-        """
+        """Read a member of a row, with its comment, and return it with the token of its name."""
         if self.token.kind not in ("word", "quoted"):
             self._fail("a name", "a name in back-ticks")
         token = self._take()

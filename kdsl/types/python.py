@@ -264,11 +264,7 @@ class _AnnotationReader:
         return explicit.as_nullable(False)
 
     def _check_explicit(self, base: Any, annotation: Any, explicit: t.DataType) -> None:
-        """Check that an explicit type can store values of the annotation; names are stored as by `_derive`.
-
-        Raises:
-            AnnotationError: It cannot, or the annotation is not a column type itself.
-        """
+        """Check that an explicit type can store values of the annotation; names are stored as by `_derive`."""
         derived = self._derive(base, annotation)
         if not is_compatible(derived, explicit):
             message = f"values of {explicit.spelling} are not of type {_spell(base)}"
@@ -277,20 +273,13 @@ class _AnnotationReader:
             )
 
     def _evaluate_hint(self, annotation: Any) -> Any:
-        """Evaluate an annotation if it is a string, in the module of the innermost class.
-
-        Raises:
-            AnnotationError: As for `evaluate_annotation`.
-        """
+        """Evaluate an annotation if it is a string, in the module of the innermost class."""
         return evaluate_annotation(annotation, self._evaluate)
 
     def _derive(self, base: Any, annotation: Any) -> t.DataType:
         """Derive the column type of a Python type; ``annotation`` is how it was written, for messages.
 
         The names of `Named` members are stored on their classes.
-
-        Raises:
-            AnnotationError: There is none.
         """
         origin, args = get_origin(base), get_args(base)
         if base in _LISTS or base in _MAPS:
@@ -312,22 +301,14 @@ class _AnnotationReader:
         raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggest_type(base)}", f"use {_USABLE}")
 
     def _read_key(self, annotation: Any) -> t.DataType:
-        """Derive the type of a map's keys, as `read` does.
-
-        Raises:
-            AnnotationError: They may be None, or there is no type for them.
-        """
+        """Derive the type of a map's keys, as `read` does."""
         kind = self.read(annotation)
         if kind.nullable:
             raise AnnotationError(f"the keys of {_spell(annotation)} may be None", "a key of a map is never NULL")
         return kind
 
     def _type_of_values(self, allowed: tuple[Any, ...], annotation: Any) -> t.DataType:
-        """Return STRING or BIGINT, the type of the values of a ``Literal`` or ``Enum``.
-
-        Raises:
-            AnnotationError: They are neither all strings nor all integers (a bool is neither), or there are none.
-        """
+        """Return STRING or BIGINT, the type of the values of a ``Literal`` or ``Enum``."""
         kinds = {type(value) for value in allowed}
         if kinds == {str}:
             return t.STRING
@@ -339,12 +320,7 @@ class _AnnotationReader:
         )
 
     def _read_row(self, cls: type, hints: Mapping[str, Any]) -> t.DataType:
-        """Derive the ROW of a class of fields; names that differ on the wire are stored on the class (`member_names`).
-
-        Raises:
-            AnnotationError: It contains itself, has no fields, two members of one name, or a member without a column
-                type.
-        """
+        """Derive the ROW of a class of fields; names that differ on the wire are kept on the class (`member_names`)."""
         if cls in self._inside:
             raise AnnotationError(f"{cls.__name__} contains itself", "a row has a fixed depth; remove the inner one")
         if not hints:
@@ -367,12 +343,7 @@ class _AnnotationReader:
         return t.Row(tuple(t.Field(names[name], kind, comments.get(name)) for name, kind in kinds.items()))
 
     def _wire_name(self, cls: type, name: str, hint: Any) -> str:
-        """The name that a member of a class has in the row: the one in `Named`, otherwise its own.
-
-        Raises:
-            AnnotationError: The annotation cannot be evaluated, the name in `Named` is empty or not a string, or the
-                class is a TypedDict and has `Named`; its members can have any name themselves.
-        """
+        """The name that a member of a class has in the row: the one in `Named`, otherwise its own."""
         _, marks = unwrap(self._evaluate_hint(hint))
         mark = next((m for m in marks if isinstance(m, Named)), None)
         if mark is None:
@@ -389,11 +360,7 @@ class _AnnotationReader:
         return wire_name
 
     def _read_member(self, cls: type, name: str, hint: Any) -> t.DataType:
-        """Derive the type of a member of a class, as `read` does; one that is NotRequired is nullable.
-
-        Raises:
-            AnnotationError: It has no annotation, or one that is not a column type; the message names the member.
-        """
+        """Derive the type of a member of a class, as `read` does; one that is NotRequired is nullable."""
         if hint is None:
             raise AnnotationError(f"{cls.__name__}.{name} has no annotation", "annotate each field")
         try:
@@ -437,7 +404,6 @@ def evaluator_within(cls: type, outer: Evaluate) -> Evaluate:
     """
 
     def evaluate(text: str) -> Any:
-        """Evaluate an annotation by the names of the first class that has all of them, otherwise by the outer ones."""
         for owner in cls.__mro__:
             module = sys.modules.get(owner.__module__)
             try:

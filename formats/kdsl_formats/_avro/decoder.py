@@ -102,7 +102,6 @@ class AvroDecoder:
         """
 
         def rows_of(body: bytes) -> list[Any]:
-            """The row of a body in a list, which is empty for the null of a union; `BodyError` if it is unreadable."""
             try:
                 value = self.reference.value(body)
             except BodyError as e:

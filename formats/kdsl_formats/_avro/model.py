@@ -171,22 +171,14 @@ class _SchemaReader:
         return kind
 
     def _check_depth(self, depth: int, path: str) -> None:
-        """Check that a type with `depth` levels is not nested too deeply at the level that is being read.
-
-        Raises:
-            AvroTypeError: It reaches more than `MAX_DEPTH` levels deep.
-        """
+        """Check that a type with `depth` levels is not nested too deeply at the level that is being read."""
         if self._level - 1 + depth > MAX_DEPTH:
             raise AvroTypeError(
                 path, f"the schema is nested more than {MAX_DEPTH} levels deep, the most that kdsl reads; flatten it"
             )
 
     def _measure(self, kind: Type, parts: Sequence[Type], path: str) -> Type:
-        """Set `members` and `depth` of a type from the types inside it, and return the type.
-
-        Raises:
-            AvroTypeError: The type has too many types inside it.
-        """
+        """Set `members` and `depth` of a type from the types inside it, and return the type."""
         kind.members = 1 + sum(part.members for part in parts)
         kind.depth = 1 + max((part.depth for part in parts), default=0)
         if kind.members > MAX_TYPES:
@@ -198,11 +190,7 @@ class _SchemaReader:
         return kind
 
     def _read_schema(self, schema: Any, namespace: str, path: str) -> Type:
-        """Read a schema by its JSON form: a name, an object or a list.
-
-        Raises:
-            AvroTypeError: It is not one of these, or the schema is invalid.
-        """
+        """Read a schema by its JSON form: a name, an object or a list."""
         if isinstance(schema, str):
             return self._resolve_name(schema, namespace, path)
         if isinstance(schema, Mapping):
@@ -212,11 +200,7 @@ class _SchemaReader:
         raise AvroTypeError(path, f"a schema must be a name, an object or a list, not {schema!r}")
 
     def _resolve_name(self, name: str, namespace: str, path: str) -> Type:
-        """Return a new type for a primitive name, or the type defined with that name, in the namespace or without.
-
-        Raises:
-            AvroTypeError: There is no such type, or it is nested too deeply here.
-        """
+        """Return a new type for a primitive name, or the type defined with that name, in the namespace or without."""
         if name in PRIMITIVES:
             return Type(name, empty=name == "null")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -228,11 +212,7 @@ class _SchemaReader:
         return kind
 
     def _read_union(self, members: Sequence[Any], namespace: str, path: str) -> Type:
-        """Read a union.
-
-        Raises:
-            AvroTypeError: It contains a union, a type twice, an invalid type, or too many types, or is too deep.
-        """
+        """Read a union."""
         branches = tuple(self.read(m, namespace, path) for m in members)
         seen: set[str] = set()
         for branch in branches:
@@ -249,10 +229,6 @@ class _SchemaReader:
         """Read a schema that is a JSON object.
 
         If its type is not a name but an object or a list, that schema is read, and the other members are ignored.
-
-        Raises:
-            AvroTypeError: It has no type, its type is unknown or needs a member that is missing, its name is used
-                already, another member or a type inside it is invalid, or it is too large.
         """
         kind = schema.get("type")
         if not isinstance(kind, str):
@@ -274,12 +250,7 @@ class _SchemaReader:
         return self._add_logical_type(inner, schema) if inner.kind in PRIMITIVES else inner
 
     def _read_definition(self, kind: str, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
-        """Read the definition of a record, enum or fixed, and remember its name.
-
-        Raises:
-            AvroTypeError: The name is missing, invalid or used before; the fields, symbols, aliases, default or size
-                are invalid; or the type is too large.
-        """
+        """Read the definition of a record, enum or fixed, and remember its name."""
         name = schema.get("name")
         if not isinstance(name, str) or not name:
             raise AvroTypeError(path, f"a schema of type {kind!r} needs the member 'name'")
@@ -319,12 +290,7 @@ class _SchemaReader:
         return definition
 
     def _read_fields(self, schema: Mapping[str, Any], namespace: str, path: str) -> Iterator[RecordField]:
-        """Read the fields of a record.
-
-        Raises:
-            AvroTypeError: It is not a list of fields with names and types, a name occurs twice, or a name, a type or
-                aliases are invalid.
-        """
+        """Read the fields of a record."""
         fields = schema.get("fields")
         if not isinstance(fields, Sequence) or isinstance(fields, str):
             raise AvroTypeError(path, 'a record needs a list of "fields"')
@@ -367,11 +333,7 @@ class _SchemaReader:
 
 
 def _check_name(name: str, path: str) -> None:
-    """Check that a name without a namespace is valid in Avro.
-
-    Raises:
-        AvroTypeError: It is not.
-    """
+    """Check that a name without a namespace is valid in Avro."""
     if not name or not is_name(name):
         raise AvroTypeError(
             path,
@@ -395,11 +357,7 @@ def full_name(name: str, namespace: str) -> str:
 
 
 def _read_strings(value: Any, what: str, path: str) -> tuple[str, ...]:
-    """Check that a value is a list or tuple of strings, and return it as a tuple.
-
-    Raises:
-        AvroTypeError: It is anything else.
-    """
+    """Check that a value is a list or tuple of strings, and return it as a tuple."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(v, str) for v in value):
         raise AvroTypeError(path, f"{what!r} must be a list of strings, not {value!r}")
     return tuple(value)

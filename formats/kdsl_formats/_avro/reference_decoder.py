@@ -147,44 +147,28 @@ def _read_int(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_boolean(body: bytes, at: int) -> tuple[bool, int]:
-    """Read a boolean, which is true only for the byte 1; also return the index after it.
-
-    Raises:
-        BodyError: The message ends there.
-    """
+    """Read a boolean, which is true only for the byte 1; also return the index after it."""
     if at >= len(body):
         raise _end_error("a boolean")
     return body[at] == 1, at + 1
 
 
 def _read_float(body: bytes, at: int) -> tuple[float, int]:
-    """Read a float at an index; also return the index after it.
-
-    Raises:
-        BodyError: The message ends inside it.
-    """
+    """Read a float at an index; also return the index after it."""
     if at + 4 > len(body):
         raise _end_error("a float")
     return struct.unpack_from("<f", body, at)[0], at + 4
 
 
 def _read_double(body: bytes, at: int) -> tuple[float, int]:
-    """Read a double at an index; also return the index after it.
-
-    Raises:
-        BodyError: The message ends inside it.
-    """
+    """Read a double at an index; also return the index after it."""
     if at + 8 > len(body):
         raise _end_error("a double")
     return struct.unpack_from("<d", body, at)[0], at + 8
 
 
 def _read_bytes(body: bytes, at: int) -> tuple[bytes, int]:
-    """Read bytes with their length before them at an index; also return the index after them.
-
-    Raises:
-        BodyError: The length is negative, or the message ends inside them.
-    """
+    """Read bytes with their length before them at an index; also return the index after them."""
     size, at = read_long(body, at)
     if size < 0:
         raise BodyError(f"a length is negative: {show_value(size)}")
@@ -198,7 +182,6 @@ def _reader_of_fixed(size: int) -> ReadValue:
     """The function that returns `size` bytes of a body and the index after them; `BodyError` if there are fewer."""
 
     def read(body: bytes, at: int) -> tuple[bytes, int]:
-        """Return the bytes at an index and the index after them; `BodyError` if the body has fewer."""
         if at + size > len(body):
             raise _end_error(f"a value of {size} bytes")
         return body[at : at + size], at + size
@@ -303,11 +286,6 @@ def _scalar_reader(step: Scalar) -> ReadValue:
     convert = converter_of(step)
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
-        """Return the converted value at an index and the index after it.
-
-        Raises:
-            BodyError: The value cannot be read, or does not fit the column.
-        """
         value, at = wire(body, at)
         try:
             return convert(value), at
@@ -326,11 +304,6 @@ def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: Infin
     """
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
-        """Return the converted value at an index and the index after it.
-
-        Infinity becomes None and is counted; in a column that is NOT NULL it raises `BodyError`, as does a value that
-        cannot be read or converted.
-        """
         value, at = inner(body, at)
         try:
             return conversion.value(value), at
@@ -346,11 +319,7 @@ def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: Infin
 
 
 def _read_string(wire: ReadValue, body: bytes, at: int) -> tuple[str, int]:
-    """Read bytes with `wire`, and decode them as Java does (`decode_string`); also return the index after them.
-
-    Raises:
-        BodyError: `wire` cannot read them.
-    """
+    """Read bytes with `wire`, and decode them as Java does (`decode_string`); also return the index after them."""
     data, at = wire(body, at)
     return decode_string(data), at
 
@@ -359,7 +328,6 @@ def _failing_reader(message: str, path: str) -> ReadValue:
     """A function that raises `BodyError` with a message, for the column at a path below."""
 
     def read(_body: bytes, _at: int) -> tuple[Any, int]:
-        """Raise `BodyError` with the message, always."""
         error = BodyError(message)
         if path:
             error.path.append(f".{path}")
@@ -375,7 +343,6 @@ def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
     """
 
     def read(body: bytes, at: int) -> tuple[str, int]:
-        """Return the symbol whose number is at an index and the index after it; `BodyError` for no number or symbol."""
         index, at = _read_int(body, at)
         if not 0 <= index < len(symbols):
             raise BodyError(f"the enum {name} has no symbol number {show_value(index)}")
@@ -395,11 +362,6 @@ def _union_reader(branches: list[ReadValue]) -> ReadValue:
     """
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
-        """Return the value of the branch whose number is at an index, and the index after it.
-
-        Raises:
-            BodyError: There is no number or no such branch, or the branch cannot be read.
-        """
         index, at = _read_int(body, at)
         if not 0 <= index < len(branches):
             raise BodyError(f"a union of {len(branches)} types has no type number {show_value(index)}")
@@ -419,9 +381,6 @@ def _read_blocks(
         read_item: Reads an item at a position and returns the position after it.
         count_items: Called with the number of items in a block before they are read.
         whole: Whether a block that begins with its size is skipped as a whole, without counting its items.
-
-    Raises:
-        BodyError: A block does not end inside the message, or an item cannot be read or counted.
     """
     while True:
         count, at = read_long(body, at)
@@ -448,11 +407,9 @@ def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue
     """
 
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
-        """Return the items of the array at an index and the index after it; `BodyError` if it cannot be read."""
         items: list[Any] = []
 
         def read_item(at: int) -> int:
-            """Add the item at an index to the list, and return the index after it; its `BodyError` gets its number."""
             try:
                 value, at = inner(body, at)
             except BodyError as e:
@@ -474,11 +431,9 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
     """
 
     def read(body: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
-        """Return the entries of the map at an index and the index after it; `BodyError` if it cannot be read."""
         entries: dict[str, Any] = {}
 
         def read_entry(at: int) -> int:
-            """Add the entry at an index, and return the index after it; the `BodyError` of its value gets the key."""
             key, at = _read_string(_read_bytes, body, at)
             try:
                 entries[key], at = inner(body, at)
@@ -500,10 +455,7 @@ def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: b
     """
 
     def read(body: bytes, at: int) -> tuple[None, int]:
-        """Return None and the index after the array or map at an index; `BodyError` if it cannot be read."""
-
         def skip_item(item: int) -> int:
-            """Return the index after the item (or the key and value) at an index; `BodyError` if it is unreadable."""
             return inner(body, _read_bytes(body, item)[1] if keyed else item)[1]
 
         return None, _read_blocks(body, at, skip_item, count_items, whole=True)
@@ -518,7 +470,6 @@ def _record_skipper(inner: list[ReadValue]) -> ReadValue:
     """
 
     def read(body: bytes, at: int) -> tuple[None, int]:
-        """Return None and the index after the record at an index; `BodyError` if a field cannot be read."""
         for one in inner:
             at = one(body, at)[1]
         return None, at
@@ -533,7 +484,6 @@ def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadV
     """
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
-        """Return the dict of the value at an index, and the index after it; `BodyError` as of ``inner``."""
         value, at = inner(body, at)
         return dict.fromkeys(names) | {name: value}, at
 
@@ -547,7 +497,6 @@ def _record_reader(steps: list[tuple[ReadValue, str | None]], constants: dict[st
     """
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
-        """Return the record at an index and the index after it; the `BodyError` of a column's field gets its name."""
         row = dict(constants)
         for one, name in steps:
             if name is None:

@@ -74,12 +74,7 @@ def wire_value(step: Value, value: Any) -> Any:
 
 
 def _decimal_bytes(step: Value, value: decimal.Decimal) -> bytes:
-    """The bytes of a decimal with the schema's scale.
-
-    Raises:
-        BodyError: The decimal has more digits after the point than the scale, besides zeros at the end, or does not fit
-            in the fixed.
-    """
+    """The bytes of a decimal with the schema's scale."""
     try:
         number = int(value.scaleb(step.scale, _EXACT).to_integral_exact(context=_EXACT))
     except decimal.Inexact:
@@ -151,11 +146,7 @@ def writer_of(step: WriteStep) -> WriteValue:
 
 
 def _write_null(value: Any, _body: bytearray) -> None:
-    """Write nothing, for NULL.
-
-    Raises:
-        BodyError: There is a value.
-    """
+    """Write nothing, for NULL."""
     if value is not None:
         raise BodyError("the schema has only null, but there is a value")
 
@@ -175,11 +166,6 @@ def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteV
     """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the branch and the value to the body, or the branch of null for NULL.
-
-        Raises:
-            BodyError: The value is NULL and the union has no null, or ``inner`` cannot write it.
-        """
         if value is None and null is not None:
             put_long(null, body)
         else:
@@ -213,11 +199,6 @@ def _choice_writer(step: Choice) -> WriteValue:
     inner = [writer_of(m[1]) for m in step.members]
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the branch and the value of the member that has one, or the branch of null, to the body.
-
-        Raises:
-            BodyError: As in `choose_member`, or the member's value cannot be written.
-        """
         index = choose_member(step, value)
         if index is None:
             assert step.null is not None
@@ -237,7 +218,6 @@ def _array_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the array to the body; `BodyError` for NULL; that of an item gets its index."""
         if require_value(value):
             put_long(len(value), body)
             for i, item in enumerate(value):
@@ -269,7 +249,6 @@ def _map_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the map to the body; `BodyError` for NULL; that of a value gets its key."""
         entries = entries_in_order(value)
         if entries:
             put_long(len(entries), body)
@@ -292,7 +271,6 @@ def _record_writer(fields: list[tuple[str, WriteValue]]) -> WriteValue:
     """
 
     def write(value: Any, body: bytearray) -> None:
-        """Append the fields to the body; `BodyError` for NULL; that of a field gets its name."""
         require_value(value)
         for name, inner in fields:
             try:

@@ -175,7 +175,6 @@ def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool
     own = [branch.name for branch in reader.branches or (reader,) if branch.kind == "record"]
 
     def resolve_record(branch: Type) -> Step:
-        """The step for a writer's record, or another type; null for a record that is left out."""
         if branch.kind != "record" or is_named(branch, records or own):
             return resolver.resolve_pair(branch, reader, column, "")
         return Null() if records else Fail(_choose_record(branch, names))
@@ -193,9 +192,6 @@ def _resolve_single_value(resolver: _Resolver, writer: Type, reader: Type, row: 
     """The step for bodies that are one value without fields, which becomes the only column; a `Fail` if there are more.
 
     Without columns it is skipped.
-
-    Raises:
-        AvroTypeError: As in `resolve`.
     """
     if not row.fields:
         return Record(((Skip(writer), None),), {}, row)
@@ -241,11 +237,7 @@ class _Resolver:
     _unfit: set[_Pair] = attrs.field(factory=set, init=False)
 
     def _count_pair(self, path: str) -> None:
-        """Count a pair of types that was compared.
-
-        Raises:
-            AvroTypeError: There are more than `MAX_TYPES`.
-        """
+        """Count a pair of types that was compared."""
         self.pairs += 1
         if self.pairs > MAX_TYPES:
             raise AvroTypeError(
@@ -317,9 +309,6 @@ class _Resolver:
 
         Such a column is a row with a member for each branch except null, as the type of the union is (`row_of`), where
         the table's schema is derived from it; a schema with unions of its own chooses branches by their types.
-
-        Raises:
-            AvroTypeError: As in `resolve_pair`.
         """
         members = _union_members(w, r)
         if members is None or not isinstance(column, t.Row):
@@ -334,11 +323,7 @@ class _Resolver:
         return Union(tuple(inner.get(id(b)) or self.resolve_pair(b, r, column, path) for b in w.branches))
 
     def _resolve_branch(self, union: Type, branch: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The step for a branch of a writer's union, in a column without members of its own; a `Fail` names the union.
-
-        Raises:
-            AvroTypeError: As in `resolve_pair`.
-        """
+        """The step for a branch of a writer's union, in a column without own members; a `Fail` names the union."""
         step = self.resolve_pair(branch, r, column, path)
         several = sum(one.kind != "null" for one in union.branches) > 1
         refused = several and self._refusal(branch, r, column) is not None
@@ -356,11 +341,7 @@ class _Resolver:
         return reading_of(w, column).refusal or None
 
     def _resolve_into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The step for a writer's type and the branch of a union that `_choose_branch` returns; a `Fail` if it is None.
-
-        Raises:
-            AvroTypeError: As in `resolve_pair`.
-        """
+        """The step for a writer's type and the branch of a union that `_choose_branch` returns; a `Fail` for None."""
         index = self._choose_branch(w, r, column, path)
         members = [b for b in r.branches if b.kind != "null"]
         if index is None:
@@ -381,9 +362,6 @@ class _Resolver:
         It is the first branch of the same type and full name. If there is none, it is a record that fits (the last with
         the same short name, or else the first), or the first enum or fixed with that alias. If there is none either, it
         is the first branch that the type can be promoted to. Results for records are cached, as in `_fits`.
-
-        Raises:
-            AvroTypeError: There are too many pairs of types.
         """
         fitting: int | None = None
         for i, branch in enumerate(r.branches):
@@ -406,10 +384,6 @@ class _Resolver:
 
         Return the step; it is a `Fail` if a missing field of a column does not have a default. It skips the fields of
         the writer that no column reads.
-
-        Raises:
-            AvroTypeError: The table's schema has no field for a column, a field or default does not fit its column, or
-                there are too many pairs of types.
         """
         row = _require_type(column, t.Row, r, path)
         fields = {f.name: f for f in r.fields}
@@ -447,11 +421,7 @@ class _Resolver:
         return Record(tuple(steps), constants, row)
 
     def _resolve_scalar(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """Return the step for values without parts, with their unit or scale.
-
-        Raises:
-            AvroTypeError: The column type does not match the schema.
-        """
+        """Return the step for values without parts, with their unit or scale."""
         unit = scale = 0
         match column:
             case t.Decimal():
@@ -479,11 +449,7 @@ class _Resolver:
         return UNITS["millis"]
 
     def _convert_default(self, field: RecordField, column: t.DataType, path: str) -> Any:
-        """Convert the default of a field to a value of its column.
-
-        Raises:
-            AvroTypeError: It does not fit.
-        """
+        """Convert the default of a field to a value of its column."""
         try:
             return default_value(field.type, field.default, column, self)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
@@ -502,9 +468,6 @@ class _Resolver:
             r: The table's type.
             column: The column's type, for the conversions of Kafka Connect; None if it is not known.
             path: The path for errors.
-
-        Raises:
-            AvroTypeError: There are too many pairs of types.
         """
         if column is not None and self._refusal(w, r, column) is not None:
             return False
@@ -557,9 +520,6 @@ class _Resolver:
         """For each field of the table's record, whether the writer's field fits; without one, whether it has a default.
 
         The arguments are those of `_fits`.
-
-        Raises:
-            AvroTypeError: There are too many pairs of types.
         """
         written = {f.name: f for f in w.fields}
         columns = {f.name: f.type for f in column.fields} if isinstance(column, t.Row) else {}
@@ -584,7 +544,6 @@ def find_failures(step: Step, path: str = "", *, everywhere: bool = False) -> It
     """
 
     def join(name: str) -> str:
-        """The path of a column below this step."""
         return f"{path}.{name}" if path and name else path or name
 
     match step:
@@ -774,7 +733,6 @@ def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal
     bound = 10 ** (kind.precision - kind.scale)
 
     def convert(data: bytes) -> decimal.Decimal | None:
-        """Return the decimal, or None if it has too many digits; ValueError for no bytes."""
         if not data:
             raise ValueError("a decimal of no bytes is not a number")
         if len(data) > 64:  # far beyond every decimal, and slow to convert
@@ -788,11 +746,7 @@ def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal
 
 
 def _raise_out_of_range(value: int, kind: t.DataType) -> Any:
-    """Raise the error of a value beyond a type.
-
-    Raises:
-        ValueError: Always.
-    """
+    """Raise the error of a value beyond a type."""
     raise ValueError(f"{show_value(value)} is out of the range of {kind.spelling}")
 
 
@@ -817,11 +771,7 @@ FILLS: dict[type[t.DataType], tuple[str, ...]] = {
 
 
 def _check_fills(r: Type, column: t.DataType, path: str) -> None:
-    """Check that the table's schema can fill a column without parts.
-
-    Raises:
-        AvroTypeError: It cannot.
-    """
+    """Check that the table's schema can fill a column without parts."""
     for branch in r.branches or (r,):
         fits = branch.kind in FILLS.get(type(column), ()) or (
             branch.kind == "enum" and isinstance(column, t.Char | t.VarChar)
@@ -831,22 +781,14 @@ def _check_fills(r: Type, column: t.DataType, path: str) -> None:
 
 
 def _require_type(column: t.DataType, wanted: Any, r: Type, path: str) -> Any:
-    """Return the column if it is an instance of `wanted`, a class or a tuple of classes.
-
-    Raises:
-        AvroTypeError: It is not.
-    """
+    """Return the column if it is an instance of `wanted`, a class or a tuple of classes."""
     if not isinstance(column, wanted):
         raise _mismatch_error(column, r, path)
     return column
 
 
 def _require_map(column: t.DataType, r: Type, path: str) -> t.Map | t.Multiset:
-    """Return the column if it is a map with string keys, or a multiset of strings.
-
-    Raises:
-        AvroTypeError: It is not.
-    """
+    """Return the column if it is a map with string keys, or a multiset of strings."""
     key = column.key if isinstance(column, t.Map) else column.element if isinstance(column, t.Multiset) else None
     if not isinstance(key, t.Char | t.VarChar) or not isinstance(column, t.Map | t.Multiset):
         raise _mismatch_error(column, r, path)

@@ -352,11 +352,7 @@ class _ColumnTypes:
         return self._type_without_null(kind, path, around).as_nullable(kind.kind == "null")
 
     def _union_type(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a union: of its only type, a row with a member for each type, or STRING for null alone.
-
-        Raises:
-            AvroTypeError: As in `column_type`.
-        """
+        """The column type of a union: of its only type, a row with a member for each type, or STRING for null alone."""
         members = [b for b in kind.branches if b.kind != "null"]
         null = len(members) < len(kind.branches)
         if len(members) == 1:
@@ -370,11 +366,7 @@ class _ColumnTypes:
         return t.Row(fields, nullable=null)
 
     def _type_without_null(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a schema that is not a union: with `connect` that of `connect_column`, if there is one.
-
-        Raises:
-            AvroTypeError: As in `column_type`.
-        """
+        """The column type of a schema that is not a union: with `connect` that of `connect_column`, if there is one."""
         meant = connect_column(kind) if self.connect else None
         if meant is not None:
             return t.TimestampLtz(_MILLIS) if self.instants and kind.connect == CONNECT_TIMESTAMP else meant

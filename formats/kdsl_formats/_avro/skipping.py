@@ -111,7 +111,6 @@ class SkipperFactory:
             return None
 
         def skip(cursor: Cursor) -> None:
-            """Move the cursor after the records; the functions of the fields may mark bodies for the fallback."""
             for step in steps:
                 step(cursor)
 
@@ -125,7 +124,6 @@ class SkipperFactory:
         some = [(2 * i, step) for i, step in enumerate(steps) if kind.branches[i].kind != "null"]
 
         def skip(cursor: Cursor) -> None:
-            """Move the cursor after the unions; bodies with a wrong branch index are marked for the fallback."""
             codes = cursor.take_branch_codes(len(steps))
             for code, step in some:
                 which = np.flatnonzero(codes == code)
@@ -151,10 +149,6 @@ class SkipperFactory:
         size = None if keyed else _size_of_type(inner)
 
         def locate(cursor: Cursor) -> tuple[Integers, Integers]:
-            """Move the cursor after arrays or maps; return their numbers of elements, and the elements' positions.
-
-            Bodies that it cannot read are marked for the fallback.
-            """
             counts = _read_counts(cursor, whole=self._whole)
             if size is not None:
                 if not size:  # elements without bytes: nothing limits their number

@@ -149,11 +149,7 @@ class _Planner:
         return Choice(tuple(members), null)
 
     def _plan_record(self, kind: Type, column: t.Row, path: str) -> WriteStep:
-        """Plan how a row is written as a record, which must have the same fields.
-
-        Raises:
-            AvroTypeError: The record lacks a field, the row lacks a column, or a field does not support its column.
-        """
+        """Plan how a row is written as a record, which must have the same fields."""
         columns = {f.name: f.type for f in column.fields}
         unknown = columns.keys() - {f.name for f in kind.fields}
         if unknown:
@@ -173,11 +169,7 @@ class _Planner:
         return RecordOf(tuple(fields))
 
     def _plan_value(self, kind: Type, column: t.DataType, path: str) -> WriteStep:
-        """Plan how a value without parts is written.
-
-        Raises:
-            AvroTypeError: The schema's type cannot hold the column's values.
-        """
+        """Plan how a value without parts is written."""
         fits = kind.kind in FILLS.get(type(column), ())
         if kind.kind == "enum":
             fits = isinstance(column, t.Char | t.VarChar)

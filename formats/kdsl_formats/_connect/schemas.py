@@ -314,12 +314,6 @@ class _SchemaReader:
         """Read the column type of a Decimal with these parameters; a precision that is cut to 38 is noted in ``notes``.
 
         Without a precision it is 38; one that is less than the scale becomes the scale.
-
-        Raises:
-            KeyError: There is no scale.
-            ValueError: The scale is not one of a DECIMAL, or a parameter is not an integer.
-            TypeError: A parameter is neither a number nor a string.
-            OverflowError: A parameter is infinite.
         """
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         if not 0 <= scale <= t.MAX_DECIMAL:

@@ -222,11 +222,7 @@ def timestamp_of_string(string: str, *, zoned: bool) -> int:
 
 
 def _offset(zone: str | None) -> int:
-    """The offset of a zone from UTC in microseconds; 0 for ``Z`` and for none.
-
-    Raises:
-        ValueError: There is no such zone.
-    """
+    """The offset of a zone from UTC in microseconds; 0 for ``Z`` and for none."""
     if not zone or zone == "Z":
         return 0
     hours, minutes, seconds = (int(part) for part in f"{zone[1:]}:00".split(":")[:3])

@@ -426,11 +426,7 @@ class Timestamps(_NumberWire):
         return writing.integers(self._to_unit(array.view(pa.int64())))
 
     def _to_unit(self, micros: pa.Int64Array) -> pa.Int64Array:
-        """Convert microseconds to the unit on the wire, rounded down.
-
-        Raises:
-            UnwritableError: The unit is nanoseconds, and a timestamp is beyond the years that they reach.
-        """
+        """Convert microseconds to the unit on the wire, rounded down."""
         if self.unit == NANOS:
             far = pc.or_(pc.greater(micros, LONG // 1_000), pc.less(micros, -(LONG // 1_000)))
             if pc.any(far).as_py():

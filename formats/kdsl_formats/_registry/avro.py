@@ -156,12 +156,6 @@ class FramedReader:
 
         The decoder, or the error of a schema that cannot be used, and the undeclared columns of the schema are stored;
         a schema that the registry does not have is not, but its client asks for one again only after some seconds.
-
-        Raises:
-            _UnreadableError: The registry does not have the schema, it is invalid or not an Avro schema, or the table's
-                schema does not fit the columns.
-            RegistryError: The registry does not answer, refuses the request, or lacks a referenced schema.
-            KdslError: As in `read`.
         """
         if schema_id not in self._readers:
             from kdsl.registry import UnknownSchemaError, registry_client
@@ -313,11 +307,7 @@ class FramedWriter:
         return self._find_or_register(client, subject, registered), writer
 
     def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
-        """An encoder for a schema that a function returns, whose other errors pass; `what` names the schema in errors.
-
-        Raises:
-            KdslError: The schema is not an Avro schema, or cannot hold the rows.
-        """
+        """An encoder for a schema that a function returns, whose other errors pass; `what` names it in errors."""
         try:
             return AvroEncoder(schema(), self._row)
         except AvroTypeError as e:

@@ -301,9 +301,6 @@ class _Decoder:
         """The columns of a writer's schema that the table does not declare.
 
         Formats of inserts only return them if the use counts them, otherwise none; the other formats always do.
-
-        Raises:
-            AvroTypeError: The schema is invalid, and the columns are returned.
         """
         if self._format.insert_only and not self._use.count_undeclared:
             return ()

@@ -234,7 +234,6 @@ class RegistryFormat(Format):
         """
 
         def find_id(guid: UUID) -> int | None:
-            """The id of the schema with a GUID."""
             from kdsl.registry import registry_client
 
             return registry_client(self.require_registry(use)).find_id(guid)

@@ -50,11 +50,7 @@ def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
 
 
 def _row_of(schema: Json, table: t.Row, legacy: bool) -> t.Row:
-    """The row of a schema: of its record, or of a table's only column if it has no record, as a string.
-
-    Raises:
-        AvroTypeError: The schema has no record, and the table has several columns; or as in `row_of`.
-    """
+    """The row of a schema: of its record, or of a table's only column if it has no record, as a string."""
     kind = schema_type(schema)
     if has_record(kind) or len(table.fields) != 1:
         return row_of(schema, legacy_timestamps=legacy)

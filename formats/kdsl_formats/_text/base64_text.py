@@ -27,9 +27,6 @@ def _read_groups(text: str) -> bytes:
     """Decode groups of four letters, padded with ``=``, as Jackson does, with blanks as in `parse_base64`.
 
     An empty string gives no bytes.
-
-    Raises:
-        ValueError: The string is not base64.
     """
     parts, position = [], 0
     while match := _GROUP.match(text, position):

@@ -60,7 +60,6 @@ def _form(*characters: bytes) -> _Form:
     padded = [text.ljust(8, b"\0") for text in characters]
 
     def words(values: list[list[int]]) -> Any:
-        """The words of some sequences of eight bytes: one word, or an array of them."""
         numbers = [int.from_bytes(bytes(value), "little") for value in values]
         return _U(numbers[0]) if len(numbers) == 1 else np.array(numbers, dtype=np.uint64)
 

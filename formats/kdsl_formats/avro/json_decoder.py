@@ -92,7 +92,6 @@ def _scalar_reader(step: Scalar) -> ReadValue:
     convert = converter_of(step)
 
     def read(value: Any) -> Any:
-        """Return the value in the column's type; `BodyError` if it does not fit."""
         wire_value = read_wire(value)
         try:
             converted = convert(wire_value)
@@ -104,11 +103,7 @@ def _scalar_reader(step: Scalar) -> ReadValue:
 
 
 def _read_boolean(value: Any) -> bool:
-    """Return a JSON boolean.
-
-    Raises:
-        BodyError: It is another value.
-    """
+    """Return a JSON boolean."""
     if not isinstance(value, bool):
         raise _type_error("a boolean", value)
     return value
@@ -121,7 +116,6 @@ def _integer_reader(bits: int) -> ReadValue:
     """
 
     def read(value: Any) -> int:
-        """Return the integer; `BodyError` if the value is not a number, or not an integer of at most `bits` bits."""
         if not isinstance(value, Integer | Fractional):
             raise _type_error("a number", value)
         if len(value) > _MAX_CHARACTERS:
@@ -143,9 +137,6 @@ def _read_float(value: Any) -> float:
     """Return a JSON number as a float, infinite if it is too large.
 
     The value may also be the string ``NaN``, ``Infinity`` or ``INF``; the latter two may have a minus sign.
-
-    Raises:
-        BodyError: It is another value.
     """
     if isinstance(value, Integer | Fractional):
         return parse_double(value)
@@ -155,22 +146,14 @@ def _read_float(value: Any) -> float:
 
 
 def _read_string(value: Any) -> str:
-    """Return a JSON string; lone surrogates are replaced.
-
-    Raises:
-        BodyError: It is another value.
-    """
+    """Return a JSON string; lone surrogates are replaced."""
     if not isinstance(value, str) or isinstance(value, Integer | Fractional):
         raise _type_error("a string", value)
     return replace_surrogates(value)
 
 
 def _read_bytes(value: Any) -> bytes:
-    """Return the bytes of a JSON string, whose characters are their numbers.
-
-    Raises:
-        BodyError: It is another value, or has a character above U+00FF.
-    """
+    """Return the bytes of a JSON string, whose characters are their numbers."""
     if not isinstance(value, str) or isinstance(value, Integer | Fractional):
         raise _type_error("a string", value)
     try:
@@ -199,7 +182,6 @@ def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
     nullable = len(names) < len(branches)
 
     def read(value: Any) -> Any:
-        """Return the value inside the object, or None for a null of the union; `BodyError` for any other value."""
         if value is None and nullable:
             return None
         if not isinstance(value, dict) or len(value) != 1:
@@ -220,7 +202,6 @@ def _items_reader(inner: ReadValue) -> ReadValue:
     """
 
     def read(value: Any) -> list[Any]:
-        """Return the items of a JSON array; `BodyError` for any other value; that of an item gets its index."""
         if not isinstance(value, list):
             raise _type_error("an array", value)
         items = []
@@ -243,7 +224,6 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
     """
 
     def read(value: Any) -> list[tuple[str, Any]]:
-        """Return the members of a JSON object as pairs; `BodyError` for other values; that of a member gets its key."""
         if not isinstance(value, dict):
             raise _type_error("an object", value)
         entries: dict[str, Any] = {}
@@ -265,10 +245,6 @@ def _record_reader(fields: dict[str, ReadValue]) -> ReadValue:
     """
 
     def read(value: Any) -> dict[str, Any]:
-        """Return the fields of a JSON object; `BodyError` if it is not an object, or a field is missing or unknown.
-
-        That of a field gets its name.
-        """
         if not isinstance(value, dict):
             raise _type_error("an object", value)
         row = {}

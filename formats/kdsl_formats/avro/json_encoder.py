@@ -81,7 +81,6 @@ def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteVa
     """
 
     def write(value: Any) -> str:
-        """Return the JSON of the value; `BodyError` for None that is not nullable, and of ``inner``."""
         if value is None and nullable:
             return "null"
         return f"{{{name}:{inner(require_value(value))}}}"
@@ -96,7 +95,6 @@ def _array_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any) -> str:
-        """Return the JSON of the list; `BodyError` for None; that of an item gets its index."""
         items = []
         for i, item in enumerate(require_value(value)):
             try:
@@ -116,7 +114,6 @@ def _map_writer(inner: WriteValue) -> WriteValue:
     """
 
     def write(value: Any) -> str:
-        """Return the JSON of the map; `BodyError` for None; that of a value gets its key."""
         entries = []
         for key, item in entries_in_order(value):
             try:
@@ -136,7 +133,6 @@ def _record_writer(fields: list[tuple[str, str, WriteValue]]) -> WriteValue:
     """
 
     def write(value: Any) -> str:
-        """Return the JSON of the record; `BodyError` for None; that of a field gets its name."""
         require_value(value)
         fields_written = []
         for name, shown, inner in fields:

@@ -136,7 +136,6 @@ class ChangeDecoder:
         """
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
-            """The kind, values and metadata of each row of a message; counts and `ValueError` as in `read_changes`."""
             changes = self.reference.read_changes(message)
             return [(kind, row, changes.metadata) for kind, row in zip(changes.kinds, changes.rows, strict=True)]
 

@@ -133,7 +133,6 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
             return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
 
         def make(of: t.Row, modes: Modes) -> Decoder:
-            """A decoder for rows of a type whose values have the form of some connector settings."""
             return ChangeDecoder(attrs.evolve(self.change_rules(of, use), modes=modes))
 
         metadata = {key: metadata_type(DEBEZIUM.metadata[key]) for key in use.metadata}

@@ -101,11 +101,7 @@ def metadata_type(field: MetadataField) -> pa.DataType:
 
 
 def _to_micros(value: int | str, unit: int) -> int:
-    """Convert a number of units, or its string, to microseconds; each unit has `unit` microseconds.
-
-    Raises:
-        ValueError: It is not a number, or does not fit in 64 bits.
-    """
+    """Convert a number of units, or its string, to microseconds; each unit has `unit` microseconds."""
     number = numbers.parse_integer(value, 64) if isinstance(value, str) else value
     if abs(number) > _LARGEST // unit:
         raise ValueError(f"{show_value(number)} is too far away for a timestamp")
@@ -113,11 +109,7 @@ def _to_micros(value: int | str, unit: int) -> int:
 
 
 def _parse_clock(text: str) -> int:
-    """Read a date in UTC, perhaps with a time after a blank or a ``T``; return microseconds since 1970, rounded down.
-
-    Raises:
-        ValueError: The string has another form, or there is no such time.
-    """
+    """Read a date in UTC, perhaps with a time after a blank or ``T``; return microseconds since 1970, rounded down."""
     match = _CLOCK_PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(

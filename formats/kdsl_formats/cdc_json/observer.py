@@ -319,10 +319,6 @@ class ChangeObserver:
         changes, number = changes[order], number[order]
 
         def settle(which: Indices, growth: TableGrowth) -> Mask:
-            """Which of some changes show nothing that the table lacks; widens ``growth`` by the types that they say.
-
-            The lanes of their statements learn members that are new to them.
-            """
             settled = np.zeros(len(message_of), dtype=bool)
             for i, (statement, _) in enumerate(groups):
                 some = changes[which[number[which] == i]]
@@ -362,11 +358,7 @@ class ChangeObserver:
         return result
 
     def _join_table_id(self, parts: tuple[bytes | None, ...]) -> TableId:
-        """Join the parts of a table id; a single part is split at its dots, and absent parts are left out.
-
-        Raises:
-            UnicodeDecodeError: A part is not UTF-8.
-        """
+        """Join the parts of a table id; a single part is split at its dots, and absent parts are left out."""
         names = [part.decode() for part in parts if part is not None]
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
 

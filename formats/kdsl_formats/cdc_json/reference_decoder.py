@@ -234,11 +234,7 @@ class ReferenceChangeDecoder:
             raise
 
     def _read_change(self, spelled: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
-        """Return the rows of a change, as `read_document` does.
-
-        Raises:
-            FieldError: The change cannot be read.
-        """
+        """Return the rows of a change, as `read_document` does."""
         members = self._decoder.read_object(spelled)
         change = members
         if self.rules.payload:
@@ -288,22 +284,14 @@ class ReferenceChangeDecoder:
         return document[0]
 
     def _is_included(self, document: Any, condition: Include) -> bool:
-        """Whether a message meets a condition; the member is matched as the string that `_as_string` returns.
-
-        Raises:
-            FieldError: It lacks the member of the condition.
-        """
+        """Whether a message meets a condition; the member is matched as the string that `_as_string` returns."""
         value = document.get(condition.member, _ABSENT) if isinstance(document, dict) else _ABSENT
         if value is _ABSENT:
             raise FieldError(f"there is no member {condition.member!r}, which must match a pattern")
         return condition.pattern.fullmatch(_as_string(value)) is not None
 
     def _read_metadata(self, members: Row, change: Row) -> tuple[Any, ...]:
-        """The values of the requested metadata fields; those beside the payload are None in messages without one.
-
-        Raises:
-            FieldError: A value cannot be converted.
-        """
+        """The values of the requested metadata fields; those beside the payload are None in messages without one."""
         values = []
         for field in self.rules.metadata_fields:
             if field.beside_payload:
@@ -316,9 +304,6 @@ class ReferenceChangeDecoder:
         """Return the kind and values of each row of a change; none for a skipped operation.
 
         A truncate that the table applies gives one pair of `TRUNCATE` and an empty row.
-
-        Raises:
-            FieldError: The operation is unknown, is a TRUNCATE that is not allowed, or lacks a row that it needs.
         """
         dialect = self.dialect
         if operation in self.rules.skipped:
@@ -346,9 +331,6 @@ class ReferenceChangeDecoder:
 
         If the table is read by key, an update needs no before-image, nor does a delete whose key identifies the row;
         columns that a before-image lacks, all of them without one, are None then.
-
-        Raises:
-            FieldError: An image that the operation needs is null or absent.
         """
         before, after = change["before"], change["after"]
         if operation in self.dialect.inserts:
@@ -382,9 +364,6 @@ class ReferenceChangeDecoder:
         An update without old values is only its after-image if the table is read by key.
 
         `data_at` and `old_at` are the paths of the row and the old values in errors.
-
-        Raises:
-            FieldError: The row is null, or the old values of an update are and the table is not read by key.
         """
         after = _require(data, data_at)
         if operation in self.dialect.inserts:
@@ -399,12 +378,7 @@ class ReferenceChangeDecoder:
             yield AFTER, after
 
     def _rows_of_lists(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
-        """Return the rows of a change with lists of rows and of their old values.
-
-        Raises:
-            FieldError: A list that the operation needs is null or absent, or one of its elements is; or the list of old
-                values is shorter.
-        """
+        """Return the rows of a change with lists of rows and of their old values."""
         is_update, is_delete = operation == self.dialect.update, operation == self.dialect.delete
         if is_delete and change["data"] is None and change["old"]:  # as some versions of Canal write it
             change = {**change, "data": change["old"]}
@@ -424,11 +398,7 @@ _ABSENT = object()
 
 
 def _require(value: Any, member: str) -> Any:
-    """Return the value of a member.
-
-    Raises:
-        FieldError: It is null or absent.
-    """
+    """Return the value of a member."""
     if value is None:
         raise FieldError(f"the member {member!r} is null or absent")
     return value

@@ -50,7 +50,6 @@ class ColumnReader:
         nulls = {self.dialect.null_literal, "" if empty else None} - {None}
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-            """Read strings, with null literals as NULL; also returns which rows need the fallback."""
             for text in nulls:
                 is_null = pc.equal(strings, text)
                 if is_null.true_count:
@@ -81,7 +80,6 @@ class ColumnReader:
         read, arrow = self._scalar_reader(kind.element), arrow_type(kind)
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-            """Split and read strings as arrays; also returns which rows need the fallback."""
             flat, counts = self._split_parts(strings)
             elements, fallback = read(flat)
             offsets = np.zeros(len(counts) + 1, dtype=np.int32)
@@ -100,7 +98,6 @@ class ColumnReader:
         members = [(arrow_field(f.name, f.type), self._scalar_reader(f.type)) for f in kind.fields]
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-            """Split and read strings as rows; also returns which rows need the fallback."""
             flat, counts = self._split_parts(strings)
             fallback_rows = (counts > 0) & (counts < len(members))
             present = counts >= max(len(members), 1)

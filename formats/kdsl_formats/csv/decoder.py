@@ -65,10 +65,6 @@ class CsvDecoder:
         return columns, sure
 
     def _read_by_reference(self, message: bytes) -> list[dict[str, Any]]:
-        """Read one message as a list of its row, which is empty if the message is unreadable and errors are ignored.
-
-        Raises:
-            ValueError: As for `ReferenceDecoder.values`.
-        """
+        """Read one message as a list of its row, which is empty if the message is unreadable and errors are ignored."""
         values = self.reference.values(message)
         return [] if values is None else [dict(zip(self._names, values, strict=True))]

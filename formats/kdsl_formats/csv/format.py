@@ -26,7 +26,6 @@ def unescape(text: str) -> str:
     r"""Replace Java's escapes in a string: ``\t``, ``\u0001``, ``\001``, ``\\``; of others only drop the backslash."""
 
     def replace(match: re.Match[str]) -> str:
-        """Return what an escape stands for; of an unknown one, the character after the backslash."""
         octal, code, other = match.groups()
         if octal is not None:
             return chr(int(octal, 8))

@@ -112,11 +112,7 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
 
 
 def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
-    """Skip values beyond the last column, or only a blank one after a trailing delimiter.
-
-    Raises:
-        ValueError: The dialect does not allow them, or one of them is invalid.
-    """
+    """Skip values beyond the last column, or only a blank one after a trailing delimiter."""
     extra = row.value()
     if dialect.ignore_extra:
         while row.more():
@@ -188,11 +184,7 @@ class _RowReader:
         return value_read.rstrip(BLANKS) if dialect.trim else value_read
 
     def _read_quoted(self, quote: str) -> str:
-        """Read a quoted value and the blanks after it, and return it without quotes and escapes.
-
-        Raises:
-            ValueError: The closing quote is missing, something else follows it, or an escape is at the end.
-        """
+        """Read a quoted value and the blanks after it, and return it without quotes and escapes."""
         text, escape = self.text, self.dialect.escape
         self.position += 1
         value_read, start = "", self.position
@@ -215,11 +207,7 @@ class _RowReader:
         raise ValueError("a quoted value has no closing quote")
 
     def _read_escaped(self) -> str:
-        """Read an escape character and the character after it; returns what they stand for.
-
-        Raises:
-            ValueError: The message ends with the escape character.
-        """
+        """Read an escape character and the character after it; returns what they stand for."""
         self.position += 2
         if self.position > len(self.text):
             raise ValueError("the message ends with an escape character")
@@ -235,21 +223,13 @@ class _RowReader:
             self.position += 1
 
     def _check_end_of_value(self) -> None:
-        """Check that only a delimiter or a line end follows a closing quote.
-
-        Raises:
-            ValueError: Something else does.
-        """
+        """Check that only a delimiter or a line end follows a closing quote."""
         rest = self.text[self.position : self.position + 1]
         if rest and rest != self.dialect.delimiter and rest not in _BREAKS:
             self._fail(rest)
 
     def _fail(self, character: str) -> NoReturn:
-        """Raise the error for a character after a closing quote.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Raise the error for a character after a closing quote."""
         expected = f"expected {self.dialect.delimiter!r} or the end of the line"
         raise ValueError(
             f"{quote_value(character)} follows a closing quote at character {self.position + 1}; {expected}"

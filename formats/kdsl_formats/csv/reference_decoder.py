@@ -84,10 +84,6 @@ class ReferenceDecoder:
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:
-            """Convert the string of a ROW, None for a blank one.
-
-            A bad or absent member is None if errors are ignored, and a ValueError otherwise.
-            """
             parts = self._split_parts(value)
             if not parts:
                 return None
@@ -115,7 +111,6 @@ class ReferenceDecoder:
         article = "an" if spelling[0] in "AI" else "a"
 
         def convert(value: str) -> Any:
-            """Convert a string, None for a null literal; ValueError for a bad one."""
             if value == literal or (empty_as_null and not value):
                 return None
             try:
@@ -131,7 +126,6 @@ class ReferenceDecoder:
             return convert
 
         def lenient(value: str) -> Any:
-            """Convert a string; None for a bad one."""
             try:
                 return convert(value)
             except ValueError:
@@ -184,7 +178,6 @@ def _time_converter(precision: int) -> Convert:
     unit: int = 10 ** (9 - min(precision, 3))
 
     def convert(value: str) -> int:
-        """Convert a string to nanoseconds, cut to the unit; ValueError for a bad one."""
         nanos = parse_local_time(value)
         return nanos - nanos % unit
 

@@ -142,7 +142,6 @@ class MessageBuffer:
         behind = slashes[in_run % 2 == 0] + 1
 
         def is_unescaped_quote(data: Bytes, begin: int) -> Mask:
-            """Which bytes of a block, which starts at a position of the buffer, are quotes that are not escaped."""
             mask: Mask = data == QUOTE
             first, last = np.searchsorted(behind, [begin, begin + len(data)])
             mask[behind[first:last] - begin] = False
@@ -155,7 +154,6 @@ class MessageBuffer:
         """The positions of all brackets and braces, including those inside strings."""
 
         def is_bracket(data: Bytes, _: int) -> Mask:
-            """Which bytes of a block are brackets or braces."""
             folded = data | 0x20
             mask: Mask = (folded == BRACE) | (folded == BRACE + 2)
             return mask

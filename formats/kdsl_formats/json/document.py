@@ -46,11 +46,7 @@ class Empty(ValueError):  # noqa: N818 - not always an error
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    """Raise the error of NaN and Infinity, which are not JSON.
-
-    Raises:
-        ValueError: Always.
-    """
+    """Raise the error of NaN and Infinity, which are not JSON."""
     raise ValueError(f"not JSON: {name} is not a JSON value")
 
 
@@ -125,12 +121,7 @@ def _strings_in(value: Any) -> Iterator[str]:
 
 
 def _parse(message: bytes) -> tuple[Any, str, int]:
-    """Return the first document of a message, the whole text, and the position in the text after the document.
-
-    Raises:
-        Empty: The message is empty or blank.
-        ValueError: The document is not JSON, has bytes that are not UTF-8, or is nested too deeply, with the reason.
-    """
+    """Return the first document of a message, the whole text, and the position in the text after the document."""
     text, broken = _decode_text(message)
     start = 0
     while text[start : start + 1] and text[start] in _BLANKS:
@@ -159,11 +150,7 @@ def _explain_nothing(message: bytes, text: str) -> str:
 
 
 def _decode_text(message: bytes) -> tuple[str, str]:
-    """Decode a message; also returns why it is not UTF-8, otherwise "". Bytes that are not UTF-8 become surrogates.
-
-    Raises:
-        ValueError: The bytes are UTF-16 or UTF-32 by their start, but not valid.
-    """
+    """Decode a message; also returns why it is not UTF-8, otherwise "". Bytes that are not UTF-8 become surrogates."""
     encoding, skipped = ("utf-8", 0) if message[:1] == b"{" and message[1:2] != b"\0" else _detect_encoding(message)
     data = message[skipped:]
     try:
@@ -191,11 +178,7 @@ def _detect_encoding(message: bytes) -> tuple[str, int]:
 
 
 def _check_depth(text: str, start: int) -> None:
-    """Check that objects and arrays of the document at a position are not nested deeper than `MAX_DEPTH`.
-
-    Raises:
-        ValueError: They are.
-    """
+    """Check that objects and arrays of the document at a position are not nested deeper than `MAX_DEPTH`."""
     depth, in_text, escaped = 0, False, False
     for c in text[start:]:
         if in_text:
@@ -218,12 +201,7 @@ def _check_depth(text: str, start: int) -> None:
 
 
 def _scan_deep(text: str, start: int) -> tuple[Any, int]:
-    """Parse a deeply nested document with a raised recursion limit; return it, and the position after it.
-
-    Raises:
-        ValueError: It is deeper than `MAX_DEPTH`, or not JSON.
-        RecursionError: It is deeper than the interpreter allows.
-    """
+    """Parse a deeply nested document with a raised recursion limit; return it, and the position after it."""
     _check_depth(text, start)
     with Recursion():
         return _scan(text, start)

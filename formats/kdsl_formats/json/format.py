@@ -300,7 +300,6 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         rules = self.reading_rules()
 
         def make(of: t.Row, modes: Modes) -> Decoder:
-            """Create a decoder of a row type, with values in the form of ``modes``, that also replaces placeholders."""
             decoder = JsonDecoder(of, attrs.evolve(rules, modes=modes), count_undeclared=use.count_undeclared)
             return self.replace_placeholders_of(decoder, of, use)
 

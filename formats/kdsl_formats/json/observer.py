@@ -190,7 +190,6 @@ class TableLane:
         seen: set[str] = set()
 
         def check(column: str, values: ValueSpans) -> Mask:
-            """Which values of a column show nothing that the table lacks; notes that the column was seen."""
             seen.add(column)
             held = self._are_held(buffer, values, column, growth)
             if column not in self._required:
@@ -279,10 +278,6 @@ class JsonObserver:
             objects = spans if len(group) == len(spans) else spans.pick(group)
 
             def settle(which: Indices, growth: TableGrowth, lane: TableLane = lane, objects: Spans = objects) -> Mask:
-                """Which messages of the group, given by their indices, show nothing that the table lacks.
-
-                The lane learns members that are new to it.
-                """
                 return lane.settle(buffer, objects if len(which) == len(objects) else objects.pick(which), None, growth)
 
             group = group + begin

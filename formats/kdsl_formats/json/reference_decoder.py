@@ -157,11 +157,7 @@ class ReferenceDecoder:
         return [row for _, row in objects_and_rows]
 
     def _read_rows(self, document: Any) -> list[_ObjectAndRow]:
-        """Return the objects of a document that are rows, each with its row; infinite values are counted.
-
-        Raises:
-            FieldError: As in `read_document`.
-        """
+        """Return the objects of a document that are rows, each with its row; infinite values are counted."""
         if self.rules.payload:
             return self._payload_row(document)
         if isinstance(document, dict):
@@ -185,9 +181,6 @@ class ReferenceDecoder:
         """Return a list with the payload of a message that contains its schema, and its row; empty if that is null.
 
         Infinite values are counted.
-
-        Raises:
-            FieldError: The message does not have a payload, or the payload cannot be read.
         """
         if not isinstance(document, dict) or PAYLOAD not in document:
             raise missing_payload()
@@ -200,22 +193,13 @@ class ReferenceDecoder:
             raise e.inside(PAYLOAD) from None
 
     def _read_element(self, value: Any) -> _ObjectAndRow:
-        """Return an element of an array of rows, or a payload, with its row; infinite values are counted.
-
-        Raises:
-            FieldError: It is not an object; or as in `_convert_row`.
-        """
+        """Return an element of an array of rows, or a payload, with its row; infinite values are counted."""
         if not isinstance(value, dict):
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
         return self._convert_row(value)
 
     def _convert_row(self, document: dict[str, Any]) -> _ObjectAndRow:
-        """Return an object with its row; infinite values are counted.
-
-        Raises:
-            FieldError: A value cannot be read and errors are not ignored, a member is missing and the rules set
-                `fail_on_missing_field`, or two members that are flattened have the name of one column.
-        """
+        """Return an object with its row; infinite values are counted."""
         return document, self._convert(document)
 
     def _member_converter(self, kind: t.DataType) -> Convert:
@@ -228,7 +212,6 @@ class ReferenceDecoder:
             return lambda value: None if value is None else convert(value)
 
         def lenient(value: Any) -> Any:
-            """Convert a value; None for null and for a bad value, whose infinite parts are not counted."""
             count = self.infinite.count
             try:
                 return None if value is None else convert(value)
@@ -299,7 +282,6 @@ class ReferenceDecoder:
         name = kind.spelling
 
         def convert(value: Any) -> Any:
-            """Convert a string or number; `FieldError` for a bad one, and for any other value."""
             if not isinstance(value, str):
                 raise _mismatch_error(value, name)
             if len(value) > MAX_NUMBER and type(value) is not str:
@@ -319,7 +301,6 @@ class ReferenceDecoder:
         name = wire.kind.spelling
 
         def read(value: Any) -> Any:
-            """Read a number, object or string; `ValueError` for a bad value, `InfiniteError` for an infinite one."""
             match value:
                 case Integer() | Fractional() if len(value) <= MAX_NUMBER:
                     return wire.from_number(str.__str__(value))
@@ -330,7 +311,6 @@ class ReferenceDecoder:
             raise ValueError(f"expected {wire.expected}")
 
         def convert(value: Any) -> Any:
-            """Read a value; an infinite one of a nullable type is counted, and None; `FieldError` for a bad one."""
             try:
                 return read(value)
             except InfiniteError as e:
@@ -344,11 +324,7 @@ class ReferenceDecoder:
         return convert
 
     def _parse_float(self, value: str) -> float:
-        """Parse a 32-bit float; the tree reader rounds a number, but not a string, to a double first.
-
-        Raises:
-            ValueError: It is a string that is not a number.
-        """
+        """Parse a 32-bit float; the tree reader rounds a number, but not a string, to a double first."""
         if type(value) is str or self.rules.streaming:
             return numbers.parse_float(value)
         return numbers.to_float(self._parse_double(value))
@@ -371,11 +347,7 @@ class ReferenceDecoder:
         return numbers.parse_decimal(numbers.trim(value) if self.rules.streaming else value, precision, scale)
 
     def _to_string(self, value: Any) -> str:
-        """A JSON value other than null as a string: values other than strings become their JSON.
-
-        Raises:
-            FieldError: As in `_to_json`; or a string cannot be UTF-8 and columns were inferred.
-        """
+        """A JSON value other than null as a string: values other than strings become their JSON."""
         if type(value) is str:
             return self._encodable(value)
         if self.rules.inferred:
@@ -387,22 +359,14 @@ class ReferenceDecoder:
                 return self._to_json(value)
 
     def _encodable(self, text: str) -> str:
-        """A string that UTF-8 can hold: half of a surrogate pair becomes ``?``, as in Java.
-
-        Raises:
-            FieldError: It has such a half, and columns were inferred.
-        """
+        """A string that UTF-8 can hold: half of a surrogate pair becomes ``?``, as in Java."""
         if not self.rules.inferred:
             return replace_surrogates(text)
         _check_strings(text)
         return text
 
     def _to_json(self, value: Any) -> str:
-        """Write a value as compact JSON, for a STRING column.
-
-        Raises:
-            FieldError: It has a number with too many digits.
-        """
+        """Write a value as compact JSON, for a STRING column."""
         match value:
             case None:
                 return "null"
@@ -440,7 +404,6 @@ class ReferenceDecoder:
         name, parse_bytes = kind.spelling, _latin_bytes if self.rules.as_texts else parse_base64
 
         def convert(value: Any) -> bytes | None:
-            """Decode a string; `FieldError` for a bad one. Other values are an error, or None with the tree reader."""
             if type(value) is not str:
                 if self.rules.streaming:
                     raise _mismatch_error(value, name)
@@ -460,7 +423,6 @@ class ReferenceDecoder:
         convert, name = self._member_converter(kind.element), kind.spelling
 
         def elements(value: Any) -> list[Any]:
-            """Convert an array to a list; `FieldError` for other values and, unless ignored, for bad elements."""
             if not isinstance(value, list):
                 raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
             converted: list[Any] = []
@@ -481,7 +443,6 @@ class ReferenceDecoder:
         name = kind.spelling
 
         def entries(value: Any) -> list[tuple[str, Any]]:
-            """Convert an object to pairs; `FieldError` of `convert` and of keys and, if streaming, for other values."""
             if not isinstance(value, dict):
                 if self.rules.streaming:
                     raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
@@ -506,7 +467,6 @@ class ReferenceDecoder:
         convert, ignore = self.converter(t.Int()), self.rules.ignore_parse_errors
 
         def count(value: Any) -> Any:
-            """Convert a count; a bad one is `_ABSENT` if errors are ignored, otherwise a `FieldError`."""
             try:
                 return convert(value)
             except FieldError:
@@ -526,10 +486,6 @@ class ReferenceDecoder:
         name, strict = kind.spelling, self.rules.fail_on_missing_field
 
         def convert(value: Any) -> dict[str, Any]:
-            """Convert an object to a row; `FieldError` for other values and for required members that are absent.
-
-            A bad member is a `FieldError`, too, or None if errors are ignored.
-            """
             if not isinstance(value, dict):
                 raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
             row = {}
@@ -557,11 +513,7 @@ def _check_strings(value: Any) -> None:
 
 
 def _require_string(value: str) -> str:
-    """Return a JSON string; numbers, which are a subclass of str here, are refused.
-
-    Raises:
-        ValueError: It is a number.
-    """
+    """Return a JSON string; numbers, which are a subclass of str here, are refused."""
     if type(value) is not str:
         raise ValueError("a number")
     return value
@@ -588,11 +540,7 @@ def _latin_bytes(text: str) -> bytes:
 
 
 def _parse_whole(value: str, bits: int) -> int:
-    """An integer from a string, or from a number whose fraction is truncated.
-
-    Raises:
-        ValueError: It is not an integer, or out of range.
-    """
+    """An integer from a string, or from a number whose fraction is truncated."""
     if type(value) is not Fractional:
         return numbers.parse_integer(numbers.trim(value), bits)
     number = numbers.parse_exact(value)

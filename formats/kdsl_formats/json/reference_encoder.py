@@ -123,7 +123,6 @@ class ReferenceEncoder:
         """
 
         def elements(values: list[Any]) -> str:
-            """Write a list; a `FieldError` has the index of the element."""
             parts: list[str] = []
             try:
                 parts.extend(map(write, values))
@@ -142,7 +141,6 @@ class ReferenceEncoder:
         mode, literal = self.rules.null_key_mode, self.rules.null_key
 
         def members(entries: list[tuple[str | None, Any]]) -> str:
-            """Write pairs as an object; `FieldError` for a None key in the mode FAIL, and for a bad value."""
             parts: dict[str, str] = {}
             for key, value in entries:
                 if key is None:
@@ -172,7 +170,6 @@ class ReferenceEncoder:
         ignore = self.rules.ignore_null_fields
 
         def members(values: tuple[Any, ...]) -> str:
-            """Write a tuple as an object; a `FieldError` has the name of the member."""
             parts = []
             for (name, key, write), value in zip(fields, values, strict=True):
                 if value is None and ignore:
@@ -193,7 +190,6 @@ def _wire_writer(wire: Wire) -> WriteValue:
     """
 
     def write(value: Any) -> str:
-        """Write a value, in quotes if its form has them; `FieldError` if the form cannot represent it."""
         try:
             text = wire.write(value)
         except UnwritableError as e:

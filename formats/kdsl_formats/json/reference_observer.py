@@ -223,10 +223,6 @@ class ReferenceObserver:
 
         Types that the message declares are among them even if they are known; a value that its known column holds shows
         none.
-
-        Raises:
-            FieldError: A value fits no type or not its fixed or declared one, the message contradicts the table's key
-                (`_check_key`), a column would have an empty name, or the table would have too many columns.
         """
         self._check_key(shown, growth)
         types: dict[str, t.DataType] = {}
@@ -266,12 +262,7 @@ class ReferenceObserver:
         )
 
     def _check_key(self, shown: Shown, growth: TableGrowth) -> None:
-        """Check a message's primary key; `growth.in_any_order` is cleared where the order of the messages decides.
-
-        Raises:
-            FieldError: The key is not that of the table; or one of its columns is null in a row, or absent in one of
-                the first `keyed_rows` rows.
-        """
+        """Check a message's primary key; `growth.in_any_order` is cleared where the order of the messages decides."""
         key = shown.primary_key
         if not key and growth.primary_key != growth.known_key:
             growth.in_any_order = False
@@ -291,11 +282,7 @@ class ReferenceObserver:
         return t.STRING if self.inference.as_strings and not isinstance(kind, _NESTED) else kind
 
     def _type_shown(self, shown: Shown, growth: TableGrowth, name: str, value: Any) -> t.DataType | None:
-        """The type of a value that is not null; None where the known type of its column holds it. Only reads `growth`.
-
-        Raises:
-            FieldError: The value does not fit its fixed or declared type, is not declared, or cannot be read.
-        """
+        """The type of a value that is not null; None where the known type of its column holds it. Reads `growth`."""
         fixed = self.inference.fixed.get(name)
         if shown.modes is not None:
             return self._type_of_schema(shown, fixed, name, value)
@@ -320,9 +307,6 @@ class ReferenceObserver:
         """The type of a value in a message that is read by its schema: the fixed type, or else the declared one.
 
         The latter is STRING for a scalar if scalars are inferred as strings.
-
-        Raises:
-            FieldError: The schema lacks the column, the value does not fit, or the fixed type does not hold its type.
         """
         kind = (shown.types or {}).get(name)
         if kind is None:
@@ -390,9 +374,6 @@ class ReferenceObserver:
         """Check that the decoder reads a value as a type, without losing a part of it.
 
         For a type whose form `modes` decides, it is only checked that the value can be read.
-
-        Raises:
-            FieldError: It does not.
         """
         read = self._convert(value, kind, modes)
         if wire_of(kind, modes) is not None:
@@ -420,11 +401,7 @@ class ReferenceObserver:
             raise FieldError(f"{shown} does not fit the type {kind.spelling}")
 
     def _convert(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> Any:
-        """A value as the decoder reads it; with `NO_MODES`, the modes of the rules are used. Converters are cached.
-
-        Raises:
-            FieldError: The decoder cannot read the value.
-        """
+        """A value as the decoder reads it; with `NO_MODES`, the modes of the rules are used. Converters are cached."""
         modes = self.rules.modes if modes == NO_MODES else modes
         convert = self._converters.get((kind, modes))
         if convert is None:
@@ -536,11 +513,7 @@ class RowReader:
 
 
 def _id_part(row: Mapping[str, Any], name: str) -> str:
-    """One part of a table id as a string: a member, or one inside objects (``a.b``).
-
-    Raises:
-        FieldError: It is absent, null, empty, an object or an array.
-    """
+    """One part of a table id as a string: a member, or one inside objects (``a.b``)."""
     value: Any = row.get(name, _ABSENT)
     if value is _ABSENT and "." in name:
         value = row

@@ -212,15 +212,7 @@ class _Encoder:
         return self._format.add_frames(encoded, self._schema_id, self._use)
 
     def _find_schema_id(self) -> int:
-        """Find the id of the schema that rows are written with, and register the schema if the options say so.
-
-        Raises:
-            RegistryError: The registry does not answer, refuses, does not accept the schema, or lacks the schema or
-                subject that is looked up.
-            KdslError: There is no registry, its settings have errors, a secret cannot be resolved, the subject cannot
-                be determined, or its latest schema does not allow the rows.
-            SchemaError: As in `sink_schema`.
-        """
+        """Find the id of the schema that rows are written with, and register the schema if the options say so."""
         from kdsl.registry import registry_client
 
         chosen = self._format

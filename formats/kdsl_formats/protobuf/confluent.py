@@ -248,10 +248,6 @@ class _Decoder:
         """Return the decoder for the messages at a path of a schema, which is fetched from the registry once.
 
         The decoder is stored, and so is the error of a schema that does not match.
-
-        Raises:
-            SchemaError: The registry does not have the schema, or it does not match the table.
-            KdslError: As in `decode`.
         """
         decoder = self._decoders.get((schema_id, path))
         if decoder is None:
@@ -277,10 +273,6 @@ class _Decoder:
         """A decoder for a message of a registered schema, which `description` names in errors.
 
         If the options define the message, it is the decoder for that one.
-
-        Raises:
-            SchemaError: There is no message at the path, it is not the expected one, or its schema cannot be used.
-            RegistryError: An imported file cannot be fetched.
         """
         from kdsl_formats.protobuf.registered import load_schema, message_names
 
@@ -350,13 +342,7 @@ class _Encoder:
         return self._format.add_frames(encoder.encode(rows), schema_id, self._use, before)
 
     def _prepare(self) -> tuple[int, bytes, ProtobufEncoder]:
-        """Find or register the schema; returns its id, the encoded path of the message, and an encoder.
-
-        Raises:
-            KdslError: There is no registry, its settings have errors, it does not answer, refuses the schema or lacks
-                one that may not be registered; its subject is missing, does not have the message or cannot be
-                determined; or the message cannot be loaded or cannot hold the rows of the table.
-        """
+        """Find or register the schema; returns its id, the encoded path of the message, and an encoder."""
         from kdsl.registry import registry_client
         from kdsl_formats.protobuf.registered import load_schema, message_names, register_schema
 

@@ -121,7 +121,6 @@ def message_paths(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
     """
 
     def inside(messages: Sequence[DescriptorProto], prefix: str, outer: Path) -> Iterator[tuple[str, Path]]:
-        """Yield the full names and paths of messages, whose names get a prefix, and of those inside them."""
         for i, message in enumerate(messages):
             name = prefix + message.name
             groups = {f.type_name for f in message.field if f.type == FieldDescriptorProto.TYPE_GROUP}

@@ -221,9 +221,6 @@ def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
     """Replace a class in the options, if there is one, by its name and its descriptors in base64.
 
     A class that is not one of Protobuf messages stays. A descriptor set that is also an option stays beside the name.
-
-    Raises:
-        SchemaError: The descriptors of the class do not fit together.
     """
     kind = options.get("message_class_name")
     if isinstance(kind, type) and isinstance(getattr(kind, "DESCRIPTOR", None), Descriptor):
@@ -233,12 +230,7 @@ def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_schema(options: MessageFormat) -> Schema:
-    """Load the message that the options name, from the source that they name.
-
-    Raises:
-        SchemaError: Several options name a source, it cannot be read or does not have the message, or no option names
-            one and Python cannot import the message's class; or the class that an option has is not one of messages.
-    """
+    """Load the message that the options name, from the source that they name."""
     name = options.message_class_name
     if not isinstance(name, str):
         return schema_of_class(name)

@@ -275,9 +275,6 @@ class _LayoutBuilder:
         """Add a copy of a message with the fields that a row needs to its container; returns its full name.
 
         These are the row's columns, required fields, and the other members of the columns' oneofs.
-
-        Raises:
-            SchemaError: Messages in required fields are too many, or nested too deeply.
         """
         original, container = self._originals[message.full_name]
         self._count += 1
@@ -321,9 +318,6 @@ class _LayoutBuilder:
 
         The copy is added to its container, as in `_copy`. The type stays the same for a column of another type, such as
         TIMESTAMP_LTZ. `kind` is the column's type; None for a field that is not a column.
-
-        Raises:
-            SchemaError: As in `_copy`.
         """
         inner = field.message_type
         assert inner is not None
@@ -361,7 +355,6 @@ def _messages_of(files: FileDescriptorSet) -> Iterator[tuple[str, tuple[Descript
     """Every message of a set: its full name, its declaration, and the list that contains it."""
 
     def inside(messages: Any, prefix: str) -> Iterator[tuple[str, tuple[DescriptorProto, Any]]]:
-        """Yield what `_messages_of` returns for a list of messages, whose names get a prefix, and those inside them."""
         for message in list(messages):
             yield prefix + message.name, (message, messages)
             yield from inside(message.nested_type, f"{prefix}{message.name}.")

@@ -77,20 +77,13 @@ class ReferenceDecoder:
         return self._read_row(self._layout, parsed)
 
     def _read_row(self, layout: Layout, message: Message) -> dict[str, Any]:
-        """Convert a parsed message to a row of the layout's columns, with values as in `_read_value`.
-
-        Raises:
-            BadMessageError: An instant, the number of an enum or a message as JSON cannot be represented.
-        """
+        """Convert a parsed message to a row of the layout's columns, with values as in `_read_value`."""
         return {m.name: self._read_value(m, message) for m in layout.members}
 
     def _read_value(self, member: Member, message: Message) -> Any:
         """The value of a field, or its values; None if it is absent or empty, unless the rules read defaults.
 
         The value of a single field without presence is never None.
-
-        Raises:
-            BadMessageError: A value cannot be represented.
         """
         if member.shape == "one":
             if member.presence and not self._defaults and not message.HasField(member.name):
@@ -107,9 +100,6 @@ class ReferenceDecoder:
         """A map's entries; of equal keys the last one wins, at the index of the first.
 
         An entry with a number that a closed enum lacks is left out.
-
-        Raises:
-            BadMessageError: A key or value cannot be represented.
         """
         assert member.inside is not None
         key, value = member.inside.members
@@ -172,11 +162,7 @@ def _convert_scalar(kind: t.DataType, value: Any) -> Any:
 
 
 def _convert_enum(member: Member, number: int) -> str | int:
-    """Convert an enum value to its name or number; the name of an unknown number is `UNRECOGNIZED`.
-
-    Raises:
-        BadMessageError: The number is unknown, and the column contains numbers.
-    """
+    """Convert an enum value to its name or number; the name of an unknown number is `UNRECOGNIZED`."""
     known = member.names.get(number)
     if member.by_name:
         return UNRECOGNIZED if known is None else known
@@ -188,11 +174,7 @@ def _convert_enum(member: Member, number: int) -> str | int:
 
 
 def _to_json(value: Message) -> str:
-    """Write a message as compact JSON.
-
-    Raises:
-        BadMessageError: It cannot be written as JSON.
-    """
+    """Write a message as compact JSON."""
     try:
         return json.dumps(json_format.MessageToDict(value), ensure_ascii=False, separators=(",", ":"))
     except (json_format.Error, ValueError, TypeError) as e:

@@ -54,11 +54,7 @@ class ReferenceEncoder:
             raise BadMessageError(str(e)) from e
 
     def _fill(self, layout: Layout, message: Message, row: dict[str, Any]) -> None:
-        """Set the fields of a message from a row with all columns, in place; None leaves a field unset.
-
-        Raises:
-            BadMessageError: A value cannot be written.
-        """
+        """Set the fields of a message from a row with all columns, in place; None leaves a field unset."""
         for member in layout.members:
             value = row[member.name]
             if value is None:
@@ -80,11 +76,7 @@ class ReferenceEncoder:
         self._fill_message(member, inner, value)
 
     def _add_elements(self, member: Member, target: Any, values: list[Any]) -> None:
-        """Add the elements of an array to a repeated field, in place; NULL becomes a default or an empty message.
-
-        Raises:
-            BadMessageError: A value cannot be written.
-        """
+        """Add the elements of an array to a repeated field, in place; NULL becomes a default or an empty message."""
         for value in values:
             if member.inside is None:
                 target.append(self._convert_element(member, value))
@@ -94,11 +86,7 @@ class ReferenceEncoder:
                     self._fill_message(member, inner, value)
 
     def _add_entries(self, member: Member, target: Any, pairs: list[tuple[Any, Any]]) -> None:
-        """Add the entries of a map to a repeated field, in place; NULL becomes a default or an empty message.
-
-        Raises:
-            BadMessageError: A value cannot be written.
-        """
+        """Add the entries of a map to a repeated field, in place; NULL becomes a default or an empty message."""
         assert member.inside is not None
         for pair in pairs:
             entry = target.add()
@@ -112,11 +100,7 @@ class ReferenceEncoder:
                         self._fill_message(part, inner, value)
 
     def _fill_message(self, member: Member, message: Any, value: Any) -> None:
-        """Set a nested message, in place, from an instant, a wrapped value, a row, or JSON (Struct, Value, ListValue).
-
-        Raises:
-            BadMessageError: The value is not JSON for the message, or a part of it cannot be written.
-        """
+        """Set a nested message, in place, from an instant, a wrapped value, a row, or JSON (Struct, Value, …)."""
         assert member.inside is not None
         match member.form:
             case "timestamp":
@@ -136,9 +120,6 @@ class ReferenceEncoder:
         """Convert a scalar or enum value inside an ARRAY or a MAP.
 
         NULL becomes the enum's first value, the null text, b"", False or 0.
-
-        Raises:
-            BadMessageError: As in `_convert_scalar`.
         """
         if value is not None:
             return self._convert_scalar(member, value)
@@ -158,10 +139,6 @@ class ReferenceEncoder:
         """Convert an enum value to its number, and a value of an unsigned field to an unsigned number; others stay.
 
         A negative number of as many bits as the field becomes the unsigned number of the same bits.
-
-        Raises:
-            BadMessageError: A DECIMAL, or a BIGINT for 32 bits, is out of the range of the unsigned number; or as in
-                `_enum_number`.
         """
         if member.form == "enum":
             return self._enum_number(member, value)
@@ -177,11 +154,7 @@ class ReferenceEncoder:
         return value % (1 << bits)
 
     def _enum_number(self, member: Member, value: Any) -> int:
-        """Return the number of an enum value; an unknown value becomes the first one.
-
-        Raises:
-            BadMessageError: It is unknown, and unknown values are errors.
-        """
+        """Return the number of an enum value; an unknown value becomes the first one."""
         if member.by_name:
             if value in member.numbers:
                 return member.numbers[value]

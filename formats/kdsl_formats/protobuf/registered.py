@@ -174,7 +174,6 @@ def _parts_of(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
     """Yield the parts of a file."""
 
     def inside(messages: Iterable[DescriptorProto], prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield the parts of messages, whose names get a prefix, and of those inside them."""
         for message in messages:
             name = prefix + message.name
             yield f"the message {name}", "a message"
@@ -195,11 +194,7 @@ def _parts_of(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
 
 
 def _check_kind(schema: RegisteredSchema) -> None:
-    """Check that a schema is one of Protobuf.
-
-    Raises:
-        SchemaError: It is of another language.
-    """
+    """Check that a schema is one of Protobuf."""
     if schema.kind != PROTOBUF:
         raise SchemaError(
             f"it is a schema of the kind {schema.kind}, not a Protobuf schema", "read it with its own format"

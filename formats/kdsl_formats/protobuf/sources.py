@@ -84,12 +84,7 @@ class Schema:
 
 @lru_cache(maxsize=64)
 def _descriptor(name: str, files: bytes) -> Descriptor:
-    """The descriptor of a message in serialized files; the last 64 are cached, because each call builds a pool of them.
-
-    Raises:
-        TypeError: The files do not fit together.
-        KeyError: They do not have the message.
-    """
+    """The descriptor of a message in serialized files; 64 are cached, because each call builds a pool of them."""
     return pool_of(FileDescriptorSet.FromString(files)).FindMessageTypeByName(name)
 
 
@@ -307,11 +302,7 @@ def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
 
 
 def _compiler() -> list[str]:
-    """Return the command of grpcio-tools, or else of protoc on the PATH.
-
-    Raises:
-        SchemaError: Neither is installed.
-    """
+    """Return the command of grpcio-tools, or else of protoc on the PATH."""
     if find_spec("grpc_tools") is not None:
         return [sys.executable, "-m", "grpc_tools.protoc"]
     if (protoc := shutil.which("protoc")) is not None:
@@ -327,7 +318,6 @@ def _files_of(file: FileDescriptor) -> FileDescriptorSet:
     files: dict[str, FileDescriptorProto] = {}
 
     def add(one: FileDescriptor) -> None:
-        """Add a file to `files` after its imports, unless it is there already."""
         if one.name in files:
             return
         for needed in one.dependencies:
@@ -339,11 +329,7 @@ def _files_of(file: FileDescriptor) -> FileDescriptorSet:
 
 
 def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
-    """Return the files by name, with those added that readers bring along if the set lacks them.
-
-    Raises:
-        SchemaError: Another file that is imported is missing, or Python does not have the one of Google.
-    """
+    """Return the files by name, with those added that readers bring along if the set lacks them."""
     by_name = {file.name: file for file in files.file}
     missing = {name for file in files.file for name in file.dependency if name not in by_name}
     while missing:
@@ -376,9 +362,6 @@ def _find_name(name: str, files: Collection[FileDescriptorProto]) -> str:
     """Find the full name of a message by its full name, its Java name (the first of several), or its bare name.
 
     Messages of files that readers bring along are found by their full names only, unless there are no other files.
-
-    Raises:
-        SchemaError: There is no such message, or several have the bare name.
     """
     own = [f for f in files if not f.name.startswith(KNOWN)] or list(files)
     names = [full for file in own for full in message_names(file)]
@@ -410,7 +393,6 @@ def _with_imports(name: str, files: Mapping[str, FileDescriptorProto]) -> list[s
     names: dict[str, None] = {}
 
     def add(one: str) -> None:
-        """Add a file's name to `names` after those of its imports, unless it is there already."""
         if one not in names:
             for needed in files[one].dependency:
                 add(needed)

@@ -160,11 +160,7 @@ def list_record_types(kind: Type) -> tuple[Type, ...]:
 def _choose_record_type(
     records: tuple[Type, ...], name: str, chosen: Format | None, notes: list[str]
 ) -> tuple[Type, AvroConfluent]:
-    """Return a record type of a union, and the format that reads only records of it; adds to ``notes``.
-
-    Raises:
-        CodegenError: The union has no such record type, or the format cannot choose one.
-    """
+    """Return a record type of a union, and the format that reads only records of it; adds to ``notes``."""
     if chosen is not None and not isinstance(chosen, AvroConfluent):
         raise CodegenError(
             f"the Avro schema is a union of record types, and the format {chosen.identifier!r} reads only one; choose "
@@ -194,9 +190,6 @@ def _read_columns(kind: Type, notes: list[str], *, legacy: bool, connect: bool, 
 
     They are left out only of formats that find fields by name (``connect``), and not if no field would be left; of an
     envelope they are those of the rows inside it.
-
-    Raises:
-        AvroTypeError: The schema does not describe records, or has a field that cannot be left out.
     """
     while True:
         try:
@@ -275,11 +268,7 @@ def _collect_member_defaults(kind: Type, of: t.DataType, path: str) -> Iterator[
 
 
 def _leave_out_refused(draft: TableDraft, schema: Json) -> TableDraft:
-    """Resolve a schema to the table of a draft, and leave out the columns that cannot hold all of its values.
-
-    Raises:
-        CodegenError: No column can be read.
-    """
+    """Resolve a schema to the table of a draft, and leave out the columns that cannot hold all of its values."""
     assert draft.table.value_format is not None
     chosen = with_column_defaults(draft.table.value_format, draft.table.columns)
     assert isinstance(chosen, _REGISTERED)
@@ -294,11 +283,7 @@ def _leave_out_refused(draft: TableDraft, schema: Json) -> TableDraft:
 def _draft_single_value(
     schema: Json, kind: Type, column: str, topic: str, name: str, chosen: AvroConfluent
 ) -> TableDraft:
-    """Draft a table of messages that are one value without fields; it writes them with the schema if that is possible.
-
-    Raises:
-        AvroTypeError: No column type holds the values.
-    """
+    """Draft a table of messages that are one value without fields; it writes them with the schema if possible."""
     of = column_of_type(kind, connect=True, legacy=chosen.legacy_timestamps)
     default = {"legacy_timestamps": True}  # which makes no difference where the schema is set
     written: AvroConfluent = attrs.evolve(chosen, schema=json.dumps(schema), **default)  # type: ignore[misc]
@@ -453,9 +438,6 @@ def _check_symbols(kind: Type, value: Any) -> None:
     """Check that all values of enums inside a value are among their symbols.
 
     Of a union only the first branch is looked at, and not into its record.
-
-    Raises:
-        ValueError: A value is not a symbol.
     """
     if value is None:
         return
@@ -476,9 +458,6 @@ def _to_python(kind: t.DataType, value: Any) -> Any:
     """Convert a value from the form of the formats (times as numbers, maps as pairs) to Python's.
 
     Digits of a time beyond microseconds are cut off.
-
-    Raises:
-        OverflowError: A date or timestamp is beyond the years of Python's.
     """
     match kind:
         case _ if value is None:

@@ -183,11 +183,7 @@ class _Reader:
     def _read_single_type(
         self, schema: Mapping[str, Any], kind: str, path: Path, around: tuple[str, ...]
     ) -> t.DataType:
-        """Read the column type of a schema of one JSON type; enumerations and notes are collected in the reader.
-
-        Raises:
-            CodegenError: JSON Schema has no such type, or a part of the schema cannot be converted; see `type`.
-        """
+        """Read the column type of a schema of one JSON type; enumerations and notes are collected in the reader."""
         if kind == "object":
             return self._read_object(schema, path, around)
         if kind == "array":
@@ -220,9 +216,6 @@ class _Reader:
         """Read an object as a ROW, or as a MAP if it has no properties; its defaults, hints and notes are collected.
 
         Members are in the order of their ``connect.index``; one that is not required is nullable.
-
-        Raises:
-            CodegenError: A property cannot be converted; see `type`.
         """
         members, more = schema.get("properties"), schema.get("additionalProperties")
         if not isinstance(members, Mapping) or not members:

@@ -64,7 +64,6 @@ def protobuf_draft(
         raise CodegenError(str(e)) from None
 
     def make_format(full: str) -> Format:
-        """Return the format of a message, with the paths of the file and the folders."""
         path, *folder_paths = (one if beside is None else RelativePath.of(one, beside) for one in (file, *folders))
         return Protobuf(message_class_name=full, proto_file=path, proto_path=tuple(folder_paths))
 
@@ -101,11 +100,7 @@ def draft_registered_protobuf(
 def _draft_message(
     files: FileDescriptorSet, message: str, make_format: Callable[[str], Format], topic: str, name: str
 ) -> TableDraft:
-    """Draft a table of a message of compiled files: the named one, or the only one that no other uses.
-
-    Raises:
-        CodegenError: There is no such message, or several, or it cannot become a table.
-    """
+    """Draft a table of a message of compiled files: the named one, or the only one that no other uses."""
     from kdsl_formats.protobuf.format import Protobuf
     from kdsl_formats.protobuf.schema import comments_of, row_of
     from kdsl_formats.protobuf.sources import SchemaError, schema_of

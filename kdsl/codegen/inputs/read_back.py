@@ -56,7 +56,6 @@ def read_records(
     by_record: dict[int, Rejection] = {}
 
     def collect(records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
-        """Keep the first rejection of each record."""
         del records
         for one in rejections:
             by_record.setdefault(one.index, one)

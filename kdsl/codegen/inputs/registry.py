@@ -79,13 +79,7 @@ def registry_draft(
 def _draft_upserts(
     client: RegistryClient, subject: str, draft: TableDraft, url: str | None, legacy_timestamps: bool
 ) -> TableDraft:
-    """Draft an upsert table of the draft of a value's subject, and of the subject of its key.
-
-    Raises:
-        CodegenError: The value contains change data, its subject does not end in ``-value``, or the key's subject does
-            not exist or cannot be converted.
-        RegistryError: The registry does not answer, or denies access.
-    """
+    """Draft an upsert table of the draft of a value's subject, and of the subject of its key."""
     table = draft.table
     if table.value_format is None or not table.value_format.insert_only:
         raise CodegenError(
@@ -186,9 +180,6 @@ def _parse_json(schema: RegisteredSchema, name: str = "") -> dict[str, Any]:
     Args:
         schema: The schema.
         name: How another schema refers to it, for errors; empty for the schema itself.
-
-    Raises:
-        CodegenError: It is not JSON, or not an object.
     """
     which = f"the JSON Schema {name!r}" if name else "the JSON Schema"
     try:

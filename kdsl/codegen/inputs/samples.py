@@ -134,7 +134,6 @@ def bounds_of(schema: Mapping[str, Any]) -> tuple[Any, Any]:
     """
 
     def number(name: str) -> Any:
-        """The number of a keyword; None if it has none."""
         value = schema.get(name)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 

@@ -140,7 +140,6 @@ def draft_records(
     """
 
     def infer(present: Sequence[bytes | None], named: TopicFormat | None, side: Side) -> InferredSide:
-        """Infer format and columns of the messages of a side that are not null."""
         frames = find_frames(messages, side)
         not_null = [message for message in present if message is not None]
         return infer_side(not_null, cluster, named, side, frames=frames, with_address=with_address)
@@ -189,11 +188,6 @@ def _are_upserts(
 
     All of them must have keys, and their values must not be change data. Without a request it is False otherwise, and
     if the brokers do not report the settings of the topic.
-
-    Raises:
-        CodegenError: An upsert table was requested, and the records are not its rows.
-        ResolveError: As for `open_inspector`.
-        KdslError: As for `open_inspector`.
     """
     fits = key is not None and all(k is not None for k in keys) and value.format.insert_only
     if connector == "upsert-kafka" and not fits:
@@ -290,10 +284,6 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
 
     Without ``kind``, messages that are not all JSON objects are ``raw``; CSV is not recognized. JSON's ``null`` among
     objects is a tombstone.
-
-    Raises:
-        CodegenError: Messages of a named format are not JSON objects, not its changes, or for ``csv`` not UTF-8 or not
-            rows of CSV.
     """
     if kind == "csv":
         return _infer_csv([_decode(m, "csv") for m in messages])
@@ -343,14 +333,6 @@ def _infer_registered(
     """Infer format and columns from the schema with the highest id of those that frames name; see `infer_side`.
 
     The client of the registry is kept for this process.
-
-    Raises:
-        CodegenError: There is no registry, no message names a schema, or the schema is of another format than ``kind``
-            or cannot be converted.
-        RegistryError: The registry does not have the schema, does not answer, or refuses.
-        ResolveError: The settings of the registry have errors.
-        SecretError: A secret among them cannot be resolved here.
-        MissingPackageError: As for `registry_client`.
     """
     if cluster.registry is None:
         raise CodegenError(f"{kind} needs the schema registry; name it with --registry")
@@ -394,11 +376,7 @@ def _infer_registered(
 
 
 def _id_of(client: RegistryClient, schema_id: SchemaId) -> int:
-    """Return the id of a schema, which the registry is asked for if a GUID names it; -1 if it is not known.
-
-    Raises:
-        RegistryError: The registry does not answer, or refuses.
-    """
+    """Return the id of a schema, which the registry is asked for if a GUID names it; -1 if it is not known."""
     if isinstance(schema_id, int):
         return schema_id
     number = client.find_id(schema_id)
@@ -406,12 +384,7 @@ def _id_of(client: RegistryClient, schema_id: SchemaId) -> int:
 
 
 def _message_names(schema: RegisteredSchema, bodies: pa.BinaryArray) -> list[str]:
-    """List the names of the Protobuf messages that bodies name by their indexes, the most frequent one first.
-
-    Raises:
-        CodegenError: No body contains a message of the schema.
-        SchemaError: The schema is not a Protobuf schema.
-    """
+    """List the names of the Protobuf messages that bodies name by their indexes, the most frequent one first."""
     from kdsl_formats.protobuf.confluent_frame import split_indexes
     from kdsl_formats.protobuf.registered import message_names
 
@@ -424,11 +397,7 @@ def _message_names(schema: RegisteredSchema, bodies: pa.BinaryArray) -> list[str
 
 
 def _record_types(client: RegistryClient, schemas: Iterable[RegisteredSchema]) -> list[str]:
-    """List the full names of the records of Avro schemas, each once; empty names for schemas of something else.
-
-    Raises:
-        RegistryError: The registry does not have a schema that they reference, does not answer, or refuses.
-    """
+    """List the full names of the records of Avro schemas, each once; empty names for schemas of something else."""
     names = []
     for schema in schemas:
         with suppress(AvroTypeError):  # messages of such a schema cannot be read
@@ -437,11 +406,7 @@ def _record_types(client: RegistryClient, schemas: Iterable[RegisteredSchema]) -
 
 
 def _most_frequent_record(client: RegistryClient, schema: RegisteredSchema, bodies: pa.BinaryArray) -> str:
-    """Return the record type that most bodies have, of an Avro schema that is a union of several; otherwise nothing.
-
-    Raises:
-        RegistryError: The registry does not have a schema that it references, does not answer, or refuses.
-    """
+    """Return the record type that most bodies have, of an Avro schema that is a union of several; otherwise nothing."""
     try:
         kind = schema_type(whole_schema(client, schema))
     except AvroTypeError:  # the draft says what is wrong
@@ -487,9 +452,6 @@ def _infer_csv(lines: Sequence[str]) -> InferredSide:
     """Infer from rows of CSV; the delimiter is the first one that splits all lines into the same number of values.
 
     There must be at least two. If none does, each line is one value. The columns are numbered, which is noted.
-
-    Raises:
-        CodegenError: The format cannot read a line.
     """
     for delimiter in (",", ";", "\t", "|"):
         with suppress(CodegenError):
@@ -508,11 +470,7 @@ def _infer_csv(lines: Sequence[str]) -> InferredSide:
 
 
 def _split_lines(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    """Split lines as the format does.
-
-    Raises:
-        CodegenError: It cannot read one of them.
-    """
+    """Split lines as the format does."""
     dialect = Csv(field_delimiter=delimiter).dialect()
     try:
         return [split_row(line, dialect, len(line) + 1) for line in lines]
@@ -535,11 +493,7 @@ def _parse_scalar(text: str) -> Any:
 
 
 def _decode(message: bytes, kind: str) -> str:
-    """Decode a message as UTF-8.
-
-    Raises:
-        CodegenError: It is not UTF-8.
-    """
+    """Decode a message as UTF-8."""
     try:
         return message.decode()
     except UnicodeDecodeError:

@@ -179,12 +179,7 @@ def _explain_unknown(name: str, valid: Collection[str]) -> _StatementError:
 
 
 def _read_format(side: str, value: Any) -> Format | None:
-    """Return the format that an argument names or is; None if it is None.
-
-    Raises:
-        _StatementError: It is not a format, or there is none with this name.
-        KdslError: Two packages register the same format.
-    """
+    """Return the format that an argument names or is; None if it is None."""
     if value is None or isinstance(value, Format):
         return value
     if isinstance(value, type) and issubclass(value, Format):
@@ -202,11 +197,7 @@ def _read_format(side: str, value: Any) -> Format | None:
 
 
 def _read_column_names(name: str, value: Any) -> tuple[str, ...] | None:
-    """Return the column names of an argument; None if it is None.
-
-    Raises:
-        _StatementError: It is a string, not an iterable of strings, or empty.
-    """
+    """Return the column names of an argument; None if it is None."""
     names = None if value is None or isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
     if value is not None and (not names or not all(isinstance(column, str) for column in names)):
         message = f"{name}= is {value!r}, which is not a list of column names"
@@ -215,22 +206,14 @@ def _read_column_names(name: str, value: Any) -> tuple[str, ...] | None:
 
 
 def _read_string(name: str, value: Any) -> str | None:
-    """Return the string of an argument; None if it is None.
-
-    Raises:
-        _StatementError: It is not a string, or empty.
-    """
+    """Return the string of an argument; None if it is None."""
     if value is not None and (not isinstance(value, str) or not value):
         raise _StatementError("argument-value", f"{name}= has the value {value!r}", f"set {name}= to a string")
     return value
 
 
 def _read_properties(value: Any) -> dict[str, Any]:
-    """Return a copy of the client settings of ``properties=``.
-
-    Raises:
-        _StatementError: It is not a mapping by names (neither is None), or a name has the prefix of SQL.
-    """
+    """Return a copy of the client settings of ``properties=``."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         message = f"properties= is a {type(value).__name__}, but it must map names of Kafka client settings to values"
         raise _StatementError("argument-value", message, "write properties={'max.poll.records': 500}")
@@ -244,11 +227,7 @@ def _read_properties(value: Any) -> dict[str, Any]:
 
 
 def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
-    """Set the properties with values of the types that they may have; for others add problems, which show no values.
-
-    Raises:
-        _StatementError: It is not a mapping by names, or a name has the prefix of SQL.
-    """
+    """Set the properties with values of the types that they may have; for others add problems, which show no values."""
     for key, value in _read_properties(argument.value).items():
         wrong = [attrs.evolve(p, where=argument.where) for p in check_property_type(key, value)]
         arguments_read.problems.extend(wrong)
@@ -274,11 +253,7 @@ def _set_group(arguments_read: Arguments, argument: Argument) -> None:
 
 
 def _read_option(name: str, value: Any) -> dict[str, Any]:
-    """Return the options, by attribute, that an argument sets; most values are not checked here.
-
-    Raises:
-        _StatementError: The value cannot be a topic, function, duration, start or end, or the class of its argument.
-    """
+    """Return the options, by attribute, that an argument sets; most values are not checked here."""
     match name:
         case "topic":
             return {"topic": _read_topics(value)}
@@ -313,11 +288,7 @@ def _read_option(name: str, value: Any) -> dict[str, Any]:
 
 
 def _read_partitioner(function: Any) -> str:
-    """Return the import name of a partitioner function, which is what a plan stores.
-
-    Raises:
-        _StatementError: Executors cannot import the function.
-    """
+    """Return the import name of a partitioner function, which is what a plan stores."""
     try:
         return import_name(function)
     except FunctionError as e:
@@ -329,9 +300,6 @@ def _read_topics(value: Any) -> tuple[str, ...]:
     """Return the topics of ``topic=``: the string, or each string of a list, split at semicolons, stripped of blanks.
 
     Empty parts stay.
-
-    Raises:
-        _StatementError: It is neither a string nor a list of strings.
     """
     topics = (value,) if isinstance(value, str) else value
     try:

@@ -303,11 +303,7 @@ class _ColumnReader:
         return default
 
     def _find_enum(self, annotation: Any) -> type[Enum] | None:
-        """Return the enum that an annotation is, or the first one in a union (``Color | None``); None without one.
-
-        Raises:
-            AnnotationError: The annotation cannot be evaluated.
-        """
+        """Return the enum that an annotation is, or the first one in a union (``Color | None``); None without one."""
         if annotation is _ABSENT or annotation is Any:
             return None
         base, _ = unwrap(evaluate_annotation(annotation, self.declaration.namespace))

@@ -128,7 +128,6 @@ def expression(
     text: object = sql  # a class statement may hold anything
 
     def body(row: Any) -> SqlExpression:
-        """Return the expression in Spark's SQL; raise BodyError if it is empty or cannot be translated."""
         if not isinstance(text, str) or not text.strip():
             raise BodyError(f"the expression is {text!r}", "write SQL, such as expression('amount * 2')")
         spark_sql = text if dialect == "spark" else _translate(text, row._kdsl_row[0])  # noqa: SLF001
@@ -144,9 +143,6 @@ def _translate(sql: str, columns: Mapping[str, Any]) -> str:
     Args:
         sql: The expression.
         columns: The `BodyColumn` objects of the table; it may use those that are not computed.
-
-    Raises:
-        BodyError: The expression cannot be translated.
     """
     from kdsl.flink_sql.expressions.translator import translate_expression
     from kdsl.flink_sql.syntax.errors import UntranslatableError

@@ -86,7 +86,6 @@ def _spark_expression(
     """
 
     def column() -> Column:
-        """Run the body; raise BodyError if it does not return a Spark column."""
         result = body(_Row(columns, owner, _as_column, name))
         if not is_spark_column(result):
             raise BodyError(f"the body of {owner.__name__}.{name} returns {result!r}, which is not a Spark column")
@@ -121,11 +120,7 @@ def _source_text(body: Callable[[Any], Any]) -> str:
 
 
 def _refuse_identity(body: Callable[[Any], Any]) -> None:
-    """Raise an error for a body that uses ``is``, which a column cannot override: it would silently be False.
-
-    Raises:
-        BodyError: The body compares with ``is``.
-    """
+    """Raise an error for a body that uses ``is``, which a column cannot override: it would silently be False."""
     code = getattr(body, "__code__", None)
     for instruction in dis.get_instructions(code) if code else ():
         if instruction.opname == "IS_OP" or "_IF_NONE" in instruction.opname or "_IF_NOT_NONE" in instruction.opname:
@@ -178,11 +173,7 @@ class _Row:
 
 
 def _as_sql(column: BodyColumn, result: Any) -> SqlExpression:
-    """Convert a column to SQL; a computed one is ``result``, that of its body, cast to its type.
-
-    Raises:
-        BodyError: The result has no SQL literal.
-    """
+    """Convert a column to SQL; a computed one is ``result``, that of its body, cast to its type."""
     if column.body is None:
         return SqlExpression(quote_name(column.name), column.type)
     return SqlExpression(f"CAST({to_sql(result).text} AS {simple_string(column.type)})", column.type)
@@ -203,11 +194,7 @@ def _as_column(column: BodyColumn, result: Any) -> Column:
 
 
 def _class_attribute(row: _Row, name: str, owner: type, columns: Mapping[str, BodyColumn]) -> Any:
-    """Return an attribute of the class that is not a column: a constant, or a function bound to the row.
-
-    Raises:
-        BodyError: Neither the class nor its bases have the attribute, or its name begins with two underscores.
-    """
+    """Return an attribute of the class that is not a column: a constant, or a function bound to the row."""
     for cls in owner.__mro__:
         if name in vars(cls) and not name.startswith("__"):
             value = vars(cls)[name]

@@ -181,10 +181,6 @@ else:
             """The Spark column of the session's kind, qualified only if the relation is fixed.
 
             As in `_column_in_expression`, the base class of `Ref` may change.
-
-            Raises:
-                NoSessionError: There is no Spark session yet.
-                MissingPackageError: PySpark is not installed.
             """
             return self._column_in_expression(())
 
@@ -194,10 +190,6 @@ else:
             It is qualified if its relation is fixed, or if another table of the expression also has a column of this
             name: the expression is then the condition of a join, and the name alone would be ambiguous. If the session
             is remote, `Ref` becomes a subclass of Spark Connect's column class.
-
-            Raises:
-                NoSessionError: There is no Spark session yet.
-                MissingPackageError: PySpark is not installed.
             """
             use_session_columns()
             with explain_missing_package(f"an expression over {self!r}"):
@@ -321,11 +313,7 @@ else:
         return value
 
     def _check_comparison(left: Ref, right: Any) -> None:
-        """Check that two columns that are compared are different ones.
-
-        Raises:
-            SelfComparisonError: Both are the same column, of one table or of two that share an alias.
-        """
+        """Check that two columns that are compared are different ones."""
         relation = left.__dict__["_relation"]
         if relation is None or not isinstance(right, Ref) or right.__dict__["_relation"] != relation:
             return
@@ -355,7 +343,6 @@ else:
 
         @functools.wraps(method)
         def call(self: Ref, *args: Any, **named: Any) -> Any:
-            """Call the method of the Spark column, or that of str for a caller that wants the name of the column."""
             with_column = any(is_spark_column(a) and not isinstance(a, Ref) for a in args)
             if of_str is not None and not with_column and _caller_wants_name():
                 return of_str(self, *args, **named)
@@ -381,7 +368,6 @@ else:
 
         @functools.wraps(of_str)
         def call(self: Ref, *args: Any, **named: Any) -> Any:
-            """Call the method of str for a caller that wants the name of the column; raise TypeError for any other."""
             if _caller_wants_name():
                 return of_str(self, *args, **named)
             raise TypeError(

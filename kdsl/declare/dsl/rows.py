@@ -45,7 +45,6 @@ def make_rows(cls: type) -> None:
     these = {name: _make_field(c) for name, c in columns.items() if is_constructor_argument(c)}
 
     def with_types(_: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-        """Return the fields of the table's columns with the types of their annotations; others are left out."""
         return [f.evolve(type=columns[f.name].annotation) for f in fields if f.name in these]
 
     with _LOCK:

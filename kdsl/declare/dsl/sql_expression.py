@@ -35,11 +35,7 @@ def to_sql(value: Any) -> SqlExpression:
 
 
 def _write_literal(value: Any) -> tuple[str, t.DataType | None]:
-    """Return a plain Python value as an SQL literal, with its type.
-
-    Raises:
-        BodyError: SQL has no literal for the value.
-    """
+    """Return a plain Python value as an SQL literal, with its type."""
     error = BodyError(f"the body uses {value!r} of type {type(value).__name__}, which SQL has no literal for")
     if isinstance(value, list | tuple | dict):
         raise error
@@ -281,11 +277,7 @@ _STRING_METHODS = {
 
 
 def _any_string(left: SqlExpression, right: Any) -> bool:
-    """Return whether one of two values is a string.
-
-    Raises:
-        BodyError: The left one is not a string, and the right one has no SQL literal.
-    """
+    """Return whether one of two values is a string."""
     return isinstance(left.type, _STRINGS) or isinstance(to_sql(right).type, _STRINGS)
 
 
@@ -303,11 +295,7 @@ def _wider_type(left: t.DataType | None, right: t.DataType | None) -> t.DataType
 
 
 def _write_operation(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
-    """Write an operation of two values, without brackets around it, with the wider type.
-
-    Raises:
-        BodyError: The right value has no SQL literal.
-    """
+    """Write an operation of two values, without brackets around it, with the wider type."""
     other = to_sql(right)
     return SqlExpression(
         f"{left.operand} {operator} {other.operand}", _wider_type(left.type, other.type), compound=True
@@ -325,11 +313,7 @@ def _write_null_test(value: SqlExpression, test: str) -> SqlExpression:
 
 
 def _write_logic(left: SqlExpression, word: str, sign: str, right: Any) -> SqlExpression:
-    """Combine two values with AND or OR (``word``), or two integers with the bit operator (``sign``).
-
-    Raises:
-        BodyError: The right value has no SQL literal.
-    """
+    """Combine two values with AND or OR (``word``), or two integers with the bit operator (``sign``)."""
     other = to_sql(right)
     if isinstance(left.type, _INTEGERS) and isinstance(other.type, _INTEGERS):
         return _write_operation(left, sign, other)

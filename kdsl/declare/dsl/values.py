@@ -62,11 +62,7 @@ def to_arrow(value: Any, kind: t.DataType) -> Any:
 
 
 def _convert_inside(location: str, value: Any, kind: t.DataType) -> Any:
-    """Convert a value inside another one; see `to_arrow`.
-
-    Raises:
-        BadValueError: It is not a value of the type; the location is put before the message.
-    """
+    """Convert a value inside another one; see `to_arrow`."""
     try:
         return to_arrow(value, kind)
     except BadValueError as e:
@@ -76,11 +72,7 @@ def _convert_inside(location: str, value: Any, kind: t.DataType) -> Any:
 
 
 def _get_member(value: Any, name: str) -> Any:
-    """Return a member of a mapping (None if it is missing) or of an object, by its name on the wire.
-
-    Raises:
-        BadValueError: The object does not have it.
-    """
+    """Return a member of a mapping (None if it is missing) or of an object, by its name on the wire."""
     if isinstance(value, Mapping):
         return value.get(name)
     name = member_names(type(value)).get(name, name)
@@ -89,11 +81,7 @@ def _get_member(value: Any, name: str) -> Any:
 
 
 def _convert_scalar(value: Any, kind: t.DataType) -> Any:
-    """Convert a value without parts, and not None or an enum, to what Arrow accepts.
-
-    Raises:
-        BadValueError: It is not a value of the type.
-    """
+    """Convert a value without parts, and not None or an enum, to what Arrow accepts."""
     match kind:
         case t.Boolean():
             _require(isinstance(value, bool), value, "a bool")
@@ -125,12 +113,7 @@ def _convert_scalar(value: Any, kind: t.DataType) -> Any:
 
 
 def _convert_decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
-    """Convert an integer or a Decimal to a decimal with the scale of the type.
-
-    Raises:
-        BadValueError: It is another value, such as a float or a bool, not finite, or has too many digits before or
-            after the point, besides zeros at the end.
-    """
+    """Convert an integer or a Decimal to a decimal with the scale of the type."""
     _require(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
     number = decimal.Decimal(value)
     _require(number.is_finite(), value, "a finite number")
@@ -144,11 +127,7 @@ def _convert_decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
 
 
 def _require(valid: bool, value: Any, wanted: str) -> None:
-    """Check a condition that a value must meet.
-
-    Raises:
-        BadValueError: It does not.
-    """
+    """Check a condition that a value must meet."""
     if not valid:
         raise BadValueError(f"{value!r} is not {wanted}")
 
@@ -195,11 +174,7 @@ def _entry_types(kind: t.Map | t.Multiset) -> tuple[t.DataType, t.DataType]:
 
 
 def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
-    """Return an annotation without ``Annotated``, ``NotRequired``, ``None`` and forward references.
-
-    Raises:
-        AnnotationError: A forward reference cannot be evaluated.
-    """
+    """Return an annotation without ``Annotated``, ``NotRequired``, ``None`` and forward references."""
     while True:
         base, _ = unwrap(evaluate_annotation(annotation, evaluate))
         if get_origin(base) is typing.NotRequired:

@@ -195,7 +195,6 @@ class LibrdkafkaInspector:
         states: dict[str, GroupState | NotAnsweredError] = {}
 
         def ask(_: float) -> list[str]:
-            """Describe the groups that have no final answer yet, and return those that still have none."""
             open_names = sorted(set(names) - states.keys()) or retriable()
             futures = self._client.describe_consumer_groups(
                 open_names, include_authorized_operations=True, request_timeout=ANSWER
@@ -204,7 +203,6 @@ class LibrdkafkaInspector:
             return retriable()
 
         def retriable() -> list[str]:
-            """Return the groups whose last answer is a retriable error."""
             return [n for n, s in states.items() if isinstance(s, NotAnsweredError) and s.code in RETRIABLE]
 
         if set(names):
@@ -254,20 +252,12 @@ def _name_rights(operations: Iterable[AclOperation] | None) -> frozenset[str] | 
 
 
 def _result(future: Future[V]) -> V:
-    """Wait for a future.
-
-    Raises:
-        NotAnsweredError: It fails or takes too long.
-    """
+    """Wait for a future."""
     return _convert_errors(lambda: future.result(ANSWER + 1))
 
 
 def _convert_errors(ask: Callable[[], V]) -> V:
-    """Call a function of the client, and return its result.
-
-    Raises:
-        NotAnsweredError: It fails or takes too long.
-    """
+    """Call a function of the client, and return its result."""
     try:
         return ask()
     except TimeoutError:

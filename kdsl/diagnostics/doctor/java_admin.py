@@ -136,20 +136,12 @@ class JavaInspector:
             return e
 
     def _result(self, future: Any, what: str) -> Any:
-        """Wait for a future of Java.
-
-        Raises:
-            NotAnsweredError: It fails or takes too long.
-        """
+        """Wait for a future of Java."""
         return _convert_errors(lambda: self._admin.result(future, what))
 
 
 def _convert_errors(ask: Callable[[], V]) -> V:
-    """Call a function of the client, and return its result.
-
-    Raises:
-        NotAnsweredError: It raises a KafkaReadError; missing topics and groups have the codes of librdkafka.
-    """
+    """Call a function of the client, and return its result."""
     from kdsl.run.admin.java_admin import GroupMissingError
 
     try:

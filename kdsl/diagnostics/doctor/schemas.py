@@ -122,9 +122,6 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
     """Check the schema of a table against its subject in the registry; skip it if the name of the subject is not known.
 
     Other errors are findings.
-
-    Raises:
-        RegistryUnreachableError: The registry does not answer.
     """
     chosen, row = use.format, use.part.row
     try:
@@ -173,11 +170,7 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
 
 
 def _check_sink_schema(use: _SchemaUse, client: RegistryClient, check: str, subject: str) -> Finding:
-    """Check whether the registry has the schema of a sink, or would accept it, without registering it.
-
-    Raises:
-        KdslError: The registry does not answer (RegistryError), or the schema of the rows cannot be built.
-    """
+    """Check whether the registry has the schema of a sink, or would accept it, without registering it."""
     chosen, schema = use.format, None
     try:
         _, schema = chosen.sink_schema(use.part.row, client)

@@ -158,10 +158,6 @@ def _explain_missing(name: str, why: NotAnsweredError, cluster: Cluster, table: 
     """Return the finding of a topic that could not be described.
 
     A topic that does not exist gets a hint at a similar one, for which the brokers list their topics.
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer.
-        KdslError: As for `open_admin`.
     """
     if why.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         message = f"the cluster has no such topic{nearest(name, open_admin(cluster, table).names())}"
@@ -334,11 +330,7 @@ def _check_producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settin
 
 
 def _check_transactions(plan: WritePlan, cluster: Cluster) -> Finding:
-    """Compare the transaction timeout with the brokers' maximum, and return an error or the timeout as a finding.
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer.
-    """
+    """Compare the transaction timeout with the brokers' maximum, and return an error or the timeout as a finding."""
     check = "transactions"
     try:
         admin = TokenAdmin(cluster, plan.table)
@@ -401,11 +393,6 @@ def _check_start(plan: ReadPlan, cluster: Cluster, *, written: bool) -> Finding:
     """Ask the brokers where a read would start; report a start that fails, or how many offsets there are to read.
 
     A missing offset is only a warning if the table is written, too, and declares neither a group nor a start.
-
-    Raises:
-        KafkaReadError: The brokers do not say where the partitions end.
-        ResolveError: The client settings have errors.
-        KdslError: As for `open_admin`.
     """
     subscription = subscribe(plan, cluster)
     try:

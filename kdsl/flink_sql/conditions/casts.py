@@ -117,7 +117,6 @@ def _apply(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
         return Compiled(kind, lambda _: Evaluated(converted), converted)
 
     def step(rows: Rows) -> Evaluated:
-        """Compute the other expression, and apply the function to its values."""
         evaluated = value.step(rows)
         return Evaluated(compute(evaluated.values), evaluated.failures)
 
@@ -129,7 +128,6 @@ def _narrow(value: Compiled, want: t.DataType, *, trying: bool) -> Compiled:
     bound = BOUNDS[type(want)]
 
     def step(rows: Rows) -> Evaluated:
-        """Compute the integer, and convert it to the smaller type."""
         evaluated = value.step(rows)
         whole = pc.cast(evaluated.values, pa.int64())
         over = pc.or_(pc.less(whole, -bound), pc.greater_equal(whole, bound))

@@ -221,12 +221,7 @@ class Compiler:
             return constant(None, kind if kind is not None and not isinstance(kind, Interval) else operators.BOOLEAN)
 
     def _compile(self, node: n.Node) -> Compiled:
-        """Compile a part by its kind of node.
-
-        Raises:
-            _RefusedError: The part cannot be computed exactly; `refuse` has recorded it. Not raised for parts inside
-                it, which `__call__` compiles.
-        """
+        """Compile a part by its kind of node."""
         match node:
             case n.Literal():
                 return self._compile_literal(node)
@@ -272,7 +267,6 @@ class Compiler:
         """Compile a column, or a member of it, which exist: the translation of the whole condition has checked it."""
 
         def step(rows: Rows) -> Evaluated:
-            """Return the values of the column, or of its member."""
             values = rows.columns[name]
             for member in members:
                 values = pc.struct_field(values, indices=member)
@@ -372,7 +366,6 @@ class Compiler:
         """
 
         def inside(low: n.Node, high: n.Node) -> Compiled:
-            """Compile whether the operand is between two values."""
             above = self.comparison(node, ">=", node.operand, low)
             return operators.combine("AND", above, self.comparison(node, "<=", node.operand, high))
 
@@ -408,7 +401,6 @@ class Compiler:
         values = pa.array([c for c in constants if c is not None], arrow_type(operand.type))  # type: ignore[arg-type]
 
         def compute(operands: Any) -> Any:
-            """Say of each operand whether it is among the constants; NULL stays NULL."""
             among = pc.is_in(operands, value_set=values)
             if isinstance(operands, pa.Array) and not operands.null_count:
                 return among
@@ -447,7 +439,6 @@ class Compiler:
             return constant(None, operators.BOOLEAN)
 
         def compute(values: Any) -> Any:
-            """Call ``find`` with an array of strings; for a scalar with one of a single string, and return a scalar."""
             if isinstance(values, pa.Scalar):
                 return find(pa.array([values.as_py()], pa.string()))[0]
             return find(values)
@@ -474,7 +465,6 @@ class Compiler:
         of_true, negated = node.what == "TRUE", node.negated
 
         def compute(values: Any) -> Any:
-            """Say of each value whether it is, or is not, the wanted one; NULL is neither true nor false."""
             flags = pc.fill_null(values if of_true else pc.invert(values), False)
             return pc.invert(flags) if negated else flags
 

@@ -85,10 +85,6 @@ def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
     """
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-        """Compile the call; None for an argument of another family, or without a type of the call.
-
-        An argument that cannot be computed is recorded in the compiler.
-        """
         (argument,) = call.arguments
         if kind is None or compiler.type_of(argument).family not in families:
             return None
@@ -212,10 +208,6 @@ def _with_end(compute: Callable[..., Any]) -> Call:
     """
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-        """Compile the call; None if the second argument is not a constant.
-
-        A first argument that cannot be computed is recorded in the compiler.
-        """
         text, end = call.arguments
         constant = compiler.type_of(end).constant
         return None if constant is None else compiler.match(kind, partial(compute, pattern=constant), text)
@@ -230,7 +222,6 @@ def _cardinality(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> C
     """
 
     def count(values: pa.Array) -> pa.Array:
-        """Count the elements, or entries, of each value."""
         lists = list_of_entries(values) if pa.types.is_map(values.type) else values
         return pc.cast(pc.list_value_length(lists), pa.int32())
 

@@ -84,7 +84,6 @@ def same(left: Compiled, right: Compiled) -> Compiled:
     """``IS NOT DISTINCT FROM``: NULL is the same as NULL, and the result is never NULL."""
 
     def compute(a: Values, b: Values) -> Values:
-        """Say of each pair whether both values are NULL, or equal."""
         null_a, null_b = pc.is_null(a), pc.is_null(b)
         if left.type is None or right.type is None:
             return pc.and_(null_a, null_b)
@@ -102,7 +101,6 @@ def combine(operator: str, left: Compiled, right: Compiled) -> Compiled:
     both, decided = (pc.and_kleene, pc.invert) if operator == "AND" else (pc.or_kleene, lambda values: values)
 
     def step(rows: Rows) -> Evaluated:
-        """Compute both sides and the result; failures on the right count only where the left side does not decide."""
         first, second = left.step(rows), right.step(rows)
         failures = second.failures
         if failures:
@@ -124,7 +122,6 @@ def choose(kind: t.DataType, branches: Sequence[tuple[Compiled, Compiled]], othe
     """
 
     def step(rows: Rows) -> Evaluated:
-        """Compute all branches for all rows, and choose the values; keep the failures of rows that reach a branch."""
         undecided = np.ones(rows.count, dtype=bool)
         failures: list[Failure] = []
         conditions, values = [], []
@@ -238,7 +235,6 @@ def _with_failures(
     """Return an operation with a result of type ``kind``; rows that `_failing_rows` finds fail and become NULL."""
 
     def step(rows: Rows) -> Evaluated:
-        """Compute both operands and the result, which is NULL in rows that fail."""
         a, b = left.step(rows), right.step(rows)
         failures = (*a.failures, *b.failures)
         x, y = a.values, b.values
@@ -294,7 +290,6 @@ def unary(kind: t.DataType, value: Compiled, name: str) -> Compiled | None:
     bound = BOUNDS.get(type(kind))
 
     def step(rows: Rows) -> Evaluated:
-        """Compute the operand and the result; the smallest integer is a failure of its row."""
         evaluated = value.step(rows)
         values, failures = evaluated.values, evaluated.failures
         if bound is not None:

@@ -149,10 +149,6 @@ class _Reader:
 
         Args:
             repeatable: Whether a quantifier may come next.
-
-        Raises:
-            PatternError: A quantifier comes next where none may, a group begins with ``(?`` and not with ``(?:``, or
-                an escape, a class or a quantifier cannot be translated.
         """
         sign = self.pattern[self.at]
         rest = self.pattern[self.at :]
@@ -192,12 +188,7 @@ class _Reader:
         return True
 
     def _read_quantifier(self, rest: str) -> None:
-        """Translate the quantifier at the start of ``rest``, the pattern from here on.
-
-        Raises:
-            PatternError: It is possessive, another one follows, it repeats more than 1000 times, or braces have another
-                form than ``{n}``, ``{n,}`` and ``{n,m}``.
-        """
+        """Translate the quantifier at the start of ``rest``, the pattern from here on."""
         length = 1
         if rest[0] == "{":
             repeat = _REPEAT.match(rest)
@@ -227,11 +218,7 @@ class _Reader:
             raise self._error(2)
 
     def _read_class(self) -> None:
-        """Translate a class in square brackets.
-
-        Raises:
-            PatternError: It is unfinished, contains ``[`` or ``&&``, begins with ``]``, or has an unknown escape.
-        """
+        """Translate a class in square brackets."""
         start = self.at
         self.at += 1
         content = "["

@@ -114,7 +114,6 @@ def strict(kind: t.DataType | None, compute: Callable[..., pa.Array | pa.Scalar]
     """
 
     def step(rows: Rows) -> Evaluated:
-        """Compute the operands and then the result, with the failures of all operands."""
         evaluated = [operand.step(rows) for operand in operands]
         failures = tuple(failure for each in evaluated for failure in each.failures)
         return Evaluated(compute(*(each.values for each in evaluated)), failures)

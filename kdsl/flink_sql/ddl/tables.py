@@ -272,7 +272,6 @@ def _with_not_null_key(statement: CreateTable) -> CreateTable:
     names = statement.primary_key.columns if statement.primary_key else ()
 
     def column(one: Column) -> Column:
-        """Return a copy of a column of the key as NOT NULL; any other column, and a computed one, as it is."""
         if isinstance(one, ComputedColumn) or one.name not in names:
             return one
         return attrs.evolve(one, type=one.type.as_nullable(False))

@@ -26,7 +26,6 @@ def watermark_delay(column: str, text: str) -> str:
     """
 
     def wrong(node: n.Node, name: str, reason: str, fix: str = _FIX) -> NoReturn:
-        """Raise an UntranslatableError for a part of the expression."""
         raise UntranslatableError(name, reason, fix, text, node.at)
 
     node = read_expression(text)

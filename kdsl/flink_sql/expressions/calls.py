@@ -142,7 +142,6 @@ def template_function(
     """
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call by the template; raise UntranslatableError for wrong arguments."""
         most = 99 if kinds and kinds[-1] == "…" else len(kinds)
         wanted = kinds[:-1] if most == 99 else kinds
         call.require_count(len(wanted) if least is None else least, most)

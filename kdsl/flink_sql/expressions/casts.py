@@ -72,9 +72,6 @@ def _cast_sql(value: TypedSql, have: t.DataType, want: t.DataType, *, trying: bo
     """Write the cast of a value from one type to another in Spark's SQL.
 
     With ``trying``, a value that fails becomes NULL.
-
-    Raises:
-        NoCastError: There is no such cast, or Spark's result differs.
     """
     text = value.text
     match have, want:
@@ -129,12 +126,7 @@ def _is_number(kind: t.DataType) -> bool:
 
 
 def _cast_members(text: str, have: t.DataType, want: t.DataType, *, trying: bool) -> str:
-    """Write the SQL of an array, a map or a row whose members are cast one by one; as it is if Spark has one type.
-
-    Raises:
-        NoCastError: A member cannot be cast, the rows have different numbers of members, or it is a TRY_CAST, which
-            cannot be done member by member.
-    """
+    """Write the SQL of an array, a map or a row whose members are cast one by one; as it is if Spark has one type."""
     if same_in_spark(have, want):
         return text
     if trying:

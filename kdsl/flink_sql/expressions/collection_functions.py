@@ -9,11 +9,7 @@ from kdsl.types import model as t
 
 
 def _require_array(call: Arguments, index: int = 0) -> t.Array:
-    """Return the type of an argument, which must be an ARRAY.
-
-    Raises:
-        UntranslatableError: It has another type, or is NULL without a type.
-    """
+    """Return the type of an argument, which must be an ARRAY."""
     kind = call[index].type
     if not isinstance(kind, t.Array):
         call.fail(f"takes an ARRAY, not {call[index].spelling}", "pass an ARRAY")
@@ -21,11 +17,7 @@ def _require_array(call: Arguments, index: int = 0) -> t.Array:
 
 
 def _require_map(call: Arguments, index: int = 0) -> t.Map:
-    """Return the type of an argument, which must be a MAP.
-
-    Raises:
-        UntranslatableError: It has another type, or is NULL without a type.
-    """
+    """Return the type of an argument, which must be a MAP."""
     kind = call[index].type
     if not isinstance(kind, t.Map):
         call.fail(f"takes a MAP, not {call[index].spelling}", "pass a MAP")
@@ -59,10 +51,6 @@ def _array_append(call: Arguments) -> TypedSql:
     """Translate ``ARRAY_APPEND`` and ``ARRAY_PREPEND``: the elements get the common type with the new element.
 
     The result is NULL only for an array that is NULL.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or have no common type.
-        NoCastError: One of them cannot be cast to it.
     """
     call.require_count(2)
     element = _require_array(call).element
@@ -76,10 +64,6 @@ def _combine_arrays(function: str, least: int, most: int) -> Function:
     """Return the translator of a function that combines ``least`` to ``most`` arrays into one of their common type."""
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call; raise UntranslatableError unless all arguments are arrays with a common type.
-
-        NoCastError if one cannot be cast to it.
-        """
         call.require_count(least, most)
         for i in range(len(call)):
             _require_array(call, i)
@@ -102,9 +86,6 @@ def _array_slice(call: Arguments) -> TypedSql:
     """Translate ``ARRAY_SLICE``: from the first index to the second, both included, or to the end.
 
     They count from 1 (0 means 1), negative ones from the end. A range outside the array is empty.
-
-    Raises:
-        UntranslatableError: The arguments are wrong.
     """
     call.require_count(2, 3)
     kind = _require_array(call)
@@ -120,9 +101,6 @@ def _array_sort(call: Arguments) -> TypedSql:
     """Translate ``ARRAY_SORT(array, ascending, nulls_first)``, whose flags must be constants.
 
     By default it is ascending; NULL comes by default first in ascending order, and last in descending order.
-
-    Raises:
-        UntranslatableError: The arguments are wrong.
     """
     call.require_count(1, 3)
     kind = _require_array(call)
@@ -141,11 +119,7 @@ def _array_sort(call: Arguments) -> TypedSql:
 
 
 def _element(call: Arguments) -> TypedSql:
-    """Translate ``ELEMENT``: the only element, NULL of an empty array, or an error when it runs.
-
-    Raises:
-        UntranslatableError: There is not one argument, an ARRAY.
-    """
+    """Translate ``ELEMENT``: the only element, NULL of an empty array, or an error when it runs."""
     call.require_count(1)
     text = call[0].text
     only = f"if(size({text}) > 1, raise_error('ELEMENT: the array has more than one element'), get({text}, 0))"
@@ -156,7 +130,6 @@ def _array_to_array(template: str) -> Function:
     """Return the translator of a function from an array to one of the same type; ``{}`` stands for the array."""
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call; raise UntranslatableError unless there is one argument, an ARRAY."""
         call.require_count(1)
         kind = _require_array(call)
         return call.result(template.format(call[0].text), kind)
@@ -168,7 +141,6 @@ def _array_to_element(template: str) -> Function:
     """Return the translator of a function from an array, ``{}``, to one of its elements, or NULL."""
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call; raise UntranslatableError unless there is one argument, an ARRAY."""
         call.require_count(1)
         return call.result(template.format(call[0].text), _require_array(call).element, nullable=True)
 
@@ -179,7 +151,6 @@ def _map_to_array(template: str, *, keys: bool) -> Function:
     """Return the translator of a function from a map, ``{}``, to an array of its keys, or else of its values."""
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call; raise UntranslatableError unless there is one argument, a MAP."""
         call.require_count(1)
         kind = _require_map(call)
         return call.result(template.format(call[0].text), t.Array(kind.key if keys else kind.value))
@@ -203,12 +174,7 @@ def _map_from_arrays(call: Arguments) -> TypedSql:
 
 
 def _map_union(call: Arguments) -> TypedSql:
-    """Translate ``MAP_UNION``: of a key in several maps the last value is used.
-
-    Raises:
-        UntranslatableError: An argument is not a MAP, or they have no common type.
-        NoCastError: One of them cannot be cast to it.
-    """
+    """Translate ``MAP_UNION``: of a key in several maps the last value is used."""
     call.require_count(1, 99)
     for i in range(len(call)):
         _require_map(call, i)

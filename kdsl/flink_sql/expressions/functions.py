@@ -16,7 +16,6 @@ def _keep_type(template: str) -> Function:
     """Return the translator of a function of a number, ``{}``, whose result has the type of the number."""
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call, and CAST it to the type; raise UntranslatableError unless there is one number."""
         call.require_count(1)
         call.require_kinds("number")
         kind = call[0].type or t.Int()
@@ -29,7 +28,6 @@ def double_function(template: str) -> Function:
     """Return the translator of a function from a number, cast to DOUBLE as ``{}`` in a template of SQL, to a DOUBLE."""
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call to a DOUBLE; raise UntranslatableError unless there is one number."""
         call.require_count(1)
         call.require_kinds("number")
         return call.result(template.format(*call.as_doubles()), t.Double())
@@ -52,7 +50,6 @@ def _logarithm_function(function: str) -> Function:
     """
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call to a DOUBLE; raise UntranslatableError for wrong arguments."""
         call.require_count(1, 2 if call.name == "LOG" else 1)
         call.require_kinds("number")
         texts = call.as_doubles()
@@ -77,11 +74,7 @@ def _mod(call: Arguments) -> TypedSql:
 
 
 def _floor(call: Arguments) -> TypedSql:
-    """Translate ``FLOOR``, ``CEIL`` and ``CEILING`` of a number, which keeps its kind of type, or of a time to a unit.
-
-    Raises:
-        UntranslatableError: The argument is neither, there are several, or the unit does not apply to the time.
-    """
+    """Translate ``FLOOR``, ``CEIL`` and ``CEILING`` of a number, which keeps its kind, or of a time to a unit."""
     call.require_count(1)
     if "UNIT" in call.node.words:
         return time_functions.round_time(call, up=call.name != "FLOOR")
@@ -102,9 +95,6 @@ def _round(call: Arguments) -> TypedSql:
 
     The type stays, except for a DECIMAL with a greater scale: its scale becomes that number, or 0 if it is negative.
     Other DECIMALs, and NULL without a type, stay as they are.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or the number of digits is not a constant.
     """
     call.require_count(1, 2)
     call.require_kinds("number", "whole")
@@ -126,12 +116,7 @@ def _round(call: Arguments) -> TypedSql:
 
 
 def _truncate(call: Arguments) -> TypedSql:
-    """Translate ``TRUNCATE`` to a constant number of digits, by default 0; a DECIMAL with more digits gets that scale.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, the number is a FLOAT or DOUBLE, or the digits are not a constant
-            from 0.
-    """
+    """Translate ``TRUNCATE`` to a constant number of digits, by default 0; a longer DECIMAL gets that scale."""
     call.require_count(1, 2)
     call.require_kinds("number", "whole")
     digits = call[1].constant if len(call) == 2 else "0"
@@ -151,12 +136,7 @@ def _truncate(call: Arguments) -> TypedSql:
 
 
 def _greatest_or_least(call: Arguments) -> TypedSql:
-    """Translate ``GREATEST`` and ``LEAST``, which are NULL if an argument is.
-
-    Raises:
-        UntranslatableError: There is no argument, or no common type.
-        NoCastError: An argument cannot be cast to it.
-    """
+    """Translate ``GREATEST`` and ``LEAST``, which are NULL if an argument is."""
     call.require_count(1, 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
     if kind is None:

@@ -17,11 +17,7 @@ _STEP = re.compile(r"\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<index>\d+)\]|\['(?P<quote
 
 
 def _json_path(call: Arguments) -> tuple[str, bool]:
-    """Return the SQL of a JSON path that both of Spark's JSON readers accept, and whether it begins with ``lax``.
-
-    Raises:
-        UntranslatableError: It is not a constant, or has a part that Spark does not have.
-    """
+    """Return the SQL of a JSON path that both of Spark's JSON readers accept, and whether it begins with ``lax``."""
     argument = call.require_constant(1, "the path")
     path = argument.strip()
     mode, _, rest = path.partition(" ")
@@ -40,11 +36,7 @@ def _json_path(call: Arguments) -> tuple[str, bool]:
 
 
 def _variant_at(call: Arguments, document: str, path: str) -> str:
-    """Write the expression of a part of a JSON document as a variant.
-
-    Raises:
-        UntranslatableError: The installed PySpark has no variants.
-    """
+    """Write the expression of a part of a JSON document as a variant."""
     if not is_installed(VARIANT):
         call.fail(f"needs Spark {VARIANT.since} or newer, and PySpark is {pyspark_version()}", VARIANT.instead)
     return f"try_variant_get(try_parse_json({document}), {path}, 'variant')"
@@ -55,10 +47,6 @@ def _json_value(call: Arguments) -> TypedSql:
 
     ``ON EMPTY`` decides about a missing value at a ``lax`` path, ``ON ERROR`` about one at any other path, and about an
     object, an array, invalid JSON or another type; both are NULL by default. A JSON null is NULL.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, Spark cannot read the path or return the type, or ``ON EMPTY`` or
-            ``ON ERROR`` has another action than NULL, ERROR and DEFAULT.
     """
     call.require_count(2)
     call.require_kinds("text")
@@ -86,11 +74,7 @@ def _json_value(call: Arguments) -> TypedSql:
 
 
 def _event_result(call: Arguments, event: str, kind: t.DataType) -> str:
-    """Write the result of JSON_VALUE for an event, ``EMPTY`` or ``ERROR``: NULL, an error or a default.
-
-    Raises:
-        UntranslatableError: Another action is declared, or the default cannot be translated or cast to ``kind``.
-    """
+    """Write the result of JSON_VALUE for an event, ``EMPTY`` or ``ERROR``: NULL, an error or a default."""
     action: Any = call.node.words.get(event, "NULL")
     if isinstance(action, n.Node):
         default = call.translator(action)
@@ -103,11 +87,7 @@ def _event_result(call: Arguments, event: str, kind: t.DataType) -> str:
 
 
 def _json_exists(call: Arguments) -> TypedSql:
-    """Translate ``JSON_EXISTS``, which is NULL for NULL, and FALSE for a JSON null or invalid JSON.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, Spark cannot read the path, or another ``ON ERROR`` is declared.
-    """
+    """Translate ``JSON_EXISTS``, which is NULL for NULL, and FALSE for a JSON null or invalid JSON."""
     call.require_count(2)
     call.require_kinds("text")
     if call.node.words.get("ERROR", "FALSE") != "FALSE":

@@ -28,11 +28,7 @@ def _locate(call: Arguments) -> TypedSql:
 
 
 def _trim(call: Arguments) -> TypedSql:
-    """Translate ``TRIM``, ``LTRIM``, ``RTRIM`` and ``BTRIM``, by default of blanks.
-
-    Raises:
-        UntranslatableError: There are not one or two strings.
-    """
+    """Translate ``TRIM``, ``LTRIM``, ``RTRIM`` and ``BTRIM``, by default of blanks."""
     call.require_count(1, 2)
     call.require_kinds("text")
     side = call.node.words.get("SIDE", {"LTRIM": "LEADING", "RTRIM": "TRAILING"}.get(call.name, "BOTH"))
@@ -41,11 +37,7 @@ def _trim(call: Arguments) -> TypedSql:
 
 
 def _pad(call: Arguments) -> TypedSql:
-    """Translate ``LPAD`` and ``RPAD``: NULL for a negative length, and for an empty pad unless the length is 0.
-
-    Raises:
-        UntranslatableError: There are not a string, an integer and a string.
-    """
+    """Translate ``LPAD`` and ``RPAD``: NULL for a negative length, and for an empty pad unless the length is 0."""
     call.require_count(3)
     call.require_kinds("text", "whole", "text")
     text = f"{call.name.lower()}({', '.join(v.text for v in call.values)})"
@@ -65,11 +57,7 @@ def _substring(call: Arguments) -> TypedSql:
 
 
 def _regexp_extract(call: Arguments) -> TypedSql:
-    """Translate ``REGEXP_EXTRACT``: a group, by default the whole match; NULL without a match.
-
-    Raises:
-        UntranslatableError: There are not two strings and, perhaps, an integer.
-    """
+    """Translate ``REGEXP_EXTRACT``: a group, by default the whole match; NULL without a match."""
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
     group = call[2].text if len(call) == 3 else "0"
@@ -79,11 +67,7 @@ def _regexp_extract(call: Arguments) -> TypedSql:
 
 
 def _regexp_extract_all(call: Arguments) -> TypedSql:
-    """Translate ``REGEXP_EXTRACT_ALL``: all matches of a group, by default the first; NULL if there is no such group.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or the pattern or the group is not a constant.
-    """
+    """Translate ``REGEXP_EXTRACT_ALL``: all matches of a group, by default the first; NULL without such a group."""
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
     pattern, group = call.require_constant(1, "the pattern"), call[2].constant if len(call) == 3 else "1"
@@ -100,22 +84,14 @@ def _regexp_extract_all(call: Arguments) -> TypedSql:
 
 
 def _printf(call: Arguments) -> TypedSql:
-    """Translate ``PRINTF``, NULL only for a format that is NULL.
-
-    Raises:
-        UntranslatableError: The first argument, the format, is missing or not a string.
-    """
+    """Translate ``PRINTF``, NULL only for a format that is NULL."""
     call.require_count(1, 99)
     call.require_kinds("text", "any")
     return call.result(f"printf({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
 
 
 def _regexp_replace(call: Arguments) -> TypedSql:
-    """Translate ``REGEXP_REPLACE``: the replacement is used literally; in Spark it may contain groups, as ``$1``.
-
-    Raises:
-        UntranslatableError: There are not three strings.
-    """
+    """Translate ``REGEXP_REPLACE``: the replacement is used literally; in Spark it may contain groups, as ``$1``."""
     call.require_count(3)
     call.require_kinds("text")
     constant = call[2].constant
@@ -137,11 +113,7 @@ def _elt(call: Arguments) -> TypedSql:
 
 
 def _literal_pattern(call: Arguments, index: int) -> str:
-    """Write a string argument as a regular expression that matches exactly that string.
-
-    Raises:
-        UntranslatableError: It is an empty constant.
-    """
+    """Write a string argument as a regular expression that matches exactly that string."""
     constant = call[index].constant
     if constant is None:
         return f"concat({_QUOTE}, {call[index].text}, {_UNQUOTE})"
@@ -151,11 +123,7 @@ def _literal_pattern(call: Arguments, index: int) -> str:
 
 
 def _split_index(call: Arguments) -> TypedSql:
-    """Translate ``SPLIT_INDEX`` by a string or the code of a character; NULL out of range or for an empty string.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or the separator is an empty constant.
-    """
+    """Translate ``SPLIT_INDEX`` by a string or the code of a character; NULL out of range or for an empty string."""
     call.require_count(3)
     call.require_kinds("text", "text|number", "whole")
     text = call[0].text
@@ -209,9 +177,6 @@ def _str_to_map(call: Arguments) -> TypedSql:
     """Translate ``STR_TO_MAP`` with both delimiters, which are regular expressions, or none (``,`` and ``=``).
 
     A repeated key is an error when it runs, unless the session's ``spark.sql.mapKeyDedupPolicy`` permits it.
-
-    Raises:
-        UntranslatableError: The arguments are wrong.
     """
     call.require_count(1, 3)
     call.require_kinds("text")

@@ -94,7 +94,6 @@ def _field_function(unit: str) -> Function:
     """Return the translator of a function that extracts a unit, such as ``DAY``, from a date or time."""
 
     def translate(call: Arguments) -> TypedSql:
-        """Translate the call; raise UntranslatableError unless there is one argument that has the unit."""
         call.require_count(1)
         return _extract_field(call, unit, call[0])
 
@@ -102,11 +101,7 @@ def _field_function(unit: str) -> Function:
 
 
 def _extract_field(call: Arguments, unit: str, value: TypedSql) -> TypedSql:
-    """Write the SQL that extracts a unit from a date or time as BIGINT; a DATE has the hour, minute and second 0.
-
-    Raises:
-        UntranslatableError: The unit is unknown, or the value does not have it.
-    """
+    """Write the SQL that extracts a unit from a date or time as BIGINT; a DATE has the hour, minute and second 0."""
     clock = unit in (*_CLOCK, "MILLISECOND")
     fits = ("timestamp", "time") if clock else ("timestamp", "date")
     if clock and value.family == "date":
@@ -122,11 +117,7 @@ def _extract_field(call: Arguments, unit: str, value: TypedSql) -> TypedSql:
 
 
 def _date_pattern(call: Arguments, index: int) -> str:
-    """Return the SQL of the constant date pattern that is an argument.
-
-    Raises:
-        UntranslatableError: It is not a constant, or a letter means something else in Spark.
-    """
+    """Return the SQL of the constant date pattern that is an argument."""
     pattern = call.require_constant(index, "the pattern")
     at = 0
     while at < len(pattern):
@@ -139,11 +130,7 @@ def _date_pattern(call: Arguments, index: int) -> str:
 
 
 def _date_format(call: Arguments) -> TypedSql:
-    """Translate ``DATE_FORMAT`` of a timestamp, or of a string as ``2024-12-31 23:59:59``; other strings become NULL.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or the pattern is not a constant that Spark reads like Flink.
-    """
+    """Translate ``DATE_FORMAT`` of a timestamp, or a string as ``2024-12-31 23:59:59``; other strings become NULL."""
     call.require_count(2)
     value = call[0]
     pattern = _date_pattern(call, 1)
@@ -159,11 +146,7 @@ def _date_format(call: Arguments) -> TypedSql:
 
 
 def _to_timestamp(call: Arguments, most: int = 2) -> TypedSql:
-    """Translate ``TO_TIMESTAMP`` of a string to TIMESTAMP(3), NULL if it has another form; see `_date_pattern`.
-
-    Raises:
-        UntranslatableError: There are not 1 to ``most`` strings, or the pattern cannot be translated.
-    """
+    """Translate ``TO_TIMESTAMP`` of a string to TIMESTAMP(3), NULL if it has another form; see `_date_pattern`."""
     call.require_count(1, most)
     call.require_kinds("text")
     text = call[0].text
@@ -182,9 +165,6 @@ def _to_timestamp_ltz(call: Arguments) -> TypedSql:
     """Translate ``TO_TIMESTAMP_LTZ`` of a string, or of a number since 1970, by default of milliseconds.
 
     A BIGINT that is not in the years 1 to 9999 becomes NULL; other numbers, and nanoseconds, are not checked.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or the precision is not a constant 0, 3, 6 or 9.
     """
     if len(call) and call[0].family == "text":
         return _parse_instant(call)
@@ -208,11 +188,7 @@ def _to_timestamp_ltz(call: Arguments) -> TypedSql:
 
 
 def _parse_instant(call: Arguments) -> TypedSql:
-    """Translate ``TO_TIMESTAMP_LTZ`` of a string: a time in UTC, or in the zone of the third argument; else NULL.
-
-    Raises:
-        UntranslatableError: There are not 1 to 3 strings, or the pattern cannot be translated.
-    """
+    """Translate ``TO_TIMESTAMP_LTZ`` of a string: a time in UTC, or in the zone of the third argument; else NULL."""
     call.require_count(1, 3)
     call.require_kinds("text")
     wall_clock = _to_timestamp(call, most=3).text
@@ -222,11 +198,7 @@ def _parse_instant(call: Arguments) -> TypedSql:
 
 
 def _from_unixtime(call: Arguments) -> TypedSql:
-    """Translate ``FROM_UNIXTIME`` of seconds as an integer to a string, by default as ``yyyy-MM-dd HH:mm:ss``.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or the pattern cannot be translated.
-    """
+    """Translate ``FROM_UNIXTIME`` of seconds as an integer to a string, by default as ``yyyy-MM-dd HH:mm:ss``."""
     call.require_count(1, 2)
     call.require_kinds("whole", "text")
     pattern = _date_pattern(call, 1) if len(call) == 2 else "'yyyy-MM-dd HH:mm:ss'"
@@ -237,9 +209,6 @@ def _unix_timestamp(call: Arguments) -> TypedSql:
     """Translate ``UNIX_TIMESTAMP`` of the present, or of a string and perhaps a pattern, to seconds.
 
     A string of another form is an error when it runs in ANSI mode.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or the pattern cannot be translated.
     """
     call.require_count(0, 2)
     call.require_kinds("text")
@@ -252,11 +221,7 @@ def _unix_timestamp(call: Arguments) -> TypedSql:
 
 
 def _to_date(call: Arguments) -> TypedSql:
-    """Translate ``TO_DATE`` of a string and perhaps a pattern; NULL if the string has another form.
-
-    Raises:
-        UntranslatableError: The arguments are wrong, or the pattern cannot be translated.
-    """
+    """Translate ``TO_DATE`` of a string and perhaps a pattern; NULL if the string has another form."""
     call.require_count(1, 2)
     call.require_kinds("text")
     if len(call) == 1:
@@ -267,11 +232,7 @@ def _to_date(call: Arguments) -> TypedSql:
 
 
 def _timestampadd(call: Arguments) -> TypedSql:
-    """Translate ``TIMESTAMPADD``: it keeps the type, but a DATE plus hours, minutes or seconds is a TIMESTAMP(6).
-
-    Raises:
-        UntranslatableError: The number is not an integer, or the value is not a DATE or TIMESTAMP.
-    """
+    """Translate ``TIMESTAMPADD``: it keeps the type, but a DATE plus hours, minutes or seconds is a TIMESTAMP(6)."""
     call.require_count(2)
     unit = call.node.words["UNIT"]
     many, value = call.values
@@ -293,11 +254,7 @@ def _timestampadd(call: Arguments) -> TypedSql:
 
 
 def _timestampdiff(call: Arguments) -> TypedSql:
-    """Translate ``TIMESTAMPDIFF`` to the INT of whole units from the first to the second time.
-
-    Raises:
-        UntranslatableError: They are not dates and timestamps, or one is a wall-clock time and one an instant.
-    """
+    """Translate ``TIMESTAMPDIFF`` to the INT of whole units from the first to the second time."""
     call.require_count(2)
     unit = call.node.words["UNIT"]
     texts = []

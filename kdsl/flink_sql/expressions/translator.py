@@ -96,12 +96,7 @@ class ExpressionTranslator:
             self.fail(node, "CAST", e.reason, e.fix)
 
     def _translate(self, node: n.Node) -> TypedSql:
-        """Translate a node by its kind.
-
-        Raises:
-            UntranslatableError: It uses unknown names or wrong types, or has no equivalent in Spark.
-            NoCastError: Its values would have to be cast to a common type, and cannot be.
-        """
+        """Translate a node by its kind."""
         match node:
             case n.Literal():
                 return self.translate_constant(node)
@@ -443,7 +438,6 @@ class ExpressionTranslator:
         nullable = value.nullable or low.nullable or high.nullable
 
         def inside(a: TypedSql, b: TypedSql) -> str:
-            """Write the SQL of whether the value is between two others."""
             x, y = self.make_comparable(node, value, a, ">="), self.make_comparable(node, value, b, "<=")
             return f"({x[0]} >= {x[1]} AND {y[0]} <= {y[1]})"
 

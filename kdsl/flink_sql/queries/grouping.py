@@ -183,10 +183,6 @@ class QueryExpressionTranslator(ExpressionTranslator):
 
         ``name`` is in upper case; ``suffix`` is the SQL after the call: ``FILTER (…)`` and ``OVER (…)``. Nothing is
         added to the facts.
-
-        Raises:
-            UntranslatableError: An argument is missing, has a wrong type, or has no order; or it is AVG of more than 6
-                digits after the point, or GROUPING of something that is not a key.
         """
         word = "DISTINCT " if node.distinct else ""
         if name == "COUNT":
@@ -228,10 +224,6 @@ class QueryExpressionTranslator(ExpressionTranslator):
         """Translate an aggregate of a changelog, from which rows can be subtracted; see `_translate_function`.
 
         ``added`` is the SQL condition that a row adds a row. Nothing is added to the facts.
-
-        Raises:
-            UntranslatableError: It is not COUNT, or SUM or AVG of a number; has DISTINCT; or is AVG of more than 6
-                digits after the point.
         """
         if name not in RETRACTABLE or node.distinct:
             shown = f"{name}(DISTINCT …)" if node.distinct else name
@@ -258,11 +250,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
             self.fail(node, "AVG", reason, "write AVG(CAST(… AS DOUBLE))")
 
     def _translate_grouping(self, node: n.Call, name: str, values: list[TypedSql]) -> TypedSql:
-        """Translate ``GROUPING`` and ``GROUPING_ID``: a bit for each key, set where a group lacks it.
-
-        Raises:
-            UntranslatableError: It has arguments that are not keys of the groups, or GROUPING has several.
-        """
+        """Translate ``GROUPING`` and ``GROUPING_ID``: a bit for each key, set where a group lacks it."""
         if len(values) != 1 and name == "GROUPING":
             self.fail(node, node.name, "GROUPING takes one column", "write GROUPING_ID(a, b)")
         if any(value.text not in (self.grouped or ()) for value in values):
@@ -274,11 +262,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _translate_average(self, node: n.Call, value: TypedSql, word: str, suffix: str) -> TypedSql:
-        """Write AVG, with the result that Flink has; ``word`` and ``suffix`` are as for `_sum_aggregate`.
-
-        Raises:
-            UntranslatableError: It is a DECIMAL with more than 6 digits after the point.
-        """
+        """Write AVG, with the result that Flink has; ``word`` and ``suffix`` are as for `_sum_aggregate`."""
         self._require_exact_average(node, value)
         exact = exact_average(value, f"nullif(count({word}{value.text}){suffix}, 0)", word, suffix)
         if exact is not None:
@@ -398,11 +382,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({text})", row.fields[0].type.as_nullable())
 
     def _translate_rows(self, node: n.Node, query: n.Node, word: str) -> tuple[str, t.Row]:
-        """Translate a query inside an expression (``word`` is where), return its columns, and extend the facts.
-
-        Raises:
-            UntranslatableError: It cannot be translated, or is a changelog in a batch.
-        """
+        """Translate a query inside an expression (``word`` is where), return its columns, and extend the facts."""
         text, row = self.query(query, self.relations)
         if isinstance(row, Changelog) and not self.facts.streaming:
             reason = "a query inside an expression cannot read a changelog"

@@ -500,9 +500,6 @@ def _declare(definition: TableDef, path: tuple[str, str, str], catalog: ScriptCa
     """Declare a catalog's table as a ``CREATE TABLE`` would, with the catalog's client and registry properties.
 
     Mistakes are problems of the result. Passwords of the registry are written into the options in plain text.
-
-    Raises:
-        KdslError: The options cannot be written, as for the name of a key column with ``;`` (`with_clause_options`).
     """
     options = with_clause_options(definition, Placeholders())
     valid = catalog.options.valid()

@@ -91,7 +91,6 @@ def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], 
     free, folders = dict(stored), dict[str, str]()
 
     def take(job: str, folder: str) -> None:
-        """Give a folder to a job."""
         folders[job] = folder
         free.pop(folder, None)
 
@@ -187,11 +186,7 @@ def predict_folders(jobs: Iterable[AnyJob], checkpoint: str | None = None) -> di
 
 
 def _read_local(folder: Path, name: str) -> str | None:
-    """Return the content of a file of this machine; None if it does not exist.
-
-    Raises:
-        CheckpointError: It cannot be read, or is not UTF-8.
-    """
+    """Return the content of a file of this machine; None if it does not exist."""
     path = folder / name
     try:
         return path.read_text(encoding="utf-8") if path.exists() else None
@@ -211,10 +206,6 @@ def _choose_folders(
 
     Returns:
         The full paths of the folders by the names of the jobs; and all INSERTs by the names of their folders.
-
-    Raises:
-        CheckpointError: A folder belongs to another INSERT, several may belong to a changed one, an INSERT seems to
-            have another number than at its last checkpoint, or what is stored cannot be read or has another version.
     """
     inserts = {job.name: Insert.of(job) for job in jobs if job.streaming}
     text = read(_INDEX)
@@ -229,11 +220,7 @@ def _choose_folders(
 
 
 def _read_index(text: str, location: str) -> dict[str, Insert]:
-    """Read the INSERTs by the names of their folders from ``inserts.json``; ``location`` is that file, for messages.
-
-    Raises:
-        CheckpointError: The document is damaged, or has another version than this kdsl writes.
-    """
+    """Read the INSERTs by the names of their folders from ``inserts.json``; ``location`` is that file, for messages."""
     try:
         document = json.loads(text)
         version = document["version"]
@@ -257,15 +244,10 @@ def _check_numbers(read: Callable[[str], str | None], base: str, inserts: Sequen
     """Check, where no choice of folders is stored, that no INSERT has a new number since its last checkpoint.
 
     ``read`` reads a file in the folder ``base`` of the checkpoints, as for `_choose_folders`.
-
-    Raises:
-        CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink that no INSERT
-            has, up to one more than there are INSERTs; or ``read`` fails.
     """
     names = dict(inserts)
 
     def is_used(name: str) -> bool:
-        """Whether a folder has a checkpoint."""
         return read(f"{name}/metadata") is not None
 
     for name, insert in inserts:

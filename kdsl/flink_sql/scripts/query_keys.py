@@ -134,7 +134,6 @@ def _key_of_select(node: n.Select, tables: Mapping[str, QueryKey]) -> QueryKey |
         return None
 
     def resolve(value: n.Node) -> object:
-        """Return the index of a column of the source; any other expression as it is."""
         parts = value.parts if isinstance(value, n.Name) else ()
         name = parts[-1] if len(parts) == 1 or (len(parts) == 2 and parts[0] == alias) else None
         return source.columns.index(name) if name in source.columns else value

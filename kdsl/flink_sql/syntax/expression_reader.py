@@ -177,11 +177,7 @@ class ExpressionReader(Cursor):
                 return left
 
     def _read_is(self, left: n.Node) -> n.Node:
-        """Read what follows IS, perhaps NOT: NULL, TRUE, FALSE, UNKNOWN, JSON, or DISTINCT FROM a value.
-
-        Raises:
-            UntranslatableError: Something else does, or the value after DISTINCT FROM has a mistake.
-        """
+        """Read what follows IS, perhaps NOT: NULL, TRUE, FALSE, UNKNOWN, JSON, or DISTINCT FROM a value."""
         at = self.take().start
         negated = self.accept("NOT")
         if self.accept("DISTINCT", "FROM"):
@@ -242,11 +238,7 @@ class ExpressionReader(Cursor):
         return self._read_postfix(self._read_primary())
 
     def _read_postfix(self, left: n.Node) -> n.Node:
-        """Read ``[index]`` and ``.member`` after a value, and return the value with them.
-
-        Raises:
-            UntranslatableError: They have a mistake, or ``AT TIME ZONE`` follows.
-        """
+        """Read ``[index]`` and ``.member`` after a value, and return the value with them."""
         while True:
             at = self.token.start
             if self.accept("["):
@@ -264,9 +256,6 @@ class ExpressionReader(Cursor):
         """Read a number, a string, bytes, a word with what belongs to it, or an expression or query in brackets.
 
         Several expressions in brackets are a ROW.
-
-        Raises:
-            UntranslatableError: Something else comes next, or it has a mistake.
         """
         token = self.token
         at = token.start
@@ -297,11 +286,7 @@ class ExpressionReader(Cursor):
         return self.fail_unexpected("an expression")
 
     def _read_word(self) -> n.Node:
-        """Read what begins with a word: a constant, CASE, ARRAY, MAP, EXISTS, a call or a column.
-
-        Raises:
-            UntranslatableError: It has a mistake.
-        """
+        """Read what begins with a word: a constant, CASE, ARRAY, MAP, EXISTS, a call or a column."""
         token = self.token
         at, word = token.start, token.upper
         if word in ("TRUE", "FALSE"):
@@ -339,12 +324,7 @@ class ExpressionReader(Cursor):
         return n.Name(tuple(parts), at=at)
 
     def _read_interval(self) -> n.Node:
-        """Read an INTERVAL.
-
-        Raises:
-            UntranslatableError: The value is not in quotes, or the units are missing or wrong. The value itself is not
-                checked.
-        """
+        """Read an INTERVAL."""
         at = self.take().start
         sign = "-" if self.accept("-") else ""
         if not sign:
@@ -365,11 +345,7 @@ class ExpressionReader(Cursor):
         return n.Span(text, unit, until, at=at)
 
     def _read_unit(self, valid: tuple[str, ...]) -> str:
-        """Read a unit of time, also in the plural and with a precision, which is ignored.
-
-        Raises:
-            UntranslatableError: It is not one of the valid units, or the precision has no end.
-        """
+        """Read a unit of time, also in the plural and with a precision, which is ignored."""
         token = self.token
         word = token.upper
         if word not in valid and word.removesuffix("S") in valid:
@@ -385,11 +361,7 @@ class ExpressionReader(Cursor):
         return word
 
     def _read_case(self) -> n.Node:
-        """Read a CASE expression.
-
-        Raises:
-            UntranslatableError: ``WHEN``, ``THEN`` or ``END`` is missing, or an expression has a mistake.
-        """
+        """Read a CASE expression."""
         at = self.take().start
         operand = None if self.at("WHEN") else self.read_expression()
         whens = []
@@ -404,11 +376,7 @@ class ExpressionReader(Cursor):
         return n.Case(operand, tuple(whens), otherwise, at=at)
 
     def _read_collection(self) -> n.Node:
-        """Read ARRAY[…] or MAP[…], also with nothing in the brackets.
-
-        Raises:
-            UntranslatableError: A key of a map has no value, ``]`` is missing, or an expression has a mistake.
-        """
+        """Read ARRAY[…] or MAP[…], also with nothing in the brackets."""
         token = self.take()
         self.expect("[")
         items = () if self.at("]") else self.read_list(self.read_expression)
@@ -424,9 +392,6 @@ class ExpressionReader(Cursor):
 
         Some functions have arguments with words between them, and no FILTER or OVER. CAST and ROW become nodes of their
         own, not calls.
-
-        Raises:
-            UntranslatableError: The call has a mistake, or a clause that cannot be translated.
         """
         upper = name.upper()
         self.expect("(")
@@ -565,9 +530,6 @@ class ExpressionReader(Cursor):
         Returns:
             The arguments; and ``RETURNING`` (a type), ``WRAPPER`` (words), ``EMPTY`` and ``ERROR`` (words, or the node
             of a default), as far as they are written.
-
-        Raises:
-            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument or the type a mistake.
         """
         arguments = self.read_list(self.read_expression)
         words: dict[str, Any] = {}

@@ -127,11 +127,7 @@ class QueryReader(ExpressionReader):
         return values
 
     def _read_select(self) -> n.Node:
-        """Read a SELECT up to its last clause; a hint after the word SELECT is ignored.
-
-        Raises:
-            UntranslatableError: It has a mistake, or a clause that cannot be translated.
-        """
+        """Read a SELECT up to its last clause; a hint after the word SELECT is ignored."""
         at = self.expect("SELECT").start
         if self.token.kind == "hint":
             self.take()  # advice on how to join, which changes no row
@@ -159,11 +155,7 @@ class QueryReader(ExpressionReader):
         return name, self.read_window(at)
 
     def _read_grouping_key(self) -> tuple[n.Node, ...]:
-        """Read and return a key of GROUP BY, several keys in brackets, or one node of several sets of keys.
-
-        Raises:
-            UntranslatableError: It has a mistake, or a grouping is inside another one.
-        """
+        """Read and return a key of GROUP BY, several keys in brackets, or one node of several sets of keys."""
         at = self.token.start
         kind = "GROUPING SETS" if self.at("GROUPING", "SETS", "(") else self.token.upper
         if kind not in ("ROLLUP", "CUBE", "GROUPING SETS") or (self.peek().upper != "(" and kind != "GROUPING SETS"):
@@ -178,11 +170,7 @@ class QueryReader(ExpressionReader):
         return (n.Grouping(kind, sets, at=at),)
 
     def _read_grouping_set(self) -> tuple[n.Node, ...]:
-        """Read a set of keys of ROLLUP, CUBE or GROUPING SETS: one key, or keys in brackets, perhaps none.
-
-        Raises:
-            UntranslatableError: It contains another grouping, or a mistake.
-        """
+        """Read a set of keys of ROLLUP, CUBE or GROUPING SETS: one key, or keys in brackets, perhaps none."""
         for word in ("ROLLUP", "CUBE", "GROUPING"):
             if self.at(word, "(") or self.at(word, "SETS"):
                 self.fail(f"{word} inside another grouping cannot be translated", fix="write the sets out")
@@ -227,11 +215,7 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_joins(self) -> n.Node:
-        """Read tables with joins between them.
-
-        Raises:
-            UntranslatableError: A join has no condition, a NATURAL join has one, or there is another mistake.
-        """
+        """Read tables with joins between them."""
         left = self._read_table()
         while self.token.upper in _JOINS:
             at = self.token.start
@@ -260,9 +244,6 @@ class QueryReader(ExpressionReader):
         """Read a table, a query in brackets or a table function, with its alias; or joined tables in brackets.
 
         A table whose columns are renamed becomes a query of them. The word LATERAL before any of these is skipped.
-
-        Raises:
-            UntranslatableError: It has a mistake, is a table as of a time, or a hint is in a wrong place.
         """
         at = self.token.start
         self.accept("LATERAL")
@@ -296,11 +277,7 @@ class QueryReader(ExpressionReader):
         return attrs.evolve(table, alias=alias)
 
     def _read_named_table(self) -> n.Table:
-        """Read the name of a table, with its hint.
-
-        Raises:
-            UntranslatableError: No name comes next, or the hint is not ``OPTIONS(…)``.
-        """
+        """Read the name of a table, with its hint."""
         at = self.token.start
         name = [self.read_name()]
         while self.accept("."):
@@ -313,20 +290,12 @@ class QueryReader(ExpressionReader):
         return n.Table(tuple(name), None, hint.text, hint.start, at=at)
 
     def _read_table_alias(self) -> tuple[str | None, tuple[str, ...]]:
-        """Read the alias of a table (None if there is none), and the names of its columns, if there are any.
-
-        Raises:
-            UntranslatableError: No name follows AS, or the names have a mistake.
-        """
+        """Read the alias of a table (None if there is none), and the names of its columns, if there are any."""
         alias = self._read_alias()
         return alias, (self._read_names() if alias is not None and self.at("(") else ())
 
     def _read_alias_of(self, inner: n.Node) -> n.Node:
-        """Read the alias of a table function, for UNNEST also names of its columns, and return the function with them.
-
-        Raises:
-            UntranslatableError: The columns of a window table are renamed, or as in `_read_table_alias`.
-        """
+        """Read the alias of a table function, for UNNEST also names of columns, and return the function with them."""
         alias, columns = self._read_table_alias()
         if isinstance(inner, n.Unnest):
             return attrs.evolve(inner, alias=alias, columns=columns)
@@ -336,11 +305,7 @@ class QueryReader(ExpressionReader):
         return attrs.evolve(inner, alias=alias)
 
     def _read_table_function(self, at: int) -> n.Node:
-        """Read UNNEST or a window table function, within ``TABLE(…)`` or not; ``at`` is the position of the node.
-
-        Raises:
-            UntranslatableError: It is another function, or has wrong arguments.
-        """
+        """Read UNNEST or a window table function, within ``TABLE(…)`` or not; ``at`` is the position of the node."""
         token = self.take()
         self.expect("(")
         if token.upper == "UNNEST":
@@ -388,9 +353,6 @@ class QueryReader(ExpressionReader):
 
         An argument without a name is not read: its kind or place shows what it is. ``names`` are those of the
         function's intervals, in order, beside ``DATA`` and ``TIMECOL``; ``seen`` are those of the arguments before.
-
-        Raises:
-            UntranslatableError: The window has no such argument, or has it already.
         """
         first = self.token
         known = ("DATA", "TIMECOL", *names)
@@ -412,11 +374,7 @@ class QueryReader(ExpressionReader):
         return name
 
     def _read_partition_keys(self) -> tuple[str, ...]:
-        """Read columns with commas between them, up to a comma (not read) before DESCRIPTOR or another argument.
-
-        Raises:
-            UntranslatableError: No name comes next.
-        """
+        """Read columns with commas between them, up to a comma (not read) before DESCRIPTOR or another argument."""
         names = [self.read_name()]
         while self.at(",") and self.peek().upper != "DESCRIPTOR" and self.peek(2).upper in (",", ")"):
             self.take()

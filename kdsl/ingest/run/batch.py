@@ -203,12 +203,6 @@ class BatchRunner(ABC):
         Returns:
             None if the batch is written. Otherwise the rejected records, and those that have NULL in a primary key, or
             no time that orders changes, which only shows when rows are read: the batch is run again without them.
-
-        Raises:
-            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
-            IngestError: The batch is refused; nothing is kept or written.
-            KdslError: A sink table cannot be read.
-            Exception: That of Spark, if a job fails; not if such records are its reason.
         """
         plan, spark = self._plan, records.sparkSession
         self._written = state.written
@@ -260,12 +254,7 @@ class BatchRunner(ABC):
         return None
 
     def _identify_tables(self, spark: SparkSession, decision: Decision, note: Note, before: IngestState) -> Note:
-        """Add the identities of sink tables that are new, or changed by this batch, to its note, and keep that.
-
-        Raises:
-            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
-            KdslError: A sink table cannot be read.
-        """
+        """Add the identities of sink tables that are new, or changed by this batch, to its note, and keep that."""
         assert self._identities is not None
         changed = [table for table, of in decision.sinks.items() if table not in self._identities or of.changes]
         identities = self._writer.identify(spark, changed) if changed else {}
@@ -348,9 +337,6 @@ class BatchRunner(ABC):
         """Add the values that changed while the records of a batch were decoded to its note, keep that, and return it.
 
         The log names the columns. The reporter is closed.
-
-        Raises:
-            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
         """
         tables = VALUE_COUNTS.close(reporter)
         for table, counts in tables.items():
@@ -440,20 +426,12 @@ class BatchRunner(ABC):
         return self._writer.refuse(spark, changes) if changes else []
 
     def _batch(self, number: int) -> Batch:
-        """The identity of a batch, by which sinks recognize one that is repeated.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be read.
-        """
+        """The identity of a batch, by which sinks recognize one that is repeated."""
         query = self._query_id()
         return Batch(query, number, f"{query}/{self._checkpoint.batch_digest(number)}")
 
     def _query_id(self) -> str:
-        """The id of the query; the checkpoint is read for it once.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be read.
-        """
+        """The id of the query; the checkpoint is read for it once."""
         if self._query is None:
             metadata = self._checkpoint.folder.read("metadata")
             self._query = "" if metadata is None else str(json.loads(metadata)["id"])
@@ -492,7 +470,6 @@ class KafkaBatchRunner(BatchRunner):
         reporter = VALUE_COUNTS.open(spark)
 
         def decide(seen: Seen) -> Decision:
-            """Decide what the batch does, and prepare the session for it; errors are those of the sink."""
             read = partial(self._schema, spark)
             decision = decide_with_cache(
                 self._live, lambda: decide_batch(plan, state, number, seen, read, creates_again=self._accepts_tables)

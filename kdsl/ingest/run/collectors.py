@@ -169,11 +169,7 @@ def _write_letters(plan: ReadPlan, cluster: Cluster, source: Cluster, packets: D
 def _send_letters(
     plan: ReadPlan, cluster: Cluster, topics: TopicIds, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rejected records of a task to Kafka, and yield their number as one batch when all are acknowledged.
-
-    Raises:
-        DeadLetterError: A letter cannot be written.
-    """
+    """Write the rejected records of a task to Kafka, and yield their number as one batch when all are acknowledged."""
     task = current_task()
     name = f"partition {0 if task is None else task.partitionId()}"
     with LetterWriter(plan, cluster, "ingestion", name, topics=topics) as write:

@@ -227,9 +227,6 @@ def _open_state(
     """Open the state of an ingestion; before its first batch, keep the declaration and what newest records show.
 
     A state that is learned again only keeps the identities of the sink tables: other tables are noticed all the same.
-
-    Raises:
-        KdslError: As for `start_ingestions`.
     """
     files = StateFiles(opened.folder, part.name)
     state = IngestState() if learns_again else files.load()
@@ -271,9 +268,6 @@ def _check_first_start(checkpoint: Checkpoint, files: StateFiles, name: str, *, 
         files: The files of the state.
         name: The name of the ingestion among those of the checkpoint.
         can_rebuild: Whether the user can say that the state is learned again.
-
-    Raises:
-        CheckpointError: It has started before, or the checkpoint has batches and does not say whose.
     """
     started = read_started(checkpoint.folder)
     planned, done = checkpoint.last_batches()
@@ -305,9 +299,6 @@ def _check_offset_log(checkpoint: Checkpoint, last: int) -> None:
     Args:
         checkpoint: The checkpoint.
         last: The number of the last batch of the state.
-
-    Raises:
-        CheckpointError: It does not have it.
     """
     planned, _ = checkpoint.last_batches()
     if planned < last:

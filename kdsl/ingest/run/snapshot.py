@@ -128,13 +128,6 @@ def _copy(
         document: What identifies the copy; it gets its progress, and is written to the folder.
         writer: Writes to the sink; None for that of the sink.
         driver: The use of the checkpoint by this copy.
-
-    Raises:
-        IngestError: A table is refused; no row was written.
-        CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
-        KdslError: kdsl cannot read the source or write the sink, they cannot be reached, or a reference to a secret
-            cannot be resolved.
-        Exception: That of Spark, if a job fails.
     """
     reader = open_reader(ingestion.source)
     assert isinstance(reader, SnapshotReader)

@@ -245,7 +245,6 @@ def split_task(divide: Divider) -> Callable[[Batches], Batches]:
     """A function for ``mapInArrow`` that divides what a source returns, records or packets of them, by table."""
 
     def run(batches: Batches) -> Batches:
-        """Divide each raw record batch."""
         return map(divide, _read_raw(batches))
 
     return run
@@ -313,7 +312,6 @@ def decode_task(plan: ReadPlan, zone: str, report: Reporter | None = None) -> Ca
     """
 
     def run(batches: Batches) -> Batches:
-        """Yield the rows of packets; small packets are joined."""
         decoder = RecordDecoder(plan, zone)
         packets = (("", packet.as_buffer()) for batch in batches for packet in batch.column("records"))
         for _, records in join_packets(packets):

@@ -45,7 +45,6 @@ def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decisio
     from pyspark.sql import functions as F, types as s
 
     def wrong(rows: DataFrame, key: Sequence[str]) -> dict[str, Column]:
-        """Return for each string column the condition that it has U+0000."""
         is_removed = F.col(KIND).isin("-U", "-D")
         strings = (f.name for f in rows.schema.fields if isinstance(f.dataType, s.StringType))
         names = [name for name in strings if name not in (KIND, *PLACE)]
@@ -103,7 +102,6 @@ def find_null_keys(plan: IngestPlan, packets: DataFrame, decision: Decision, *, 
     from pyspark.sql import functions as F
 
     def wrong(rows: DataFrame, key: Sequence[str]) -> dict[str, Column]:
-        """Return for each column of the key the condition that it is NULL."""
         del rows
         return {name: F.col(quote_name(name)).isNull() for name in key}
 

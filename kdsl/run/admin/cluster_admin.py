@@ -180,7 +180,6 @@ def find_topics(
     topics: dict[str, Topic] = {}
 
     def ask(_: float) -> list[str]:
-        """Ask once for the topics that are still unknown, and return those that stay unknown."""
         topics.update(describe(unknown))
         unknown[:] = [name for name in unknown if name not in topics]
         return unknown

@@ -89,9 +89,6 @@ class GroupOffsets:
         """Request the group's offsets with a client that is created at the first use; return as `_request` does.
 
         After an error of a former coordinator the client is dropped, and the next request creates another one.
-
-        Raises:
-            KdslError: As for `_create_handle`.
         """
         with self._lock:
             handle = self._handle = self._handle or self._create_handle(group)
@@ -156,10 +153,6 @@ class GroupOffsets:
         return int(KafkaError.NO_ERROR), offsets
 
     def _create_handle(self, group: str) -> _Handle:
-        """Create a client for requests about a group; it is closed when nothing refers to the result any more.
-
-        Raises:
-            KdslError: The settings have errors, a reference cannot be resolved here, or librdkafka refuses them.
-        """
+        """Create a client for requests about a group; it is closed when nothing refers to the result any more."""
         handle = n.new_client(n.CONSUMER, self._cluster.consumer({"group.id": group, "log_level": 0}))
         return _Handle(self._lib, handle)

@@ -212,9 +212,6 @@ class JavaAdmin:
         Args:
             group: The group.
             options: Java's options, which choose partitions; nothing for all of them.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         future = self.client.listConsumerGroupOffsets(group, *options).partitionsToOffsetAndMetadata()
         try:
@@ -287,9 +284,6 @@ class JavaAdmin:
             partitions: The partitions.
             spec: Java's ``OffsetSpec``: the earliest, the latest, or that of a time.
             committed: Whether the latest is the last stable offset, before which no transaction is open.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time; TopicMissingError if a partition is missing.
         """
         wanted = {partition: self._java_partition(partition) for partition in partitions}
         if not wanted:
@@ -345,11 +339,7 @@ class JavaAdmin:
         return result
 
     def _call_java(self, call: Callable[[], Any], what: str, action: errors.Action = "read", seconds: float = 0) -> Any:
-        """Call a function of Java's client and return its result.
-
-        Raises:
-            KafkaReadError: It raises an exception of Java (`_read_error`).
-        """
+        """Call a function of Java's client and return its result."""
         try:
             return call()
         except JavaError as e:

@@ -164,11 +164,7 @@ class LibrdkafkaAdmin:
         self._connect()
 
     def _connect(self) -> None:
-        """Create the client, in place of an earlier one; no broker is asked yet.
-
-        Raises:
-            ResolveError: As for `Cluster.admin`.
-        """
+        """Create the client, in place of an earlier one; no broker is asked yet."""
         settings: dict[str, Any] = {**self._cluster.admin({"log_level": 0}), "error_cb": weak_callback(self._on_error)}
         self._login = login.public_settings(settings)
         self._admin = SafeAdminClient(settings)
@@ -238,7 +234,6 @@ class LibrdkafkaAdmin:
         wanted = [ClientPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
 
         def commit_once(timeout: float) -> list[ClientPartition] | KafkaError:
-            """Send the commit once; return the result of each partition, or the error of the request."""
             request = [ConsumerGroupTopicPartitions(group, wanted)]
             futures = self._admin.alter_consumer_group_offsets(request, request_timeout=timeout)
             result = self._results(futures, timeout)[group]
@@ -260,13 +255,6 @@ class LibrdkafkaAdmin:
         """
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
-            """Request the groups, and return them with the error of a broker whose groups are missing, or None.
-
-            An error after which the request is repeated comes before others.
-
-            Raises:
-                KafkaReadError: The brokers refuse.
-            """
             listing = self._ask(lambda timeout: {"": self._admin.list_consumer_groups(request_timeout=timeout)})[""]
             if isinstance(listing, KafkaError):
                 raise self._read_error(listing, "the list of groups")
@@ -300,7 +288,6 @@ class LibrdkafkaAdmin:
         topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
 
         def send(timeout: float) -> Mapping[str, Future[Any]]:
-            """Send the request; return the future of its result."""
             return self._admin.create_topics([topic], operation_timeout=timeout, request_timeout=timeout)
 
         self._change(send, f"the topic {name!r}", "create", KafkaError.TOPIC_ALREADY_EXISTS)
@@ -314,7 +301,6 @@ class LibrdkafkaAdmin:
         wanted = NewPartitions(topic, partitions)
 
         def send(timeout: float) -> Mapping[str, Future[Any]]:
-            """Send the request; return the future of its result."""
             return self._admin.create_partitions([wanted], operation_timeout=timeout, request_timeout=timeout)
 
         self._change(send, f"the topic {topic!r}", "change", KafkaError.INVALID_PARTITIONS)
@@ -329,7 +315,6 @@ class LibrdkafkaAdmin:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
 
         def send(timeout: float) -> Mapping[Any, Future[Any]]:
-            """Send the request; return the future of its result."""
             return self._admin.incremental_alter_configs([resource], request_timeout=timeout)
 
         self._change(send, f"the config {name!r} of the topic {topic!r}", "change")
@@ -345,14 +330,10 @@ class LibrdkafkaAdmin:
             action: What is done with it.
             repeated: The error of a request whose first attempt succeeded although its answer was lost; it is ignored
                 after the first attempt.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         attempts = 0
 
         def send_again(timeout: float) -> Mapping[K, Future[Any]]:
-            """Count an attempt, and send the request."""
             nonlocal attempts
             attempts += 1
             return send(timeout)
@@ -381,11 +362,7 @@ class LibrdkafkaAdmin:
         return tuple(Member(m.client_id or "", m.host or "", m.member_id or "") for m in result.members)
 
     def _existing_topics(self, names: list[str]) -> dict[str, Topic]:
-        """Describe topics, without those that do not exist.
-
-        Raises:
-            KafkaReadError: A topic cannot be described for another reason, or the brokers do not answer in time.
-        """
+        """Describe topics, without those that do not exist."""
         topics = {}
         for name, result in self._describe_topics(names).items():
             if not isinstance(result, KafkaError):
@@ -413,14 +390,10 @@ class LibrdkafkaAdmin:
             group: The group.
             topics: Topics that are described before, if the view of them is stale. Offsets of topics that this user may
                 not see are left out by the brokers, without an error.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         names = TopicCollection(sorted(set(topics)))
 
         def ask(timeout: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
-            """Request the offsets once; return the error, None without one, and the offsets."""
             stale = self._refresh_view(names, timeout)
             if stale is not None:
                 return stale, {}
@@ -442,10 +415,6 @@ class LibrdkafkaAdmin:
         Args:
             wanted: Which offset of each partition: the earliest, the latest, or that of a time.
             committed: Whether the latest is the last stable offset, before which no transaction is open.
-
-        Raises:
-            TopicMissingError: A partition does not exist.
-            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         if not wanted:
             return {}
@@ -454,7 +423,6 @@ class LibrdkafkaAdmin:
         names = {topic for topic, _ in wanted}
 
         def ask(_: float) -> dict[ClientPartition, Any]:
-            """Request the offsets, and return the result of each partition, or its KafkaError."""
             return self._ask(
                 lambda timeout: self._admin.list_offsets(specs, isolation_level=level, request_timeout=timeout),
                 names,
@@ -462,10 +430,6 @@ class LibrdkafkaAdmin:
             )
 
         def is_final(results: Mapping[ClientPartition, Any]) -> bool:
-            """Return whether no leader denies a partition that the cluster has; if one denies any, ask the cluster.
-
-            Errors are those of `_do_exist`.
-            """
             unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
             return not unknown or not self._do_exist(unknown)
 
@@ -499,14 +463,10 @@ class LibrdkafkaAdmin:
 
         Returns:
             The result of each future, or its KafkaError.
-
-        Raises:
-            KafkaReadError: As for `_retry`.
         """
         names = TopicCollection(sorted(set(topics)))
 
         def ask(seconds: float) -> dict[K, Any]:
-            """Refresh the view of the topics, and send the request once; return its results, or one retriable error."""
             stale = self._refresh_view(names, seconds)
             if stale is not None:
                 return {"": stale}  # type: ignore[dict-item]  # a retriable error
@@ -515,11 +475,7 @@ class LibrdkafkaAdmin:
         return self._retry(ask, _retriable_error, timeout)
 
     def _do_exist(self, partitions: Sequence[ClientPartition]) -> bool:
-        """Ask whether the cluster has all of some partitions, which a leader may not know just after their creation.
-
-        Raises:
-            KafkaReadError: As for `_existing_topics`.
-        """
+        """Ask whether the cluster has all of some partitions, which a leader may not know just after their creation."""
         topics = self.topics({partition.topic for partition in partitions})
         return all(p.topic in topics and p.partition < topics[p.topic].partitions for p in partitions)
 
@@ -542,9 +498,6 @@ class LibrdkafkaAdmin:
 
         The brokers are listed before if an error requires it. An error of a topic that is not retriable is ignored:
         the view counts as fresh. What a broker answers to the description then counts as the first answer.
-
-        Raises:
-            KafkaReadError: As for `_results`.
         """
         self._refresh_brokers(timeout)
         if names.topic_names and self._view.is_stale:
@@ -569,10 +522,6 @@ class LibrdkafkaAdmin:
         """Wait for the results of futures, at most a little longer than a timeout.
 
         An error, or that of a timeout, takes the place of a result.
-
-        Raises:
-            KafkaReadError: No broker has answered so far, and the client reported an error after which waiting does not
-                help, such as a refused login.
         """
         deadline = Deadline(timeout + 1)
         pending = set(futures.values())
@@ -598,22 +547,11 @@ class LibrdkafkaAdmin:
             retriable_error: The retriable error in a result.
             timeout: For how many seconds; ``default.api.timeout.ms`` if None. Until the cluster has answered once,
                 `FIRST_ANSWER` seconds at most.
-
-        Raises:
-            UnreachableError: No final answer came in time, or the brokers refuse the login or the connection.
-            KafkaReadError: ``ask`` raises a Kafka error that is not retriable. Its other errors are passed on.
         """
         most = self._timeout if timeout is None else timeout
         deadline = Deadline(most if self._answered else min(FIRST_ANSWER, most))
 
         def attempt(seconds: float) -> _Outcome[V]:
-            """Send the request once; return its result or a retriable error, and raise any other error.
-
-            Notes what the answer shows about the cluster; its first answer extends the deadline.
-
-            Raises:
-                KafkaReadError: The brokers refuse.
-            """
             try:
                 result = ask(seconds)  # the client keeps connecting between attempts
             except Exception as e:
@@ -642,10 +580,6 @@ class LibrdkafkaAdmin:
 
         The view of the topics becomes stale, an error of a broker counts as the first answer, and `_last_error` is set
         if it is None.
-
-        Raises:
-            UnreachableError: The client reported an error after which waiting does not help, or the first broker's port
-                shows why no broker accepts the client (`_examine_port`).
         """
         self._view.note_error()
         self._view.expire()
@@ -679,10 +613,6 @@ class LibrdkafkaAdmin:
         """Raise an error if the client has reported one after which waiting does not help; do nothing after an answer.
 
         The client's events are handled before.
-
-        Raises:
-            UnreachableError: The brokers refuse the login, or the first broker's port shows why they do not accept the
-                connection (`_examine_port`).
         """
         self._admin.poll(0)
         if self._answered:
@@ -695,11 +625,7 @@ class LibrdkafkaAdmin:
             self._examine_port()
 
     def _examine_port(self) -> None:
-        """Examine the first broker's port, once, if no broker has answered yet.
-
-        Raises:
-            UnreachableError: The port shows why no broker accepts the client.
-        """
+        """Examine the first broker's port, once, if no broker has answered yet."""
         if self._answered or self._examined_port:
             return
         self._examined_port = True

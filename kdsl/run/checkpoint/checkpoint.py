@@ -71,11 +71,7 @@ class Checkpoint:
         return [] if self.manifest is None else self.manifest.check_change(plan, self.location, allow)
 
     def _read_manifest(self) -> Manifest | None:
-        """Read the manifest; None if there is none.
-
-        Raises:
-            CheckpointError: It cannot be read.
-        """
+        """Read the manifest; None if there is none."""
         text = self.folder.read(MANIFEST)
         return None if text is None else read_manifest(text, self.folder.path(MANIFEST))
 
@@ -134,11 +130,6 @@ class Checkpoint:
 
         Spark's planning process, which reads the offsets later, does not know their file and could not name it. A last
         entry that cannot be read is not an error here: Spark reports it.
-
-        Raises:
-            CheckpointError: The names in the logs cannot be listed; the offset log ends before the commit log does, as
-                when it was deleted; or its last entry was written by another version of kdsl. The message then names
-                the path and both versions.
         """
         planned, done = self.last_batches()
         if planned < done:

@@ -131,9 +131,6 @@ def _explain_failure(location: str, action: str) -> Iterator[None]:
     Args:
         location: The file or folder.
         action: What was attempted, as a participle for the message.
-
-    Raises:
-        CheckpointError: The body failed.
     """
     try:
         yield
@@ -208,11 +205,7 @@ class LocalFolder:
 
     @staticmethod
     def _write_beside(file: Path, text: str) -> Path:
-        """Write a string to a hidden file beside a file, whose folder is created if it is missing, and return it.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write a string to a hidden file beside a file, whose folder is created if it is missing, and return it."""
         file.parent.mkdir(parents=True, exist_ok=True)
         beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         beside.write_text(text, encoding="utf-8")

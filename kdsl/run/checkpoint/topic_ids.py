@@ -59,11 +59,7 @@ def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
 
 
 def _read_ids(text: str, location: str) -> dict[str, dict[str, str]]:
-    """Parse the stored topic ids, by read and topic.
-
-    Raises:
-        CheckpointError: The file is damaged, or was written by another version of kdsl.
-    """
+    """Parse the stored topic ids, by read and topic."""
     try:
         document = json.loads(text)
         version = document["version"]

@@ -66,11 +66,7 @@ def create_dataframe(cls: type, rows: Iterable[Any], spark: SparkSession | None)
 
 
 def _check_time(cls: type, columns: Iterable[ClassColumn], session: SparkSession) -> None:
-    """Check that Spark's TIME type is enabled in the session, if a column needs it.
-
-    Raises:
-        RowError: It is not enabled.
-    """
+    """Check that Spark's TIME type is enabled in the session, if a column needs it."""
     if problem := time_type_problem(_row_type(columns), get_setting(session, TIME_TYPE_SETTING, "false")):
         raise RowError(f"{cls.__name__}.rows(...): {problem}")
 
@@ -87,11 +83,7 @@ def _is_changelog(cls: type) -> bool:
 
 
 def _check_inserts(cls: type, rows: list[Any]) -> None:
-    """Check that all rows are inserts.
-
-    Raises:
-        RowError: A row is another change.
-    """
+    """Check that all rows are inserts."""
     for i, row in enumerate(rows):
         if row_kind(row) != "+I":
             raise RowError(
@@ -102,11 +94,7 @@ def _check_inserts(cls: type, rows: list[Any]) -> None:
 
 
 def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
-    """Return the value of an attribute of a row, converted for Arrow to the type of its column.
-
-    Raises:
-        RowError: It is not a value of that type.
-    """
+    """Return the value of an attribute of a row, converted for Arrow to the type of its column."""
     try:
         return to_arrow(getattr(row, attribute.name), attribute.column.type)
     except BadValueError as e:
@@ -151,11 +139,7 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
 
 
 def _check_values(cls: type, name: str, attribute: ClassColumn, values: list[Any]) -> None:
-    """Check that Python has all values of a column.
-
-    Raises:
-        RowError: It does not.
-    """
+    """Check that Python has all values of a column."""
     for i, value in enumerate(values):
         if (text := find_text(value)) is not None:
             raise RowError(
@@ -169,9 +153,6 @@ def _check_columns(cls: type, df: DataFrame, by_column: Mapping[str, ClassColumn
     """Check that a DataFrame has the columns of a class, with their types and no others.
 
     Columns with a default, computed and virtual ones may be missing. Nullability is not compared.
-
-    Raises:
-        RowError: It does not; all differences are named.
     """
     wrong: list[str] = []
     types = {f.name: f.dataType for f in df.schema.fields}

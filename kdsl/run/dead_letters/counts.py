@@ -220,9 +220,6 @@ class LetterCounts:
         A refusal of the query's batch is taken back if there are not too many. An action with too many letters is
         refused, logged and cancelled. A report of a query that is not known (not started here, or ended) is ignored.
         Of actions only the last `_MAX_ACTIONS` are counted.
-
-        Raises:
-            OSError: The files by which sinks learn of refusals and stored letters cannot be written.
         """
         number = report.batch.number
         if not report.batch.query:
@@ -271,19 +268,12 @@ class LetterCounts:
 
         The files of batches before the last `_KEPT_FILES` are removed, and their letters only remembered as a sum. The
         commit of a sink of kdsl waits for it; if the letters cannot be stored, the batch is refused.
-
-        Raises:
-            OSError: The file by which sinks wait cannot be created.
         """
         folder, name, batch = counts.folder, f"{COUNTS}/{number}.json", BatchId(counts.query, number)
         pending = ExitStack()
         pending.enter_context(storing(batch))
 
         def write() -> None:
-            """Store the file of the batch, and remove those of old batches; refuse the batch if it cannot be stored.
-
-            Errors of the file system are raised, also those of a file that cannot be removed.
-            """
             with pending:
                 with self._lock:
                     document = counts.document(number)
@@ -338,10 +328,6 @@ def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], 
     Args:
         folder: The checkpoint.
         done: The last batch that Spark has committed. Files of later batches are ignored: these run again.
-
-    Raises:
-        CheckpointError: The checkpoint cannot be read.
-        DeadLetterError: A file is damaged, or was written by another version of kdsl.
     """
     documents: dict[int, Mapping[str, Any]] = {}
     for name in folder.names(COUNTS):

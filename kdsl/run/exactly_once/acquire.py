@@ -172,11 +172,7 @@ def _first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last:
 
 
 def _seed(spec: TransactionSpec, producer: TransactionalProducer, token: Token) -> None:
-    """Commit a token in a transaction of its own, with a producer that has acquired the id.
-
-    Raises:
-        ExactlyOnceError: The transaction fails; only then the producer is closed.
-    """
+    """Commit a token in a transaction of its own, with a producer that has acquired the id."""
     try:
         producer.begin()
         producer.send_token(producer.id, spec.topic, token.number, token.text(), spec.step_timeout)

@@ -131,12 +131,6 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
 
     Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too. The
     transactional id is acquired in both cases. ``adopt`` accepts a recorded write as done without a check.
-
-    Raises:
-        ExactlyOnceError: The id was used for other records, a topic of a done write was deleted, or an id cannot be
-            acquired.
-        KdslError: As for `_create_batch_spec`, or the topic of done writes cannot be created or read.
-        Exception: As for `_save`.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -169,22 +163,14 @@ def _end_last_write(spec: TransactionSpec, cluster: Cluster) -> None:
 
 
 def _topic_ids(plan: WritePlan, cluster: Cluster) -> dict[str, str]:
-    """Ask the brokers for the ids of the existing topics that a plan writes to, or could write to, by name.
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer.
-    """
+    """Ask the brokers for the ids of the existing topics that a plan writes to, or could write to, by name."""
     admin = token_admin_of(cluster, plan.table)
     names = plan.topics.names or [name for name in admin.names() if plan.topics.contains(name)]
     return {name: topic.id for name, topic in admin.topics(names).items()}
 
 
 def _check_done(done: DoneWrite, spec: TransactionSpec) -> None:
-    """Check that a write that is recorded as done is the present one, and that its topics still exist.
-
-    Raises:
-        ExactlyOnceError: It wrote other records, or a topic that it wrote to was deleted since.
-    """
+    """Check that a write that is recorded as done is the present one, and that its topics still exist."""
     if done.plan != spec.plan:
         raise other_records_error(spec.writer, done.table, f"the record in the topic {spec.log!r}")
     lost = done.missing_topics(spec.topic_ids)
@@ -216,11 +202,6 @@ def _write_within_query(
     The ids are acquired in the first batch of a run, or after a failure. The prefix is held until the query ends. What
     is already written is skipped by the tasks. The process remembers the write until the next one under its id, or
     forgets it if it fails.
-
-    Raises:
-        ExactlyOnceError: Two writes have the same ``write_id``, the prefix is held, or the tokens do not allow it.
-        KdslError: As for `_create_batch_spec` and `_hold_prefix`, or the checkpoint cannot be read.
-        Exception: That of the Spark job.
     """
     assert plan.transactions is not None
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
@@ -251,11 +232,7 @@ def _write_within_query(
 
 
 def _check_write_id(before: LastWrite | None, now: LastWrite, writer: Writer, table: str) -> None:
-    """Check that two writes of a function have different write ids; otherwise the second would be taken for the first.
-
-    Raises:
-        ExactlyOnceError: Other rows were written under the id for the same batch.
-    """
+    """Check that two writes of a function have different write ids; else the second would be taken for the first."""
     if before is not None and (before.run, before.batch) == (now.run, now.batch) and before.rows != now.rows:
         raise ExactlyOnceError(
             f"{table}: two writes of batch {now.batch} have write_id={writer.sink!r} and different rows, and the "
@@ -277,11 +254,6 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
 
     Before, it waits for a query with the prefix that has just ended. Afterwards a thread refreshes the tokens of the
     query's writes.
-
-    Raises:
-        ExactlyOnceError: Another process or query holds it.
-        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
-        KdslError: The brokers refuse or do not answer, or as for `Lease.acquire`.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -296,16 +268,11 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
         lease = _leases[key] = acquire_prefix_lease(plan, cluster)
 
     def refresh(older_than: float) -> None:
-        """Refresh the older tokens of the query's writes; errors are those of `_refresh_tokens_of_query`."""
         _refresh_tokens_of_query(key, cluster, older_than)
 
     tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, refresh)
 
     def wait() -> None:
-        """Refresh tokens until the query has ended, then release the lease; runs in a thread.
-
-        Nothing is refreshed after the lease is lost.
-        """
         while True:
             while query.is_active:
                 time.sleep(_LOOK)
@@ -327,9 +294,6 @@ def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_th
         holder: The query: its brokers, its prefix and its id.
         cluster: The cluster.
         older_than: Only refresh tokens that were committed more than this many seconds ago.
-
-    Raises:
-        KdslError: The tokens of a write cannot be refreshed; the last such error.
     """
     with _lock:
         specs = [last.spec for key, last in _last_writes.items() if key[:3] == holder and last.spec is not None]
@@ -344,12 +308,7 @@ def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_th
 
 
 def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:
-    """Check what a batch write cannot do exactly once, before anything is written.
-
-    Raises:
-        KdslError: Speculation is on, the plan is staged, the ``write_id`` is too long or the plan has several writers
-            with one, or it runs in a ``foreachBatch`` of Spark Connect.
-    """
+    """Check what a batch write cannot do exactly once, before anything is written."""
     check_speculation(rows.sparkSession, plan.table)
     if plan.transactions is not None and plan.transactions.staged:
         raise KdslError(
@@ -377,12 +336,7 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
 def _create_batch_spec(
     plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int
 ) -> TransactionSpec:
-    """Create the transaction spec of a batch write with ``count`` ids; the brokers are asked for limits and topics.
-
-    Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
-        KdslError: No topic matches the plan's pattern, or the brokers refuse or do not answer.
-    """
+    """Create the transaction spec of a batch write with ``count`` ids; the brokers are asked for limits and topics."""
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     return TransactionSpec(
@@ -400,10 +354,6 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionS
     """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise Spark's error.
 
     Rows that rules or NOT NULL have left out are logged afterwards.
-
-    Raises:
-        ResolveError: A format needs a schema registry, but none is declared or its settings are wrong.
-        Exception: That of the Spark job.
     """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
@@ -419,11 +369,7 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionS
 
 
 def _micro_batch(rows: DataFrame, table: str) -> tuple[str | None, int]:
-    """Return the id of the query and the batch whose ``foreachBatch`` runs; (None, 0) outside and for Spark Connect.
-
-    Raises:
-        KdslError: The rows are those of a query, but the thread does not have its properties.
-    """
+    """Return the id of the query and the batch whose ``foreachBatch`` runs; (None, 0) outside and for Spark Connect."""
     if is_connect(rows.sparkSession):
         return None, 0
     context = rows.sparkSession.sparkContext

@@ -91,10 +91,6 @@ def _check_rows(text: str, registry: Registry | None, batches: Iterable[pa.Recor
     """Yield all rows unchanged, after encoding those that rules and NOT NULL do not exclude.
 
     A row that cannot be encoded is therefore an error before its batch is stored. Formats may register their schemas.
-
-    Raises:
-        RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
-        KdslError: A format cannot reach its schema registry, or that refuses its schema.
     """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
@@ -124,15 +120,6 @@ def _stage_and_send(
         keeps_state: Whether rows may come from operators with state, which must run also if the rows are stored.
         batch: The rows.
         number: The number of the batch.
-
-    Raises:
-        CheckpointError: The checkpoint cannot be read or written, the offsets of the batch are missing, or the stored
-            batch is of another version.
-        ExactlyOnceError: A later run of the query has taken over.
-        KafkaReadError: The token that would show a later run cannot be read.
-        DeadLetterError: A read has too many dead letters.
-        ResolveError: Rows that were stored before the table changed do not fit its columns.
-        Exception: That of the Spark job that stores or sends the rows.
     """
     from kdsl.run.librdkafka.datasource import FORMAT, register
     from kdsl.run.librdkafka.options import read_options
@@ -275,9 +262,6 @@ def _match_current_plan(staged: DataFrame, plan: WritePlan) -> DataFrame:
 
     Columns that the plan does not have are dropped; those that the rows lack get their default, or NULL if that is
     allowed.
-
-    Raises:
-        ResolveError: A column has a type that cannot be cast to the plan's, or is missing without a default.
     """
     nulls = {f.name: f"CAST(NULL AS {simple_string(f.type)})" for f in plan.columns.fields if f.type.nullable}
     shared = [quote_name(name) for name in staged.columns if name in plan.columns.names]

@@ -96,10 +96,6 @@ def _prepare(
 
     The prefix is already leased. The plan is stored before the ids are acquired, the routing afterwards. Warnings are
     logged if an open batch was started with at-least-once, or if its number of writers is kept.
-
-    Raises:
-        ResolveError: As for `prepare_stream`.
-        KdslError: As for `prepare_stream`, except for the lease and speculation.
     """
     stored, text = checkpoint.manifest, plan_text(plan)
     before = None if stored is None else stored.routing
@@ -122,7 +118,6 @@ def _prepare(
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
     def acquire(routing: RowRouting) -> None:
-        """Acquire all ids for a routing; errors are those of `_acquire_all_ids`."""
         same = before is not None and same_writers(before, routing, packing)
         with_offsets = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
         _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
@@ -149,9 +144,6 @@ def _choose_routing(
         plan: The write plan.
         before: The routing of earlier batches; None if there are none.
         packing: How the open batch is packed into tasks, if it is known.
-
-    Raises:
-        KdslError: Nothing shows that the rows will be routed to the same writers again.
     """
     assert plan.transactions is not None
     if not plan.transactions.staged:
@@ -179,11 +171,6 @@ def _acquire_all_ids(
         before: The routing of earlier batches; None if there are none.
         same: Whether each writer writes the same rows of the open batch as before.
         adopt: Whether to continue although tokens are missing or belong to another query.
-
-    Raises:
-        HalfWrittenError: The open batch is half written, and its rows would be routed to other writers.
-        ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
-        KdslError: As for `acquire_ids`.
     """
     old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
     successors = dict(zip(old, spec.ids, strict=False)) if same else {}
@@ -207,9 +194,6 @@ def _keep_writers(
         table: The table's name, for messages.
         batch: The half-written batch.
         error: The refusal.
-
-    Raises:
-        HalfWrittenError: Rows would go to other writers than before even with as many.
     """
     assert before is not None
     same_count = attrs.evolve(routing, writers=before.writers)
@@ -318,12 +302,7 @@ def _start(
     reporting: Mapping[str, str],
     mode: str,
 ) -> StreamingQuery:
-    """Start Spark's query for a prepared stream, staged or direct as the plan says; arguments as for `start_stream`.
-
-    Raises:
-        ResolveError: A format needs a registry that is not declared or, for staged writes, a literal secret.
-        Exception: That of Spark, if it does not start the query.
-    """
+    """Start Spark's query for a prepared stream, staged or direct as the plan says; arguments as for `start_stream`."""
     from kdsl.run.exactly_once.staged import write_staged
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options

@@ -133,9 +133,6 @@ class WriteLog:
         """Ask the brokers for the topic until the answer is not empty, and return it.
 
         Not every broker knows at once about a topic that was created, perhaps by another process.
-
-        Raises:
-            TopicMissingError: They do not know the topic in time.
         """
         answer = retry(lambda _: ask(), bool, Deadline(_SECONDS))
         if not answer:
@@ -149,10 +146,6 @@ class WriteLog:
         """Create the topic, compacted and with one partition, and return whether this process did, which is logged.
 
         False where another process was faster.
-
-        Raises:
-            ExactlyOnceError: The topic cannot be created.
-            KafkaReadError: The brokers cannot be asked for the number of replicas.
         """
         default = self._admin.settings([_REPLICAS]).get(_REPLICAS)
         replicas = replicas_of_log(self._admin.replicas(target), default)
@@ -172,13 +165,7 @@ class WriteLog:
         return error is None
 
     def _check_policy(self) -> None:
-        """Check that the topic is compacted and so keeps its records; warn if this user may not see its settings.
-
-        Raises:
-            ExactlyOnceError: Its ``cleanup.policy`` is another one.
-            TopicMissingError: The brokers do not know the topic in time.
-            KafkaReadError: The settings cannot be read for another reason.
-        """
+        """Check that the topic is compacted and so keeps its records; warn if this user may not see its settings."""
         try:
             policy = self._wait_for(lambda: self._admin.topic_settings(self.topic))[POLICY]
         except NotAllowedError as e:
@@ -234,11 +221,6 @@ class WriteLog:
             consumer: A consumer to which all partitions are assigned.
             keys: The keys.
             open_ones: The partitions that are not read to their ends; it is emptied.
-
-        Raises:
-            StalledError: No record arrives in time.
-            KafkaReadError: The topic cannot be read; NotAllowedError where this user may not read it.
-            ExactlyOnceError: A record was written by a newer kdsl, or is damaged.
         """
         done_writes = {}
         deadline = Deadline(_SECONDS)

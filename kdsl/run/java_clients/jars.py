@@ -140,11 +140,7 @@ def attach_library(spark: SparkSession, package: Package, class_name: str, descr
 
 
 def _has_connector(spark: SparkSession) -> bool:
-    """Return whether Spark finds its Kafka connector; no broker is asked.
-
-    Raises:
-        ConnectorMissingError: It is found, but cannot be loaded. Other errors of Spark are passed on.
-    """
+    """Return whether Spark finds its Kafka connector; no broker is asked."""
     from pyspark.errors import AnalysisException, PySparkException
 
     probe = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "none")
@@ -191,13 +187,7 @@ def jars_in_settings(spark: SparkSession) -> list[str] | None:
 
 
 def _attach_to_classic(spark: SparkSession, *, to_session: bool) -> None:
-    """Attach the connector's jars, declared or fetched, to the driver, and if ``to_session`` to a classic session, too.
-
-    Raises:
-        ConnectorMissingError: The settings say that the jars are provided, a path in them has no jar, jars cannot be
-            fetched or are for another Scala, or Spark does not find the connector then.
-        FolderError: As for `cache_dir`.
-    """
+    """Attach the connector's jars, declared or fetched, to the driver, and to a classic session if ``to_session``."""
     scala = scala_version(spark)
     wanted = jars_in_settings(spark)
     if wanted == [PROVIDED]:
@@ -234,10 +224,6 @@ def _attach_to_server(spark: SparkSession) -> None:
     """Attach the connector to a session of Spark Connect: the jars in its settings, or those for its version of Spark.
 
     Jars of this machine are uploaded; the server fetches Maven coordinates. Whether it has them is not checked before.
-
-    Raises:
-        ConnectorMissingError: The settings say that the jars are provided, a path in them has no jar, the server cannot
-            fetch one, or it still does not find the connector.
     """
     from pyspark.errors import PySparkException
 
@@ -323,10 +309,6 @@ def _resolve(
         packages: The packages.
         description: What they are, for messages.
         offline: What to do without a network, for messages.
-
-    Raises:
-        ConnectorMissingError: They cannot be fetched.
-        FolderError: As for `cache_dir`.
     """
     folder = ivy_folder(spark)
     repositories = spark.conf.get("spark.jars.repositories", None)

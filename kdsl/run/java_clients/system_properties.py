@@ -70,9 +70,6 @@ def _set_in_jvm(jvm: Any, wanted: Any, table: str) -> None:
         jvm: The JVM, through py4j.
         wanted: The value of each property.
         table: The table's name, for messages.
-
-    Raises:
-        SystemPropertyError: The JVM already has another krb5.conf.
     """
     system = jvm.java.lang.System
     for name, text in wanted.items():

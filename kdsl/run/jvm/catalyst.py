@@ -141,7 +141,6 @@ def _record_columns(plan: WritePlan) -> Iterator[Column]:
     required = {f.name for f in plan.columns.fields if not f.type.nullable}
 
     def column(name: str) -> Column:
-        """Return a column; NULL in one that is NOT NULL fails the job."""
         value = sf.col(quote_name(name))
         if name not in required:
             return value

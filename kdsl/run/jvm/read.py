@@ -123,9 +123,6 @@ def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, 
     """Build the options of Spark's source that do not depend on offsets; they contain resolved secrets.
 
     Key files at an address are fetched to this machine (`kafka_options`).
-
-    Raises:
-        ResolveError: The client settings have errors.
     """
     settings = cluster.kdsl_settings
     options = kafka_options(cluster, "consumer", plan.table)
@@ -197,11 +194,6 @@ def _plan_stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Pla
 
     A start that cannot be computed is not an error here (`_start_option`). Offsets initializers are called, and notes
     are logged (`Subscription.span`, `Subscription.stop`).
-
-    Raises:
-        KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, or an end does not exist
-            or cannot be computed.
-        KdslError: Real-time mode has fewer cores than partitions.
     """
     topics = subscription.topics()
     partitions = subscription.partitions(topics)
@@ -232,9 +224,6 @@ def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> st
 
     Whether there is a checkpoint is known when the query starts; with one, the start does not matter. Without one,
     Spark reads these offsets, and refuses, and quotes, offsets that do not match the topic's partitions.
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer; it is not an `OffsetError`.
     """
     try:
         begin = subscription.begin(topics)

@@ -113,13 +113,7 @@ def start(
 
 
 def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams: bool) -> dict[str, str]:
-    """Attach the connector, hide secrets in the session, set the system properties, and return the sink's options.
-
-    Raises:
-        KdslError: The connector cannot be attached, a class of the login is not there, the session does not allow that
-            secrets are hidden, the JVMs lack a system property, or the partitioner cannot be imported.
-        ResolveError: The client settings have errors.
-    """
+    """Attach the connector, hide secrets in the session, set the system properties, and return the sink's options."""
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streams)
     check_login_classes(spark, cluster, plan.table)
     options = kafka_options(cluster, "producer", plan.table)
@@ -134,12 +128,6 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
 
     For a pattern these are all topics that this user may see, and none of them is checked. Brokers create missing
     topics if the cluster's settings allow it, but not with Java's admin client.
-
-    Raises:
-        KafkaReadError: The brokers refuse or do not answer; or (TopicMissingError) a topic does not exist, and brokers
-            do not create it.
-        KdslError: As for `_wait_for_creation`; or only Java's client can log in, and the session is one of Spark
-            Connect.
     """
     admin = open_admin(spark, cluster, plan.table)
     names = plan.topics.names
@@ -159,9 +147,6 @@ def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster)
     """Look topics up with a producer, so that brokers may create them; return those that are still missing.
 
     With Java's admin client nothing is asked, and all are returned. Brokers that do not answer leave a topic missing.
-
-    Raises:
-        KdslError: The client settings have errors, or the producer cannot be created or has failed.
     """
     from kdsl.run.librdkafka.producer import Producer
 
@@ -184,10 +169,6 @@ def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], re
         plan: The write plan.
         counts: How many partitions each topic has.
         registry: The schema registry; None if no format needs one.
-
-    Raises:
-        ResolveError: Tasks need a registry that is not declared, or a literal secret.
-        KdslError: The user's partitioner cannot be imported.
     """
     if plan.latency == "realtime":
         return encode_columns(rows, plan)
@@ -202,11 +183,7 @@ def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], re
 
 
 def _record_columns(plan: WritePlan) -> list[str]:
-    """Return the names of the record's columns: key, value, topic, then partition and headers if the plan has them.
-
-    Raises:
-        KdslError: The user's partitioner cannot be imported.
-    """
+    """Return the names of the record's columns: key, value, topic, then partition and headers if the plan has them."""
     spread = ["partition"] if PartitionChooser(plan, 0).needed else []
     headers = ["headers"] if "headers" in RecordEncoder(plan).schema.names else []
     return ["key", "value", "topic", *spread, *headers]
@@ -228,11 +205,6 @@ def _encode_batches(
         report: Called at the end, but not after an error, with the number of written rows and the counts of those left
             out or violating rules.
         batches: The rows.
-
-    Raises:
-        RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
-        KdslError: A row names a missing topic, where kdsl chooses partitions; the user's partitioner cannot be imported
-            or failed; or a format cannot fetch or store what it needs, such as a schema in the registry.
     """
     plan = read_plan_text(text, WritePlan)
     counts: dict[str, int] = json.loads(counted)
@@ -273,11 +245,6 @@ def _choose_partitions(
         records: The records.
         batch: The rows from which they were encoded.
         first_row: The index of the first one among the rows of the task.
-
-    Raises:
-        TopicMissingError: A row names a topic that does not exist.
-        RecordError: A row names a partition that does not exist.
-        KdslError: The user's partitioner failed.
     """
     chosen = np.full(batch.num_rows, -1, dtype=np.int32)
     codes = topics.dictionary_encode()

@@ -147,14 +147,9 @@ class Lease:
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 
         def other_members(_: float) -> tuple[Member, ...]:
-            """Ask for the members of the group, and return those of other processes and objects.
-
-            Errors are those of `_Membership.members`.
-            """
             return tuple(m for m in membership.members(self._admin) if m.client != membership.client)
 
         def must_leave(others: tuple[Member, ...]) -> bool:
-            """Return whether the client id of another member comes before that of this one; there must be others."""
             return min(member.client for member in others) < membership.client
 
         try:
@@ -239,7 +234,6 @@ class _Membership:
         """
 
         def is_joined(members: tuple[Member, ...]) -> bool:
-            """Return whether this member is among them."""
             return any(member.client == self.client for member in members)
 
         members = retry(lambda _: admin.members(self._group), is_joined, Deadline(_JOIN_TIMEOUT), pause=0.05)

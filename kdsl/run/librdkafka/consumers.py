@@ -157,11 +157,7 @@ class PooledConsumer:
         self._connect()
 
     def _connect(self) -> None:
-        """Create the client, set `consume`, and forget an earlier client without closing it.
-
-        Raises:
-            KafkaException: librdkafka refuses the settings.
-        """
+        """Create the client, set `consume`, and forget an earlier client without closing it."""
         self._consumer = self._create(self._settings)
         self.consume = self._consumer.consume
         self._used = False
@@ -269,23 +265,12 @@ class PooledConsumer:
         return self._header_reader.read(records, table, seconds)
 
     def _offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
-        """Ask the leaders for the offset of a mark (`OFFSET_BEGINNING` or `OFFSET_END`) in each range's partition.
-
-        Raises:
-            KafkaReadError: As in `latest`.
-        """
+        """Ask the leaders for the offset of a mark (`OFFSET_BEGINNING` or `OFFSET_END`) in each range's partition."""
         # librdkafka passes the protocol's markers for the ends of a log on as if they were timestamps.
         wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
         deadline = Deadline(seconds)
 
         def ask(timeout: float) -> tuple[list[int], list[tuple[Range, KafkaError | None]]]:
-            """Request the offsets once; return them, or an empty list and the ranges without one, with their errors.
-
-            After a failure the client's leaders of these ranges are refreshed.
-
-            Raises:
-                KafkaReadError: A partition has an error that repeating does not change.
-            """
             unknown: list[tuple[Range, KafkaError | None]]
             try:
                 partitions = self._consumer.offsets_for_times(wanted, max(0.1, timeout))

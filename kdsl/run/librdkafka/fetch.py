@@ -127,12 +127,6 @@ class Fetcher:
         """Read ranges together, and yield the columns of the messages as they arrive; ``progress`` is moved along.
 
         Connects again when no message arrives for long, counts in `count`, and calls `on_short_log`.
-
-        Raises:
-            KafkaReadError: A partition has a lasting error, or the client fails; StalledError if no message arrives in
-                time, OffsetError if records were deleted or a log was cut off. What `on_short_log` raises is passed on.
-            KdslError: As for `_build_column`.
-            KafkaException: The client refuses an assignment.
         """
         self._consumer.assign(progress.ranges)
         received_at = reconnected_at = time.monotonic()
@@ -181,12 +175,7 @@ class Fetcher:
         self._check_gaps(progress)
 
     def _build_column(self, name: str, messages: Messages) -> pa.Array:
-        """Build a column of messages; headers with a name that is not UTF-8 are read again.
-
-        Raises:
-            KafkaReadError: The headers of a record could not be read again; the error names it.
-            KdslError: The client that reads headers cannot be created.
-        """
+        """Build a column of messages; headers with a name that is not UTF-8 are read again."""
         if name == "headers":
             return build_headers(
                 messages, partial(self._consumer.read_headers, table=self._table, seconds=self.timeout)
@@ -194,11 +183,7 @@ class Fetcher:
         return COLUMNS[name](messages)
 
     def _consume(self, max_messages: int) -> Messages:
-        """Poll at most ``max_messages`` within `POLL_SECONDS`; none after an error that the client recovers from.
-
-        Raises:
-            KafkaReadError: The client fails.
-        """
+        """Poll at most ``max_messages`` within `POLL_SECONDS`; none after an error that the client recovers from."""
         try:
             return self._consumer.consume(max_messages, POLL_SECONDS)
         except KafkaException as e:
@@ -212,10 +197,6 @@ class Fetcher:
 
         Errors from which the consumer recovers are noted in it. Expired offsets that exist are counted as false alarms,
         and a log that ends before its range is noted for `on_short_log`.
-
-        Raises:
-            KafkaReadError: A partition has an error from which the consumer does not recover, or the offsets cannot be
-                fetched that show whether expired ones exist.
         """
         records, ended = [], []
         for message in messages:
@@ -313,12 +294,7 @@ class Fetcher:
         )
 
     def _check_gaps(self, progress: RangeProgress) -> None:
-        """Check that records missing at the start of a range are a gap: the log must not begin after that start.
-
-        Raises:
-            OffsetError: It begins later: the records were deleted.
-            KafkaReadError: Its beginning cannot be fetched (`PooledConsumer.latest`).
-        """
+        """Check that records missing at the start of a range are a gap: the log must not begin after that start."""
         gaps = progress.gaps()
         if gaps:
             offsets = self._consumer.earliest(gaps, self.timeout)

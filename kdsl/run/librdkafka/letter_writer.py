@@ -177,11 +177,6 @@ class LetterWriter:
             records: The rejected records.
             rejections: Those of the records, in their order; further ones are ignored.
             reasons: The reason of each rejection.
-
-        Raises:
-            DeadLetterError: The producer cannot be created or has failed, or a letter has failed so far.
-            KafkaReadError: The ids of the records' topics cannot be asked for.
-            ResolveError: The settings of the cluster have errors in this process.
         """
         producer, max_bytes = self._open()
         at = datetime.now(UTC)
@@ -193,7 +188,6 @@ class LetterWriter:
             build = [(_sendable(header["key"]), header["value"]) for header in own or ()]
 
             def of_letter(added: Mapping[str, str], i: int = i, build: Any = build) -> list[tuple[str, bytes | None]]:
-                """Build the headers of the i-th letter, with further ones."""
                 column = self._finder.find_column(rejections[i])
                 return build_headers(
                     build,
@@ -241,12 +235,7 @@ class LetterWriter:
         ]
 
     def _open(self) -> tuple[Producer, int]:
-        """Return the task's producer, borrowed at the first call, and the `topic_max_bytes` of the topic.
-
-        Raises:
-            DeadLetterError: The producer cannot be created.
-            ResolveError: The settings of the cluster have errors in this process.
-        """
+        """Return the task's producer, borrowed at the first call, and the `topic_max_bytes` of the topic."""
         max_bytes = topic_max_bytes(self._cluster, self._topic.topic)
         if self._producer is None:
             name = self._cluster.kdsl_settings.client_id_prefix or f"kdsl-{self._plan.table}"
@@ -277,9 +266,6 @@ class LetterWriter:
         """Wait until all letters are acknowledged, and report their number to the driver; do nothing without letters.
 
         Without an accumulator, or outside of Spark, nothing is reported.
-
-        Raises:
-            DeadLetterError: A letter cannot be written.
         """
         if not self.count:
             return
@@ -354,9 +340,6 @@ def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
     """Ask the brokers for `topic_max_bytes`, with a new client; Kafka's default if they refuse or do not answer.
 
     The last argument makes cached answers expire.
-
-    Raises:
-        ResolveError: As for `Cluster.admin`.
     """
     settings = cluster.admin()
     resource = ConfigResource(ResourceType.TOPIC, topic)

@@ -95,14 +95,12 @@ def divide_limit_by_time(
     """
 
     def fits(counts: Mapping[TopicPartition, int]) -> bool:
-        """Return whether counts are within both limits."""
         within = max_records_per_partition is None or all(
             count <= max_records_per_partition for count in counts.values()
         )
         return within and (max_records is None or sum(counts.values()) <= max_records)
 
     def count(millis: int) -> Mapping[TopicPartition, int]:
-        """Return how many records come before a time; all before the end of time, also those after a later record."""
         return backlog if millis >= END_OF_TIME else count_before(millis)
 
     low, base, high, step = 0, dict.fromkeys(backlog, 0), END_OF_TIME, max(1, ahead)

@@ -193,13 +193,11 @@ class Producer:
         creation = Deadline(3.0)
 
         def ask(seconds: float) -> int:
-            """Request the metadata once, handle events, and return the error code."""
             code = self._look_up(topic, max(1, int(seconds * 1000)))
             self.poll()
             return code
 
         def is_final(code: int) -> bool:
-            """Return whether an error code is not that of a timeout, or of a topic that may still be created."""
             in_creation = code == KafkaError.LEADER_NOT_AVAILABLE
             in_creation |= code == KafkaError.UNKNOWN_TOPIC_OR_PART and creating
             return code not in _UNANSWERED and (not in_creation or creation.has_passed)
@@ -264,9 +262,6 @@ class Producer:
             topic: The topic.
             records: The records.
             rows: The index of each record among the task's rows, for `failure`.
-
-        Raises:
-            ProducerError: The producer has failed for good.
         """
         keys, values = self._pointers(records.column("key")), self._pointers(records.column("value"))
         handle, produce = self._topic(topic), self._lib.rd_kafka_produce_batch
@@ -300,9 +295,6 @@ class Producer:
         """Queue records with headers or timestamps in librdkafka, and wait while its queue is full.
 
         Records that librdkafka refuses are failures.
-
-        Raises:
-            ProducerError: The producer has failed for good.
         """
         items, starts, _bytes = self._build_items(topic, records, rows)
         addresses: list[int] = (items.ctypes.data + starts[:-1] * n.ITEM.itemsize).tolist()
@@ -416,11 +408,7 @@ class Producer:
             milliseconds = 0
 
     def _handle_event(self, event: int) -> None:
-        """Handle an event of librdkafka: store failed deliveries, statistics and the last error; write its log.
-
-        Raises:
-            ProducerError: The producer has failed for good.
-        """
+        """Handle an event of librdkafka: store failed deliveries, statistics and the last error; write its log."""
         match self._lib.rd_kafka_event_type(event):
             case n.EVENT_DELIVERY:
                 while pointer := self._lib.rd_kafka_event_message_next(event):
@@ -513,11 +501,7 @@ class Producer:
         return records.filter(pa.array(~bad)), rows[~bad]
 
     def _wait_for_room(self) -> bool:
-        """Handle events, for a moment if there are none, and return whether the queue is empty afterwards.
-
-        Raises:
-            ProducerError: The producer has failed for good.
-        """
+        """Handle events, for a moment if there are none, and return whether the queue is empty afterwards."""
         self.poll(QUEUE_WAIT_MS)
         return not self._lib.rd_kafka_outq_len(self._handle)
 
@@ -574,11 +558,7 @@ def _set_items(items: Any, at: Indices, kind: int, *words: Any) -> None:
 
 
 def _new_producer(lib: Any, settings: Mapping[str, Any]) -> int:
-    """Create a producer of librdkafka whose logs and events are queued, and which reports only failed deliveries.
-
-    Raises:
-        ProducerError: librdkafka refuses a setting, or cannot create a client with them.
-    """
+    """Create a producer of librdkafka whose logs and events are queued, and which reports only failed deliveries."""
     text = ctypes.create_string_buffer(512)
     conf = lib.rd_kafka_conf_new()
     # Only failures are reported: the write has succeeded if none came before the queue was empty.

@@ -233,7 +233,6 @@ def write_transaction(
     creating, settings = choose_producer_settings(plan, cluster)
 
     def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskResult:
-        """Encode and send rows with a producer, and wait for the acknowledgements, as `_TaskWriter.run` does."""
         return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(rows)
 
     batch = _current_batch_id() if spec.batch is None else spec.batch
@@ -241,12 +240,7 @@ def write_transaction(
 
 
 def _current_batch_id() -> int:
-    """Return the id of the micro-batch that this task belongs to.
-
-    Raises:
-        KdslError: No task of Spark runs here, or it has no id, because the query was not started by
-            `Table.write_stream`.
-    """
+    """Return the id of the micro-batch that this task belongs to."""
     context = current_task()
     batch = None if context is None else current_batch_id(context)
     if batch is None:
@@ -390,11 +384,6 @@ class _TaskWriter:
             records: The records.
             piece: The rows from which they were encoded, for a partitioner.
             rows: The index of each among the task's rows.
-
-        Raises:
-            RecordError: A topic cannot be written, or a row names a missing partition; or, unless the delivery is
-                ``none``, a record of the task has failed, perhaps one that was queued earlier.
-            KdslError: No broker answers, or the producer or the user's partitioner has failed.
         """
         for topic, topic_records, topic_rows in self._split_by_topic(records, rows):
             if topic not in self._producer.known_topics:
@@ -408,12 +397,7 @@ class _TaskWriter:
     def _add_partitions(
         self, topic: str, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> pa.RecordBatch:
-        """Return the records with the chosen partitions as a column; a topic is looked up at its first records.
-
-        Raises:
-            RecordError: The topic cannot be written (`_look_up`), or a row names a missing partition.
-            KdslError: No broker answers, or the producer or the user's partitioner has failed.
-        """
+        """Return the records with the chosen partitions as a column; a topic is looked up at its first records."""
         if topic not in self._counts:  # a pooled producer may know an outdated number
             self._look_up(topic, int(rows[0]))
             self._counts[topic] = self._producer.partition_counts[topic]
@@ -442,13 +426,7 @@ class _TaskWriter:
                 yield topic, records.take(pa.array(indices)), rows[indices]
 
     def _look_up(self, topic: str, row: int) -> None:
-        """Look up a topic before its first row is sent; the brokers may create it then, if the settings allow that.
-
-        Raises:
-            RecordError: The brokers report an error, such as that the topic does not exist, or that this user may not
-                write to it.
-            ProducerError: No broker answers, or the producer has failed for good.
-        """
+        """Look up a topic before its first row is sent; the brokers may create it then, if the settings allow that."""
         code = self._producer.look_up(topic, self._lookup_timeout, creating=self._creating)
         if code in (native.TIMED_OUT, native.TRANSPORT):
             reason = f": {self._producer.last_error}" if self._producer.last_error else ""
@@ -461,11 +439,7 @@ class _TaskWriter:
             raise self._record_error(failure, 1)
 
     def _raise_failure(self) -> None:
-        """Check that no record has failed, unless the delivery is ``none``.
-
-        Raises:
-            RecordError: A record has failed.
-        """
+        """Check that no record has failed, unless the delivery is ``none``."""
         if self._guaranteed and self._producer.failure is not None:
             raise self._record_error(self._producer.failure, self._producer.failed)
 
@@ -528,9 +502,6 @@ def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMe
     """Check that the driver has not refused the batch, because a read of it has too many dead letters.
 
     It waits until the letters are stored. Nothing is checked if no task has a result, or without the option `REFUSALS`.
-
-    Raises:
-        DeadLetterError: It has; Spark then does not commit the batch.
     """
     batches = {m.batch for m in messages if isinstance(m, TaskResult)}
     for batch in batches:

@@ -194,16 +194,6 @@ def _read(options: OptionItems, task: InputPartition, *, batch: bool = False) ->
     Dead letters are written and metrics reported as the options say; a ``batch`` writes letters only if it is asked for
     them. The consumer is borrowed from the pool; after an
     error it is closed. From then on the process keeps freed memory (`keep_freed_memory`).
-
-    Raises:
-        KafkaReadError: A range cannot be read completely, or a topic is not the planned one any more.
-        RecordError: A record cannot be decoded or violates NOT NULL, and is neither left out nor a dead letter; or it
-            violates a rule with the action ``fail``.
-        DeadLetterError: A dead letter cannot be written, or there are too many.
-        ResolveError: The settings of a cluster have errors in this process.
-        KdslError: The states of partitions cannot be read, or a format cannot fetch what it needs, such as a schema.
-        OSError: The states of partitions cannot be written.
-        KafkaException: librdkafka refuses the settings of the consumer.
     """
     if not isinstance(task, Task):  # Spark creates an InputPartition for a batch without tasks
         return
@@ -258,9 +248,6 @@ def _create_output(options: OptionItems, task: Task) -> TaskOutput:
     """Create the output of a task, with the function of the option `REPORT` if there is one.
 
     The folders of the states of its partitions are created if they are missing.
-
-    Raises:
-        KdslError: The folder of the states is not known or not visible here, or a state cannot be read.
     """
     plan, _ = _read_plan_and_cluster(options)
     folder = None if task.steps is None or not task.steps.id else state_folder(plan.table)
@@ -277,11 +264,6 @@ def _dead_letters(
 
     When the body has succeeded, all letters are acknowledged. Those of a ``batch`` are only counted, unless the table
     asks for them.
-
-    Raises:
-        DeadLetterError: A letter cannot be written, or there are too many.
-        ResolveError: The settings of a cluster have errors in this process.
-        KafkaReadError: A rejected record cannot be read again.
     """
     plan, cluster = _read_plan_and_cluster(options)
     of_letters = read_letter_cluster(dict(options))
@@ -326,10 +308,6 @@ def _read_with_reports(
     rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
 
     def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Decode a raw batch to rows or chunks of upserts, and count for the reports what was read and left out.
-
-        Errors are those of `TaskOutput.add`. The client's statistics are added to the reports and then forgotten.
-        """
         filtered, dropped = decoder.filtered, Counter(decoder.dropped)
         batches_of_raw = list(output.add(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
@@ -469,12 +447,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _stream(self) -> Stream:
-        """The stream, opened at the first use, which acquires the lease of its group if that is declared.
-
-        Raises:
-            LeaseHeldError: The group is in use (`acquire_group_lease`).
-            KdslError: The lease cannot be acquired, or (ResolveError) the client settings have errors in this process.
-        """
+        """The stream, opened at the first use, which acquires the lease of its group if that is declared."""
         if self._opened_stream is None:
             plan, cluster = _read_plan_and_cluster(self._options)
             if plan.check_group:
@@ -579,9 +552,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Convert Spark's read limit: everything, a maximum of records, or a minimum.
 
         Only with a maximum, the declared limit of each partition applies, too.
-
-        Raises:
-            KdslError: Spark asks for a limit that kdsl does not have.
         """
         plan, _ = _read_plan_and_cluster(self._options)
         match limit:

@@ -304,9 +304,6 @@ class Stream:
         """Log which partitions one transaction has held back since the previous check.
 
         The first `LOG_HELD_AFTER` seconds after a check nothing is asked or logged.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         now = time.monotonic()
         if now - self._transactions_checked_at < LOG_HELD_AFTER:
@@ -352,9 +349,6 @@ class Stream:
         """Return the offsets without the topics and partitions that the table no longer names, and log which those are.
 
         They are returned unchanged if the table names all of them.
-
-        Raises:
-            OffsetError: The table names none of the partitions.
         """
         gone = sorted(name for name in start.ids if not self._is_named(name))
         chosen = set(self._plan.topics.partitions)
@@ -381,9 +375,6 @@ class Stream:
         """Check that stored offsets, if there are any, are not those of another read.
 
         Spark knows the reads of a query by their position.
-
-        Raises:
-            OffsetError: The table names none of their partitions.
         """
         chosen = set(self._plan.topics.partitions)
         named = (p for p in offsets.positions if self._is_named(p[0]) and (not chosen or p in chosen))
@@ -411,15 +402,9 @@ class Stream:
         Args:
             current: The present offsets.
             unread: The positions of the partitions that have not reached their stopping offset.
-
-        Raises:
-            TopicMissingError: A topic or a partition does not exist any more.
-            TopicRecreatedError: A topic was deleted and created again.
-            KafkaReadError: The brokers refuse, or do not answer.
         """
 
         def check_ids() -> None:
-            """Check that the topics are still the same; errors are those of `_check_ids`."""
             self._check_ids(current, self._admin.topics(current.ids))
 
         try:
@@ -449,11 +434,6 @@ class Stream:
             positions: Offsets up to which the records were known.
             epochs: The leader epochs of that time, where they are known.
             ends: The present ends, which were asked for before.
-
-        Raises:
-            OffsetError: A log was cut off, and the settings do not allow to go on, or the table keeps the rows of keys
-                by partition, which have the lost records already.
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         changed = [p for p, epoch in epochs.items() if ends.epochs.get(p, epoch) > epoch and positions.get(p)]
         suspects = {p: OffsetAndEpoch(positions[p], epochs[p]) for p in changed}
@@ -496,11 +476,6 @@ class Stream:
 
         Topic ids are checked then, and if there are ``news`` (records to read): after the ends were fetched. A bounded
         stream with discovery looks once more when its end is ``reached``.
-
-        Raises:
-            TopicMissingError: A topic does not exist any more.
-            TopicRecreatedError: A topic was deleted and created again.
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         now = time.monotonic()
         interval = self._plan.discovery
@@ -522,10 +497,6 @@ class Stream:
         """Return the positions, moved past gaps that the settings allow to skip; each gap is logged and counted.
 
         Only partitions whose end differs from the position in ``unread`` are checked.
-
-        Raises:
-            OffsetError: The settings do not allow it, or a position is beyond the end of its partition.
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         behind = {partition: offset for partition, offset in unread.items() if ends.offsets[partition] != offset}
         if not behind:
@@ -541,10 +512,6 @@ class Stream:
         """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15).
 
         Empty for a bounded stream without discovery; for ``availableNow`` only those that existed at its start.
-
-        Raises:
-            TopicMissingError: The plan names a partition that a topic does not have.
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         if current.stop and self._plan.discovery is None:
             return {}
@@ -616,9 +583,6 @@ class Stream:
 
         Partitions without a backlog are idle and not considered. Partitions that are not read are left out. The time
         before which everything is read is stored: the next search begins there.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         watermark = self._plan.watermark
         assert watermark is not None
@@ -626,11 +590,6 @@ class Stream:
         waiting = [partition for partition, count in backlog.items() if count]
 
         def count_before(millis: int) -> dict[TopicPartition, int]:
-            """Ask how many records of each waiting partition come before a time, at most its backlog.
-
-            Raises:
-                KafkaReadError: The brokers refuse, or do not answer.
-            """
             offsets = self._admin.at_time(waiting, millis)
             reached = {
                 partition: backlog[partition] if offset is None else offset - positions[partition]
@@ -653,11 +612,6 @@ class Stream:
         """Check that the topics of the stored offsets still exist, with their ids; without an id any topic is right.
 
         The brokers are asked for those that are missing in ``topics``.
-
-        Raises:
-            TopicMissingError: A topic does not exist any more.
-            TopicRecreatedError: A topic was deleted and created again.
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         unknown = offsets.ids.keys() - topics.keys()
         topics = {**topics, **self._admin.topics(unknown, known=True)}

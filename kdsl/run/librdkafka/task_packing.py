@@ -62,7 +62,6 @@ def clip(tasks: Iterable[Sequence[Range]], remaining: Iterable[Range]) -> list[t
     rest = {(r.topic, r.partition): r for r in remaining}
 
     def clip_task(task: Sequence[Range]) -> tuple[Range, ...]:
-        """Return what remains of the ranges of a task, without empty ranges."""
         pairs = ((r, rest[r.topic, r.partition]) for r in task if (r.topic, r.partition) in rest)
         clipped = (Range(r.topic, r.partition, max(r.start, of.start), min(r.end, of.end)) for r, of in pairs)
         return tuple(r for r in clipped if len(r) > 0)

@@ -199,9 +199,6 @@ class TopicCheck:
         """Ask for the present topic ids in a thread, with a pooled admin client; None if there is nothing to check.
 
         The answer leaves out topics that do not exist, or is a KafkaReadError.
-
-        Raises:
-            ResolveError: The client cannot be created: its settings have errors in this process.
         """
         if not self._ids:
             return None
@@ -210,11 +207,7 @@ class TopicCheck:
         return lookup.ask(self._ids)
 
     def _explain(self, answer: Future[dict[str, Topic]] | None, error: KdslError) -> None:
-        """Check whether a topic was recreated, which would explain another error; other results are ignored.
-
-        Raises:
-            TopicRecreatedError: It was; the other error is its cause.
-        """
+        """Check whether a topic was recreated, which would explain another error; other results are ignored."""
         try:
             self._compare(answer)
         except TopicRecreatedError as e:
@@ -227,11 +220,6 @@ class TopicCheck:
 
         Topics for which the brokers have no id now are right. Without an ``answer`` there is nothing to compare (and no
         planned id).
-
-        Raises:
-            TopicMissingError: A topic was deleted.
-            TopicRecreatedError: A topic was deleted and created again.
-            KafkaReadError: The brokers refuse, or have not answered.
         """
         topics = {} if answer is None else answer.result()
         for name, planned in self._ids.items():

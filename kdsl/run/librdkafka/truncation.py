@@ -109,11 +109,7 @@ def _client_partition(partition: TopicPartition, at: OffsetAndEpoch) -> ClientPa
 
 
 def _outcomes(messages: Messages, table: str) -> Iterable[tuple[TopicPartition, OffsetAndEpoch | None]]:
-    """Yield the partitions for which messages show the outcome: where their log was cut off, or None if it was not.
-
-    Raises:
-        KafkaReadError: A message is an error that says neither, and that repeating does not change.
-    """
+    """Yield the partitions for which messages show the outcome: where their log was cut off, or None if it was not."""
     for message in messages:
         error, partition = message.error(), (message.topic() or "", message.partition() or 0)
         if error is None or error.code() in _NO_RECORD or truncation_of(error) is not None:

@@ -249,11 +249,7 @@ class Worker:
                 self._changed.wait(left)
 
     def _open_admin(self) -> ClusterAdmin:
-        """Return the client that commits: the read's own, or one of librdkafka, created when the read is first used.
-
-        Raises:
-            ResolveError: The client settings have errors, or a reference to a secret cannot be resolved here.
-        """
+        """Return the client that commits: the read's own, or one of librdkafka, created when the read is first used."""
         with self._changed:
             read, admin = self.read, self._admin
         if admin is None:

@@ -62,7 +62,6 @@ def listen(spark: SparkSession) -> None:
     failed: list[Exception] = []
 
     def add() -> None:
-        """Add the listener; store what Spark raises in ``failed``."""
         try:
             listener.in_spark = add_json_listener(spark, listener.receive)
         except Exception as e:  # noqa: BLE001  # it is raised below, in the calling thread

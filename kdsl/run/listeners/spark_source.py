@@ -188,10 +188,6 @@ class SparkSourceGuard:
 
         Topics that do not exist now are ignored, and the id of a new one is stored. Offsets are only counted if the
         settings let Spark skip gaps. Partitions that a read at its end leaves unread are logged, too.
-
-        Raises:
-            TopicRecreatedError: A topic was deleted and created again.
-            KafkaReadError: The brokers refuse, or do not answer, or a partition was deleted meanwhile.
         """
         guarded, table = _guarded[one.read.id], one.read.plan.table
         names = {topic for topic, _ in one.end.positions}

@@ -296,11 +296,7 @@ class QueryMetrics:
 
 
 def _only(tables: tuple[_T, ...], what: str, query: QueryMetrics) -> _T:
-    """Return the only source or sink of a query.
-
-    Raises:
-        ValueError: There is none, or there are several.
-    """
+    """Return the only source or sink of a query."""
     if len(tables) == 1:
         return tables[0]
     name = query.name or query.query

@@ -36,7 +36,6 @@ def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> 
     """
 
     def total(field: str, how: str) -> str:
-        """Return the SQL of the sum or maximum of a field over the reports."""
         value = f"cast(get_json_object(x, {literal(f'$.{field}')[0]}) as bigint)"
         if how == "sum":
             return f"aggregate(reports, 0L, (s, x) -> s + coalesce({value}, 0L))"

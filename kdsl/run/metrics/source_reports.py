@@ -220,7 +220,6 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
         rules.update(one.get("rules", {}))
 
     def total(name: str) -> int:
-        """Return the sum of a field over the reports that count."""
         return sum(one.get(name, 0) for one in every)
 
     lasts = [max((one for one in run if "event" in one), key=lambda o: o["event"], default=None) for run in chosen]

@@ -46,7 +46,6 @@ def observe_sizes(df: DataFrame, name: str) -> DataFrame:
     """
 
     def total(position: int) -> str:
-        """Return the SQL of the sum of the numbers at a position, from 1, in the strings of buckets."""
         return f"aggregate(buckets, 0L, (s, x) -> s + cast(split_part(x, ' ', {position}) as bigint))"
 
     # A set, because a batch that runs twice reports each bucket twice, with equal values.

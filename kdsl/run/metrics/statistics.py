@@ -36,7 +36,6 @@ def _average(window: str, to_ms: float = 1000.0) -> Callable[[Mapping[str, Any]]
     """
 
     def mean(stats: Mapping[str, Any]) -> float:
-        """Return the mean; 0 without times."""
         windows = [broker.get(window, {}) for broker in stats.get("brokers", {}).values()]
         count = sum(w.get("cnt", 0) for w in windows)
         return float(sum(w.get("sum", 0) for w in windows) / count / to_ms) if count else 0.0
@@ -73,7 +72,6 @@ def _topics(window: str) -> Callable[[Mapping[str, Any]], float]:
     """Return a function for the mean of a window over all topics, weighted by count; 0 without values."""
 
     def mean(stats: Mapping[str, Any]) -> float:
-        """Return the mean; 0 without values."""
         windows = [topic.get(window, {}) for topic in stats.get("topics", {}).values()]
         count = sum(w.get("cnt", 0) for w in windows)
         return float(sum(w.get("sum", 0) for w in windows) / count) if count else 0.0

@@ -55,11 +55,9 @@ def read_ends(
     wanted = list(partitions)
 
     def is_short(offsets: Mapping[TopicPartition, int], partition: TopicPartition) -> bool:
-        """Whether an offset of a partition lies before the known one."""
         return offsets[partition] < known.get(partition, 0)
 
     def ask(_: float) -> tuple[Ends, bool]:
-        """Ask once; return the ends, and whether they reach the known offsets. Errors are those of `read_ends`."""
         reported: Mapping[TopicPartition, OffsetAndEpoch] = admin.log_ends(wanted, committed=committed)
         offsets = {partition: end.offset for partition, end in reported.items()}
         epochs = {partition: end.epoch for partition, end in reported.items() if end.epoch is not None}

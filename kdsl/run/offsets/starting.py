@@ -110,10 +110,6 @@ def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mappin
     """Begin at the group's committed offsets; partitions without one begin as ``auto.offset.reset`` says.
 
     Expired offsets are replaced as in `resolve_expired`, with ``begins``.
-
-    Raises:
-        OffsetError: A partition has none and there is no reset, or an offset has expired and there is no reset, or lies
-            beyond the end of its partition.
     """
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing and reset == "none":
@@ -159,10 +155,6 @@ def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping
 
     Partitions without a declared offset are noted. The declared -1 stands for the latest offset, -2 for the earliest.
     Expired offsets are replaced as in `resolve_expired`, with ``begins``.
-
-    Raises:
-        OffsetError: A declared partition is not read, or an offset has expired and there is no reset, or lies beyond
-            the end of its partition.
     """
     declared = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
     check_partitions(plan.table, "start", declared, known)

@@ -95,12 +95,7 @@ def _stop_at_time(known: Known, *, batch: bool) -> End:
 
 
 def _stop_at_committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
-    """Stop at the group's committed offsets.
-
-    Raises:
-        OffsetError: A partition has none, or it lies beyond the end of the partition or, for a batch, beyond the
-            records that can be read now.
-    """
+    """Stop at the group's committed offsets."""
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing:
         where = join_some(f"{topic}[{partition}]" for topic, partition in missing)
@@ -120,9 +115,6 @@ def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
     A partition without a declared offset stops at the offset that the group has committed; without that, nothing of it
     is read. Both are noted.
-
-    Raises:
-        OffsetError: A declared partition is not read or, for a batch, an offset lies beyond what can be read now.
     """
     declared = {(topic, partition): offset for topic, partition, offset in plan.stop.offsets}
     check_partitions(plan.table, "end", declared, known)
@@ -147,11 +139,7 @@ def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 
 def _check_existing(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known: Known, *, wait: bool) -> None:
-    """Check that the end offsets exist, unless the read waits for them.
-
-    Raises:
-        OffsetError: Some are beyond the ends of their partitions.
-    """
+    """Check that the end offsets exist, unless the read waits for them."""
     high = known.latest if known.high is None else known.high
     beyond = sorted(partition for partition, offset in offsets.items() if offset > high[partition])
     if beyond and not wait:
@@ -167,11 +155,7 @@ def _check_existing(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known
 
 
 def _check_readable(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known: Known) -> None:
-    """Check that each partition can be read up to the end of a batch, with no open transaction in the way.
-
-    Raises:
-        OffsetError: An end in ``offsets`` lies after ``known.latest``, up to which records can be read now.
-    """
+    """Check that each partition can be read up to the end of a batch, with no open transaction in the way."""
     held = sorted(partition for partition, offset in offsets.items() if offset > known.latest[partition])
     if held:
         details = join_some(f"{t}[{p}] up to {known.latest[t, p]} of {offsets[t, p]}" for t, p in held)

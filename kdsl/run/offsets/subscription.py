@@ -161,11 +161,7 @@ class Subscription:
         )
 
     def _stop(self, partitions: list[TopicPartition]) -> Stop:
-        """Return the plan's end; if it is an offsets initializer, call that for the offsets.
-
-        Raises:
-            OffsetError: It fails, or returns wrong offsets.
-        """
+        """Return the plan's end; if it is an offsets initializer, call that for the offsets."""
         return call_initializer(self._plan.table, self._plan.stop, partitions, self._retriever())
 
     def _retriever(self) -> Retriever:
@@ -199,9 +195,6 @@ class Subscription:
 
         A log that ends before an offset at which the read starts or ends, or a ``known`` one, is waited for
         (`read_ends`), except where a stream ends: it may be declared to end later than the log does now.
-
-        Raises:
-            KafkaReadError: A partition is missing, or the brokers refuse or do not answer.
         """
         start, stop = plan.start, plan.stop
         groups = partitions if start.mode == "group-offsets" else ends_at_committed(plan, partitions)
@@ -291,9 +284,6 @@ class Subscription:
         """Return the topics that the plan names, or that match its pattern; for a pattern the brokers are asked.
 
         A pattern matches internal topics only if ``exclude.internal.topics`` is false.
-
-        Raises:
-            KafkaReadError: They refuse, or do not answer.
         """
         pattern = self._plan.topics.pattern
         if pattern is None:

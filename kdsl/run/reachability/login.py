@@ -157,10 +157,6 @@ def _examine_tls(raw: socket.socket, address: Address, settings: Mapping[str, st
 
     The certificate is checked only if the settings use TLS. A failure after the handshake is not raised: what it leaves
     unknown is None in the result.
-
-    Raises:
-        OSError: The handshake fails; an `ssl.SSLError` if the port does not speak TLS, or has a wrong certificate. Or
-            the trusted certificates cannot be read.
     """
     ours = settings.get("security.protocol", "plaintext").upper().endswith("SSL")
     context = verifying(settings) if ours else trusting()

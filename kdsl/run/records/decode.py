@@ -266,11 +266,6 @@ class RecordDecoder:
 
         Also return which of the rows are to be left out because of a NULL; None if none is. What is left out is counted
         in `dropped`, also if an error follows.
-
-        Raises:
-            RecordError: Records are rejected; _RejectedError if there is an output for dead letters.
-            DecodeError: The format returned arrays of another length or type than it should.
-            KdslError: A format cannot fetch what it needs, such as a schema from the registry.
         """
         raw = self._replace_json_nulls(raw)
         value = self._decode_part(raw, "value", self._value)
@@ -295,15 +290,11 @@ class RecordDecoder:
         """Apply the row rules and ``left_out``; return the remaining rows, and the records that become dead letters.
 
         Violations are counted in `dropped`.
-
-        Raises:
-            RecordError: A rule with the action ``fail`` is violated, or one with ``dead_letter`` without an output.
         """
         if left_out is None and not self._rules:
             return rows, []
 
         def fail(violation: Violation, wrong: Indices) -> Exception:
-            """Create the error for the records of rows that violate a rule."""
             messages = wrong if rows.messages is None else np.unique(rows.messages[wrong])
             return read_error(self._plan.table, rows.raw, violation, messages)
 
@@ -404,10 +395,6 @@ class RecordDecoder:
         """Count the values that change events do not contain, if the format has ``unavailable='null'``.
 
         If the plan keeps such values, or its state has them, do nothing.
-
-        Raises:
-            RecordError: There are such values, and the format has not ``unavailable='null'``; _RejectedError with an
-                output for dead letters.
         """
         if (
             value is None or not value.unavailable or self._unavailable is not None or self._state_has_values
@@ -455,22 +442,12 @@ class RecordDecoder:
         return {name: mask for name, mask in masks.items() if mask.any()}
 
     def _reject(self, messages: Iterable[int], reason: str, side: RejectedSide, column: str | None = None) -> None:
-        """Reject some records for the same reason if `dead_letters` is set; otherwise do nothing.
-
-        Raises:
-            _RejectedError: It is set: `decode_with_records` decodes the batch again without these records.
-        """
+        """Reject some records for the same reason if `dead_letters` is set; otherwise do nothing."""
         if self.dead_letters is not None:
             raise _RejectedError([Rejection(index, reason, side, column) for index in sorted(set(map(int, messages)))])
 
     def _decode_part(self, raw: pa.RecordBatch, name: Side, decoder: Decoder | None) -> Decoded | None:
-        """Decode the keys or values of records; None without a decoder. Infinite and lossy values are counted.
-
-        Raises:
-            RecordError: A message cannot be decoded; _RejectedError with an output for dead letters.
-            DecodeError: The format returns rows that cannot be assigned to messages.
-            KdslError: A format cannot fetch what it needs, such as a schema from the registry.
-        """
+        """Decode the keys or values of records; None without a decoder. Infinite and lossy values are counted."""
         if decoder is None:
             return None
         part = self._parts[name]
@@ -500,10 +477,6 @@ class RecordDecoder:
         """Build the columns of the rows in the order of the plan.
 
         A column that key and value have is that of the value, or that of the key in rows without a value.
-
-        Raises:
-            RecordError: A value of the metadata does not fit; _RejectedError with an output for dead letters.
-            DecodeError: The format returned another type than that of the column.
         """
         builders: dict[str, Callable[[], pa.Array]] = {}
         for part, decoded, rows in (
@@ -544,11 +517,7 @@ class RecordDecoder:
         return pc.if_else(pa.array(aligned.deletes), _DELETE, _UPSERT)
 
     def _metadata_column(self, raw: pa.RecordBatch, column: str, messages: Indices | None) -> pa.Array:
-        """Build a column of Kafka's metadata for the rows, which come from ``messages`` (None: one row per record).
-
-        Raises:
-            RecordError: A value does not fit the column's type; _RejectedError with an output for dead letters.
-        """
+        """Build a column of Kafka's metadata for the rows, which come from ``messages`` (None: one row per record)."""
         shown = self._metadata[column]
         try:
             array = build_metadata_column(raw.column(field_of(shown.key)), shown, self._zone)
@@ -561,11 +530,7 @@ class RecordDecoder:
         return _take(array, messages)
 
     def _format_metadata(self, raw: pa.RecordBatch, value: Decoded, shown: MetadataColumn) -> pa.Array:
-        """Build a column of the format's metadata, with one element for each value row.
-
-        Raises:
-            RecordError: A value does not fit the column's type; _RejectedError with an output for dead letters.
-        """
+        """Build a column of the format's metadata, with one element for each value row."""
         assert self._plan.value is not None
         key = self._format_columns[shown.column]
         try:
@@ -584,10 +549,6 @@ class RecordDecoder:
         """Return which rows are left out because of forbidden NULLs, and count them; None if there are none.
 
         Of deletes only the key columns are checked; values that are kept as unavailable are not.
-
-        Raises:
-            RecordError: Rows of such a column are not left out (`_is_lenient`); _RejectedError with an output for dead
-                letters.
         """
         names = [f.name for f in self._plan.columns.fields]
         dropped: list[Indices] = []
@@ -622,11 +583,7 @@ class RecordDecoder:
     def _null_error(
         self, raw: pa.RecordBatch, field: t.Field, path: str, rows: Indices, aligned: _Aligned
     ) -> RecordError:
-        """Create the error for rows with NULL in a column that does not allow it, with the fix for the first one.
-
-        Raises:
-            _RejectedError: There is an output for dead letters: the records of the rows are rejected instead.
-        """
+        """Create the error for rows with NULL in a column that does not allow it, with the fix for the first one."""
         messages = rows if aligned.messages is None else aligned.messages[rows]
         of: Side = "value" if self._plan.value and field.name in self._plan.value.columns else "key"
         tombstone = self._events and not raw.column("value")[int(messages[0])].is_valid
@@ -874,11 +831,7 @@ def _take(array: pa.Array, rows: Indices | pa.Array | None) -> pa.Array:
 
 
 def _check_type(array: pa.Array, kind: t.DataType, table: str, column: str) -> pa.Array:
-    """Return an array unchanged after a check of its type.
-
-    Raises:
-        DecodeError: The format returned another type.
-    """
+    """Return an array unchanged after a check of its type."""
     wanted = arrow_type(kind)
     if array.type.equals(wanted):
         return array

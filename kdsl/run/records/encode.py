@@ -216,11 +216,7 @@ class RecordEncoder:
         return topics
 
     def _raise_on(self, failures: Sequence[_Failure], columns: Mapping[str, pa.Array], first_row: int) -> None:
-        """Raise the error for rows that cannot be written; do nothing if there are none.
-
-        Raises:
-            RecordError: There are some; the error names the first row and counts the others.
-        """
+        """Raise the error for rows that cannot be written; do nothing if there are none."""
         if not failures:
             return
         first = min(failures, key=lambda failure: int(failure.rows[0]))

@@ -114,11 +114,7 @@ def _fill(values: pa.Array, absent: Any, default: Any, kind: t.DataType) -> pa.A
 
 
 def _fail(problems: dict[int, str], source: str) -> NoReturn:
-    """Raise the error of lines that cannot be read.
-
-    Raises:
-        JsonRowError: Always.
-    """
+    """Raise the error of lines that cannot be read."""
     first = [f"{source}, line {number}: {problems[number]}" for number in sorted(problems)][:10]
     more = len(problems) - len(first)
     raise JsonRowError("\n".join([*first, *([f"{more} more lines have errors"] if more else [])]))

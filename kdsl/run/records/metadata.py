@@ -193,11 +193,7 @@ def _decode_strings(array: pa.Array) -> pa.Array:
 
 
 def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
-    """Cast integers to the column's type, an integer or a decimal.
-
-    Raises:
-        BadMetadataError: A number is too large or too small; the error names the first one.
-    """
+    """Cast integers to the column's type, an integer or a decimal."""
     try:
         wide = array.cast(pa.decimal128(38, 0)) if isinstance(to, t.Decimal) else array
         return cast_array(wide, arrow_type(to))
@@ -220,9 +216,6 @@ def _cast_instant(array: pa.Array, to: t.DataType, zone: str) -> pa.Array:
     """Convert instants to a timestamp, a date, or for other types a string without a fraction, in a time zone.
 
     Fractions beyond the precision of the type are cut off.
-
-    Raises:
-        pa.ArrowInvalid: The time zone is unknown.
     """
     match to:
         case t.TimestampLtz(precision=precision):

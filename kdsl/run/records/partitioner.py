@@ -37,11 +37,7 @@ def check_partitioner(plan: WritePlan) -> None:
 
 
 def _import_partitioner(plan: WritePlan) -> Callable[..., Any]:
-    """Import the partitioner of a plan.
-
-    Raises:
-        KdslError: It cannot be imported.
-    """
+    """Import the partitioner of a plan."""
     try:
         return import_function(plan.partitioner)
     except FunctionError as e:
@@ -98,11 +94,7 @@ class PartitionChooser:
         return named
 
     def _read_partitions(self, topic: str, count: int, records: pa.RecordBatch, rows: Indices) -> Partitions:
-        """Return the partitions that the rows name, `UNCHOSEN` for NULL, as a new array.
-
-        Raises:
-            RecordError: A row names a partition that the topic does not have.
-        """
+        """Return the partitions that the rows name, `UNCHOSEN` for NULL, as a new array."""
         column = records.column("partition")
         named: Partitions = np.array(column.fill_null(UNCHOSEN).to_numpy(zero_copy_only=False), dtype=np.int32)
         bad = np.flatnonzero(((named < 0) | (named >= count)) & column.is_valid().to_numpy(zero_copy_only=False))
@@ -124,9 +116,6 @@ class PartitionChooser:
         """Apply the plan's partitioner to records of a topic: `UNCHOSEN` for all of them if it is ``default``.
 
         Round-robin remembers where it stopped for the topic.
-
-        Raises:
-            KdslError: The user's function failed or returned something else than partitions.
         """
         length = records.num_rows
         if self._function is not None:
@@ -144,11 +133,7 @@ class PartitionChooser:
     def _call_function(
         self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> Partitions:
-        """Call the user's partitioner, and check its answer.
-
-        Raises:
-            KdslError: It raises an exception, or returns something else than existing partitions.
-        """
+        """Call the user's partitioner, and check its answer."""
         assert self._function is not None
         plan, raw = self._plan, {m.key for m in self._plan.metadata}
         batch = PartitionerInput(
@@ -175,11 +160,7 @@ class PartitionChooser:
         return partitions
 
     def _check_result(self, answer: Any, topic: str, length: int) -> Any:
-        """Return the answer of a user's partitioner as a NumPy array of integers, in or out of the topic's range.
-
-        Raises:
-            KdslError: It is not a NumPy or Arrow array with one integer for each row, or contains NULL.
-        """
+        """Return the answer of a user's partitioner as a NumPy array of integers, in or out of the topic's range."""
         wanted = f"return {length} integers as a NumPy or Arrow array"
         if isinstance(answer, pa.Array | pa.ChunkedArray):
             if answer.null_count:

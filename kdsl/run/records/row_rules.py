@@ -193,11 +193,7 @@ class RowRules:
         counts: MutableMapping[str, int],
         fail: Callable[[Violation, Indices], Exception],
     ) -> None:
-        """Add the ``judged`` rows of a violation to ``counts``.
-
-        Raises:
-            Exception: What ``fail`` creates for them, if the rule has the action ``fail``.
-        """
+        """Add the ``judged`` rows of a violation to ``counts``."""
         if violation.rule.on_fail == "fail":
             raise fail(violation, np.flatnonzero(judged))
         key = key_of_rule(violation.rule.on_fail, violation.rule.name)

@@ -43,7 +43,6 @@ def keep_valid_rows(
     rules = RowRules(plan.rules, plan.columns, by_key=plan.upserts is not None, changelog=plan.changelog)
 
     def fail(violation: Violation, rows: Indices) -> Exception:
-        """Create the error for rows that violate a rule; it locates the first of them in the task."""
         first, *others = (f"{first_row + int(row) + 1:,}" for row in rows[:MOST_LOCATIONS])
         also = f"; so do the rows {', '.join(others)}" if others else ""
         reason = f"row {first} of the task: {violation.reason}{also}"

@@ -240,9 +240,6 @@ def _fill_unavailable(
         live: Which rows are not deletes.
         allow_nulls: As for `compute_changes`.
         needed: Which rows are used afterwards; the others may lack values. None is all of them.
-
-    Raises:
-        UnavailableError: A value has no previous row, and may not become NULL.
     """
     unavailable = upserts.unavailable
     if unavailable is None:

@@ -199,12 +199,6 @@ class PartitionChanges:
         """Yield the changes of records that include some which say that the table was emptied; delete its rows' keys.
 
         Changes that are computed for the whole batch (net) are not yielded.
-
-        Raises:
-            RecordError: The topic has several partitions, so that other tasks have rows of the table; or as for
-                `_compute`.
-            KdslError: As for `_compute`.
-            OSError: As for `_compute`.
         """
         first = decoded.truncates[0]
         number, offset = (decoded.raw.column(name)[first].as_py() for name in ("partition", "offset"))
@@ -230,12 +224,6 @@ class PartitionChanges:
 
         Changes that are computed for the whole batch (net) are not yielded. Values that became NULL are counted in the
         decoder. Many changed rows are written to a file (`PartitionState.add`).
-
-        Raises:
-            RecordError: A key belongs to another partition or has the same hash as another one, or a value is
-                unavailable.
-            KdslError: Stored rows cannot be converted to the present columns.
-            OSError: The file cannot be written.
         """
         partition = self._partitions[number]
         pieces, partition.pieces, partition.rows, partition.bytes = partition.pieces, [], 0, 0
@@ -319,9 +307,6 @@ class PartitionChanges:
             stored: The stored rows of some of the keys.
             pairs: Two rows of indices of upserts with equal hashes.
             first: The index of the first upsert of each key, and the index of the key of each stored row.
-
-        Raises:
-            RecordError: Two keys are not, which happens once in a long time.
         """
         firsts, of_stored = first
         for some, others, left, right in (
@@ -343,9 +328,6 @@ class PartitionChanges:
             number: The partition.
             upserts: The upserts.
             new: The indices of the first upserts of these keys, ascending.
-
-        Raises:
-            RecordError: One does not.
         """
         belong = self._placement.belong(take_rows(upserts.rows.select(list(self._keys)), new), number)
         if not belong.all():

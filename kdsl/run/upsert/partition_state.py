@@ -156,11 +156,7 @@ class PartitionState:
         return sum(run.bytes for run in (*self._runs, *self._own))
 
     def _open(self, folder: Path, version: int) -> None:
-        """Open a version, whose files are mapped into memory.
-
-        Raises:
-            KdslError: It does not exist, or was written with another key or by a newer kdsl.
-        """
+        """Open a version, whose files are mapped into memory."""
         path = folder / _version_name(version)
         try:
             document = orjson.loads(path.read_bytes())
@@ -221,11 +217,7 @@ class PartitionState:
         return Found(rows, of, np.concatenate(expired))
 
     def _convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows of a run with the present columns of the table.
-
-        Raises:
-            KdslError: As for `convert_stored_rows`.
-        """
+        """Return rows of a run with the present columns of the table."""
         first = len(_OWN)
         own = pa.RecordBatch.from_arrays(rows.columns[first:], schema=pa.schema(list(rows.schema)[first:]))
         return convert_stored_rows(own, self._schema, self._table)
@@ -306,11 +298,7 @@ class PartitionState:
             _remove_before(self._folder, self._start, before)
 
     def _keep(self, batches: Iterable[pa.RecordBatch]) -> Run:
-        """Return batches as a run: in memory, or in a file if they are large and the state has a folder.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Return batches as a run: in memory, or in a file if they are large and the state has a folder."""
         held, size, rest = [], 0, iter(batches)
         for batch in rest:
             held.append(batch)
@@ -320,11 +308,7 @@ class PartitionState:
         return Run(tuple(held))
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> Run:
-        """Write batches to a new file, without empty ones, and return it as a run that is mapped into memory.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Write batches to a new file, without empty ones, and return it as a run that is mapped into memory."""
         assert self._folder is not None
         path = self._folder / f"{self._end:020d}-{uuid.uuid4().hex}.arrow"
         schema = pa.schema([*_OWN, *self._schema])
@@ -342,9 +326,6 @@ class PartitionState:
         Args:
             runs: The runs.
             bottom: Whether no older run follows, so that deleted keys can be left out.
-
-        Raises:
-            KdslError: As for `convert_stored_rows`.
         """
         if not runs:
             return

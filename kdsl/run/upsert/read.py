@@ -115,9 +115,6 @@ def _use_rocksdb(spark: SparkSession) -> None:
     """Set the session's state store to RocksDB, which Spark requires for such queries, and log it if it was another.
 
     A query with a checkpoint continues with the store with which it began.
-
-    Raises:
-        SessionError: The session does not allow it.
     """
     if get_setting(spark, _PROVIDER) != _ROCKSDB:
         _log.info("%s is set to RocksDB, which the state of upsert tables requires", _PROVIDER)
@@ -156,7 +153,6 @@ class _Changes:
         compute = self.all if self.upserts.images else self.last
 
         def compute_bucket(table: pa.Table) -> pa.Table:  # Spark reads the annotations
-            """Return the changes of one bucket as a table, perhaps empty; effects and errors are those of `last`."""
             batches = list(compute([table]))
             return (
                 pa.Table.from_batches(batches)

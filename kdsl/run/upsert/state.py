@@ -192,11 +192,7 @@ class UpsertProcessor(StatefulProcessor):
         """Do nothing: there is nothing to close."""
 
     def _load_rows(self, schema: pa.Schema) -> pa.RecordBatch | None:
-        """Return the stored rows of the bucket with the present columns; None if there are none.
-
-        Raises:
-            KdslError: As for `convert_stored_rows`.
-        """
+        """Return the stored rows of the bucket with the present columns; None if there are none."""
         stored = self._load()
         return None if stored is None else convert_stored_rows(_read_rows(stored), schema, self._table)
 
@@ -209,9 +205,6 @@ class UpsertProcessor(StatefulProcessor):
         """Check that the state was stored by the same key and in the same buckets, where its rows are searched.
 
         The key and the number of buckets are stored if the state has none.
-
-        Raises:
-            KdslError: It was not.
         """
         settings = StateSettings(self._buckets, describe_key(schema, self._keys))
         stored = self._load()
@@ -285,11 +278,7 @@ def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> 
 
 
 def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
-    """Cast a stored column to the present type.
-
-    Raises:
-        KdslError: That type cannot represent every value of the stored type, or does not allow the stored NULLs.
-    """
+    """Cast a stored column to the present type."""
     if not _wider(column.type, field.type):
         raise KdslError(
             f"{table}: the checkpoint stores the column {field.name!r} as {column.type}, but the table declares it as "
@@ -301,11 +290,7 @@ def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
 
 
 def _nulls(count: int, field: pa.Field, table: str) -> pa.Array:
-    """Return a column of NULLs.
-
-    Raises:
-        KdslError: The column is declared NOT NULL.
-    """
+    """Return a column of NULLs."""
     if not field.nullable:
         raise KdslError(
             f"{table}: the column {field.name!r} is declared NOT NULL, but rows in the checkpoint have no value there; "

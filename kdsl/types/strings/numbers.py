@@ -100,11 +100,7 @@ def _float_bits(value: float) -> int:
 
 
 def _parse_hexadecimal(text: str) -> Fraction:
-    """Parse a number in Java's hexadecimal form, exactly but with a limited exponent.
-
-    Raises:
-        ValueError: It has another form.
-    """
+    """Parse a number in Java's hexadecimal form, exactly but with a limited exponent."""
     match = _HEX_DOUBLE.fullmatch(text)
     if not match or not (match[2] or match[3]):
         raise ValueError("not a number")

@@ -59,9 +59,6 @@ def _match_date(match: re.Match[str], *, lenient: bool) -> int:
     """Return the day of a matched date, in days since 1970.
 
     A day from 29 to 31 that its month does not have is the month's last day if ``lenient``.
-
-    Raises:
-        ValueError: There is no such date.
     """
     year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
     if match["year"].startswith("-") and year == 0:
@@ -75,11 +72,7 @@ def _match_date(match: re.Match[str], *, lenient: bool) -> int:
 
 
 def _match_nanoseconds(match: re.Match[str], *, lenient: bool) -> int:
-    """Return the time of a match in nanoseconds since midnight; 24:00 is one day if ``lenient``.
-
-    Raises:
-        ValueError: There is no such time.
-    """
+    """Return the time of a match in nanoseconds since midnight; 24:00 is one day if ``lenient``."""
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"] or 0)
     nano = int((match["fraction"] or "").ljust(9, "0"))
     midnight = lenient and (hour, minute, second, nano) == (24, 0, 0, 0)

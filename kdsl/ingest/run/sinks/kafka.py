@@ -141,9 +141,6 @@ class KafkaWriter(SinkWriter):
         """Create the topics of tables that are new, as the sink's options say, or else with the brokers' defaults.
 
         Those that exist stay as they are. Topics of tables that earlier batches wrote are not created again.
-
-        Raises:
-            TopicCreationError: The brokers refuse it, or do not answer.
         """
         if not self._cluster.kdsl_settings.auto_create_topics:
             return

@@ -71,7 +71,6 @@ class MemoryWriter(TableWriter):
         del spark
 
         def count(column: str) -> int:
-            """Count the integers of a column that DOUBLE may not hold."""
             keyed = self.tables[table].rows() if table in self.tables else []
             values = (row.get(column) for row in (*keyed, *self.appended.get(table, ())))
             return sum(isinstance(value, int) and abs(value) > MAX_INTEGER for value in values)

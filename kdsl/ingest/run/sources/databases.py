@@ -70,10 +70,6 @@ class DatabaseReader:
         """Find the columns and the primary key of a table; its rows are not read yet, except by `read_mysql_table`.
 
         The driver is attached if needed.
-
-        Raises:
-            ChangelogError: The database cannot be reached, or as for `_read_other_table`.
-            SecretError: A reference to a secret cannot be resolved.
         """
         target = find_database_table(self._source, entry.sql_name)
         key = target.read_key(spark, entry.schema, entry.name)
@@ -90,12 +86,7 @@ class DatabaseReader:
     def _read_other_table(
         self, spark: SparkSession, target: JdbcTarget, table: TableId, key: Sequence[str], fetch: Mapping[str, str]
     ) -> SourceTable:
-        """Find the columns of a table of another database, as Spark reads them; rows are not read yet.
-
-        Raises:
-            ChangelogError: A column has a type that the tables of kdsl do not have, or the table cannot be read.
-            SecretError: A reference to a secret cannot be resolved.
-        """
+        """Find the columns of a table of another database, as Spark reads them; rows are not read yet."""
         rows = target.read_rows(spark, options=fetch)
         try:
             types = {f.name: from_spark(f.dataType) for f in rows.schema.fields}
@@ -137,10 +128,6 @@ def _read_rows(
     """Read columns with one query, and convert them. The types are read at once, rows only when a job asks for them.
 
     The driver is attached if needed.
-
-    Raises:
-        ChangelogError: The driver cannot be attached, the database cannot be reached, or the query fails.
-        SecretError: A reference to a secret cannot be resolved.
     """
     selected = ", ".join(f"{column.sql} AS {quote(f'c{i}')}" for i, column in enumerate(columns))
     query = f"SELECT {selected} FROM {target.table}"  # noqa: S608  # names are quoted

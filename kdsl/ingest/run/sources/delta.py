@@ -43,23 +43,14 @@ class _DeltaReader:
         self._target = DeltaTarget(source.path, is_path=True, schema_evolution=False)
 
     def _version(self, spark: SparkSession) -> int:
-        """The last version of the table.
-
-        Raises:
-            ChangelogError: There is no table, or Delta cannot be added to the session.
-        """
+        """The last version of the table."""
         version = self._target.read_version(spark)
         if version is None:
             raise ChangelogError(f"there is no Delta table at {self._source.path!r}")
         return version
 
     def _rows(self, spark: SparkSession, version: int) -> SourceTable:
-        """The rows of a version of the table, with the columns that it had then.
-
-        Raises:
-            ChangelogError: The version, which exists, cannot be read, or has a column of a type that the tables of kdsl
-                do not have.
-        """
+        """The rows of a version of the table, with the columns that it had then."""
         schema = TableSchema(self._target.read_columns(spark, version) or ())
         rows = self._target.read_rows(spark, version)
         return SourceTable(self._source.table_id, schema, lambda: rows)
@@ -140,7 +131,6 @@ class DeltaChangeReader(_DeltaReader):
         schema = reduce(_join, (part.schema for part in parts))
 
         def build() -> DataFrame:
-            """Unite the rows of the parts, in order."""
             first, *others = (part.rows(schema) for part in parts)
             return reduce(lambda rows, more: rows.unionByName(more), others, first)
 
@@ -180,9 +170,6 @@ class DeltaChangeReader(_DeltaReader):
         """Read changes with their row kinds, and the columns of their order: the version, then removed rows first.
 
         The versions ``first`` and ``last`` are included; for ``narrower`` see `DeltaTarget.read_changes`.
-
-        Raises:
-            ChangelogError: Delta refuses to read them, or cannot be added to the application.
         """
         from pyspark.sql import functions as F
 

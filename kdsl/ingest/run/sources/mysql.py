@@ -145,10 +145,6 @@ def _count_wrong(spark: SparkSession, target: JdbcTarget, columns: Sequence[Read
     """Count zero dates, and times outside of a day, for each column of dates or times, also where there are none.
 
     The table is read for that, if it has such columns; the driver is attached if needed.
-
-    Raises:
-        ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
-        SecretError: A reference to a secret cannot be resolved.
     """
     wrong = {c.name: _is_zero(quote_column(c.name)) for c in columns if isinstance(c.type, _DATES)}
     for column in columns:

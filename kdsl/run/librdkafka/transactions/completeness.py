@@ -45,11 +45,7 @@ def _has_end_mark(stream: Any) -> bool:
 
 
 def _task_input() -> Any:
-    """Find the stream from which the Python worker of this task reads.
-
-    Raises:
-        KdslError: This version of pyspark is not supported.
-    """
+    """Find the stream from which the Python worker of this task reads."""
     stream = find_task_input()
     if stream is None:
         raise KdslError(

@@ -144,14 +144,9 @@ class TransactionalProducer(Producer):
             seconds: For how many seconds.
             call: Calls the function with a timeout in milliseconds; returns librdkafka's error, or None.
             attempt: The longest timeout of a single call, in seconds.
-
-        Raises:
-            TransactionError: The last error.
-            ProducerError: The producer has failed for good.
         """
 
         def call_once(timeout: float) -> TransactionError | None:
-            """Call the function once; return its error, or None."""
             try:
                 self._raise_on_error(step, call(max(1, int(min(timeout, attempt) * 1000))))
             except TransactionError as e:
@@ -169,11 +164,7 @@ class TransactionalProducer(Producer):
             raise error
 
     def _raise_on_error(self, step: str, error: int | None) -> None:
-        """Raise librdkafka's error of a step of a transaction as a Python one, and free it; do nothing without one.
-
-        Raises:
-            TransactionError: There is one; it says whether it is retriable and abortable.
-        """
+        """Raise librdkafka's error of a step of a transaction as a Python one, and free it; do nothing without one."""
         if not error:
             return
         lib = self._lib

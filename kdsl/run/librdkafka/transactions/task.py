@@ -144,12 +144,6 @@ def _begin_transaction(
 
     The producer is a pooled one that wrote the previous batch, or a new one, which fences any other of the id. If the
     batch has been written, the new producer is put into the pool. A producer that fails is closed.
-
-    Raises:
-        ExactlyOnceError: The id cannot be acquired, its token forbids the write, or the transaction cannot begin.
-        KafkaReadError: The token cannot be read.
-        ProducerError: librdkafka refuses the settings.
-        ResolveError: The client settings have errors in this process.
     """
     owned = _take_pooled(settings, spec, batch)
     for fresh in (False, True) if owned else (True,):
@@ -215,12 +209,6 @@ def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: 
     """Check that a task is not one of an earlier run, before it acquires its id and fences a writer of the present run.
 
     Without a token there is nothing to check.
-
-    Raises:
-        ExactlyOnceError: A later run or another writer has acquired the ids, or has written a later batch; or the token
-            is malformed, or of a newer kdsl.
-        KafkaReadError: The token cannot be read.
-        ResolveError: The client settings have errors in this process.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     token = admin.token(id_, stable=False)  # does not wait for a transaction that a writer has left open
@@ -282,10 +270,6 @@ def _commit(
     Returns:
         A producer that may be reused, a new one if the commit was not answered; None if the transaction is committed
         but another producer has taken the id.
-
-    Raises:
-        ProducerError: The transaction is not committed.
-        ExactlyOnceError: The token cannot be read to find out (`unknown_outcome_error`).
     """
     try:
         owned.producer.commit(spec.step_timeout)
@@ -322,11 +306,7 @@ def _run_and_batch(token: Token) -> tuple[str, int]:
 
 @lru_cache(maxsize=4)
 def _open_admin(pid: int, cluster: Cluster, table: str) -> TokenAdmin:
-    """Create a client for tokens, which connects in the background; cached for each process, cluster and table.
-
-    Raises:
-        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved here.
-    """
+    """Create a client for tokens, which connects in the background; cached for each process, cluster and table."""
     del pid  # a client does not survive a fork
     return TokenAdmin(cluster, table)
 

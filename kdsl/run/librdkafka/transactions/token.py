@@ -300,12 +300,7 @@ class HalfWrittenError(ExactlyOnceError):
 
 
 def _check_token(id_: str, token: Token | None, writer: Writer, progress: LogProgress, *, expected: bool) -> None:
-    """Check the token of an id when a query starts.
-
-    Raises:
-        ExactlyOnceError: It is missing although it is ``expected`` and a batch is open; it belongs to another query; or
-            it is ahead of the checkpoint.
-    """
+    """Check the token of an id when a query starts."""
     if token is None:
         if expected and progress.open:
             raise ExactlyOnceError(
@@ -340,11 +335,7 @@ def _other_offsets(token: Token, offsets: str) -> bool:
 
 
 def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogProgress, offsets: str) -> None:
-    """Check that a token of the open batch has the checkpoint's digest of offsets; an unknown digest matches any.
-
-    Raises:
-        ExactlyOnceError: It has another one.
-    """
+    """Check that a token of the open batch has the checkpoint's digest of offsets; an unknown digest matches any."""
     if token is None or not _has_written(token, writer, progress) or not _other_offsets(token, offsets):
         return
     raise ExactlyOnceError(
@@ -359,9 +350,6 @@ def _check_plan(id_: str, token: Token | None, writer: Writer, progress: LogProg
     """Check that a batch that is written under a write id has the same records; otherwise it would be skipped.
 
     Without a write id nothing is checked.
-
-    Raises:
-        ExactlyOnceError: The token is the writer's and of this batch, but its digest is not ``plan``.
     """
     if token is None or not writer.sink or not token.writer.is_same(writer) or token.batch != progress.planned:
         return
