@@ -154,7 +154,7 @@ def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> tuple[RowsOfRe
     decoder = RecordDecoder(attrs.evolve(plan, rules=tuple(strict)), zone, registry_of(cluster, plan))
     records = _read_last(plan, cluster, n, decoder.needs | ({"headers"} if plan.headers else set()))
     rejected: list[tuple[pa.RecordBatch, Rejection]] = []
-    with decoder.rejecting(lambda batch, rejections: rejected.extend((batch, one) for one in rejections)):
+    with decoder.rejecting(lambda records, rejections: rejected.extend((records, one) for one in rejections)):
         placed = decoder.decode_with_records(records)
     shown = {Reason.DEAD_LETTER, *(key_of_rule("dead_letter", rule.name) for rule in plan.rules)}
     dropped = {reason: count for reason, count in decoder.dropped.items() if reason not in shown}

@@ -64,6 +64,7 @@ def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...
         except (ValueError, TypeError) as e:
             fix = "write how far to go back, as rewind='2 hours'"
             fail_on([problem(table, "startup-checkpoint", f"start_at= is {value!r}: {e}", fix)], what)
+            raise
         reset = table.kdsl_settings.auto_offset_reset or "none"
         return Start("specific-offsets", reset=reset, checkpoint=value.location, rewind=rewind), ()
     options_of_start = start_or_end_options(value, "startup", "start_at")
