@@ -220,17 +220,20 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
         latest = client.request_latest(f"{topic}-{side}")
     except UnknownSubjectError:
         return None
+
+    def explain(reason: object) -> InferenceError:
+        return InferenceError(
+            f"the subject {latest.subject!r} in the registry {client.address} does not give the columns of a table: "
+            f"{reason}; declare a table for the topic {topic!r} instead of taking it from the catalog, or, if its "
+            "messages are JSON without registered schemas, choose format='json' for the catalog ('format' = 'json')"
+        )
+
     try:
         table = draft_registered_schema(client, latest.schema, None, topic=topic, column=side).table
-        records = getattr(table.value_format, "record", ())
-        if records:
-            raise CodegenError(f"it is a union of several record types, such as {records[0]}")
     except CodegenError as e:
-        raise InferenceError(
-            f"the subject {latest.subject!r} in the registry {client.address} does not give the columns of a table: "
-            f"{e}; declare a table for the topic {topic!r} instead of taking it from the catalog, or, if its "
-            "messages are JSON without registered schemas, choose format='json' for the catalog ('format' = 'json')"
-        ) from e
+        raise explain(e) from e
+    if records := getattr(table.value_format, "record", ()):
+        raise explain(f"it is a union of several record types, such as {records[0]}")
     assert table.value_format is not None
     chosen = with_column_defaults(table.value_format, table.columns)
     columns = tuple(t.Field(c.name, c.type, c.comment) for c in table.columns)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 import attrs
 
 from kdsl.errors import ChangelogError
+from kdsl.run.admin.errors import join_some
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,7 +137,7 @@ def warn_of_edits(target: str, writer: str, edits: Sequence[str]) -> None:
             level,
             "%s: since the last batch of the writer %r, other programs have edited rows of the table: %s; if these "
             "were rows of earlier batches, the table no longer has all changes that were applied to it",
-            target, writer, " and ".join(edits),
+            target, writer, join_some(edits),
         )  # fmt: skip
 
 

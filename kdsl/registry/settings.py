@@ -347,7 +347,7 @@ class _Reader:
                 self._add_problem(
                     "registry-login",
                     f"{self._quote_name(BASIC)} is {source}, but {missing}",
-                    "write basic-auth.user-info=USER:${env:PASSWORD}, or remove it",
+                    f"write basic-auth.user-info=USER:${{env:PASSWORD}}, or remove {self._quote_name(BASIC)}",
                 )
             return None
         user, colon, password = info.partition(":")

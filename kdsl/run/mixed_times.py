@@ -37,10 +37,13 @@ def warn_of_mixed_times(df: DataFrame, target: str) -> None:
         df: The query. On Spark Connect its plan is not known, and nothing is logged.
         target: What is written, for the message.
     """
-    plan = plan_of(df)
-    if plan is None:
+    try:
+        plan = plan_of(df)
+        zone = get_setting(df.sparkSession, "spark.sql.session.timeZone")
+        message = "" if plan is None else _describe_mixes(plan, target, zone)
+    except GatewayError as e:  # a version of Spark whose plans are not known must not fail a write
+        _log.debug("cannot read the plan of what is written to %s: %s", target, e)
         return
-    message = _describe_mixes(plan, target, get_setting(df.sparkSession, "spark.sql.session.timeZone"))
     if message and message not in _warned:
         _warned.add(message)
         _log.warning(message)
@@ -94,8 +97,11 @@ class _Mix:
 
 def _describe_mixes(plan: PlanNode, target: str, zone: str | None) -> str:
     """Describe all mixed times of a plan for a warning; empty if it has none. Py4J's errors are passed on."""
-    if len(leaves := plan.leaves()) < 2:  # most batches of foreachBatch, which need not wait for more calls
-        return ""
+    leaves = plan.leaves()
+    if len(leaves) < 2:  # most batches of foreachBatch, which need not wait for more calls
+        types = [column.type for leaf in leaves for column in leaf.output]
+        if not (any("timestamp_ntz" in one for one in types) and any(map(_INSTANT.search, types))):
+            return ""
     tables = {column.id: table for leaf in leaves if (table := _table_of(leaf)) for column in leaf.output}
     mixes = dict.fromkeys(str(mix) for node in plan.walk() for mix in _mixes(node, tables))
     if not mixes:

@@ -87,7 +87,7 @@ CASES: list[Declared | Called] = [
     declare("registry-subject", {**confluent(), "topic": "a;b"}, (*ID, "topic STRING METADATA"), "or set 'subject'",
            None, {**confluent(subject="orders"), "topic": "a;b"}, "write"),
     declare("registry-subject", {**confluent(), "topic": "a;b"}, ("id INT NOT NULL", "topic STRING METADATA"),
-           "or set 'subject-name-strategy' to 'record' and 'schema'", None,
+           "or set 'subject-name-strategy' to 'record', and set 'schema'", None,
            {**confluent(subject_name_strategy="record", schema=RECORD), "topic": "a;b"}, "write"),
     declare("registry-subject", confluent("json-schema-confluent", subject_name_strategy="record",
            schema='{"type": "object", "properties": {"id": {"type": "integer"}}}'), ("id INT NOT NULL",),

@@ -73,7 +73,7 @@ FEED = {"type": "delta", "path": "/t", "table": "db.orders"}
 IGNORE = {"ingestion.ignore-errors": "true"}
 CASES = [
     Called("ingest-prefix", ingest({"key.format": "json", "key.fields-prefix": "a", "value.fields-prefix": "ab"}),
-           "choose prefixes that differ at once",
+           "choose prefixes with different first characters",
            ingest({"key.format": "json", "key.fields-prefix": "k_", "value.fields-prefix": "v_"})),
     Called("ingest-prefix", ingest({"key.fields-prefix": "a"}), "add key.format: json",
            ingest({"key.fields-prefix": "a", "key.format": "json"})),

@@ -284,7 +284,7 @@ QUERIES = [
     ),
     (
         UP + f"SELECT COUNT(*) FROM {W.replace('m,', 'up,')} {BY}",
-        "(SELECT a, b FROM t GROUP BY a, b)",
+        "CREATE VIEW v AS SELECT a, b FROM t GROUP BY a, b",
         UP + BATCH + "CREATE VIEW v AS SELECT id, name, ts FROM up GROUP BY id, name, ts; SELECT COUNT(*) FROM "
         f"{W.replace('m,', 'v,')} {BY}",
     ),

@@ -47,8 +47,8 @@ def test_all_problems_are_reported_at_once() -> None:
         "Orders.id: the DataFrame has no column 'id' (BIGINT); add it, or declare a default for it",
         "Orders: the table does not write 'odd', and it would be lost; leave it out with df.drop('odd'), or declare it",
         "Orders.amount: the DataFrame's column 'amount' is double, but the table writes DECIMAL(10, 2); write "
-        "df.withColumn('amount', F.col('amount').cast('decimal(10,2)')), where a value that does not fit is an "
-        "error, or NULL without ANSI mode",
+        "df.withColumn('amount', F.col('amount').cast('decimal(10,2)')), where digits that the type does not have are "
+        "lost, and a number that is too large is an error, or another number or NULL without ANSI mode",
         "Orders.at: the DataFrame's column 'at' is a date, and the table writes TIMESTAMP_LTZ(3); write "
         "CAST(at AS TIMESTAMP)",
     ]

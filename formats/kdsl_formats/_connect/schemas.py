@@ -162,7 +162,7 @@ class InlineRows:
             for field in fields_of(self.schema)
             if field.get("optional")
             and field.get("default") is not None
-            and all(row.get(field["field"]) is not None for row in self.rows)
+            and all(row.get(field["field"], field["default"]) is not None for row in self.rows)
         }
 
 

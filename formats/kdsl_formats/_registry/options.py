@@ -262,7 +262,7 @@ class RegistryFormat(Format):
                 "registry-subject",
                 f"{self.title} registers its schema under a subject that is named after the topic, but the table has "
                 f"{topics}",
-                "declare one topic, or set 'subject', or set 'subject-name-strategy' to 'record' and 'schema'",
+                "declare one topic, or set 'subject', or set 'subject-name-strategy' to 'record', and set 'schema'",
             )
 
     def names_subject_after(self, what: Literal["topic", "record"]) -> bool:

@@ -364,7 +364,7 @@ def _infer_registered(
         raise CodegenError(f"the {side}s are of the format {actual!r}, and not {kind!r}; write --format {actual}")
     value_format = draft.table.value_format
     if isinstance(value_format, AvroConfluent) and not value_format.record:
-        own, *others = _record_types(client, [schema, *(client.schema(one) for one, _ in ids.values())])
+        own, *others = _record_types(client, schema, [one for one, _ in ids.values()])
         if own and others:
             value_format = attrs.evolve(value_format, record=(own,))  # type: ignore[misc]
             notes.append(f"there are also records of the types {', '.join(others)}; the table is that of {own}")
@@ -396,13 +396,25 @@ def _message_names(schema: RegisteredSchema, bodies: pa.BinaryArray) -> list[str
     return names
 
 
-def _record_types(client: RegistryClient, schemas: Iterable[RegisteredSchema]) -> list[str]:
-    """List the full names of the records of Avro schemas, each once; empty names for schemas of something else."""
-    names = []
-    for schema in schemas:
-        with suppress(AvroTypeError):  # messages of such a schema cannot be read
-            names.append(schema_type(whole_schema(client, schema)).name if schema.kind == "AVRO" else "")
-    return list(dict.fromkeys(names)) or [""]
+def _record_types(client: RegistryClient, schema: RegisteredSchema, ids: Iterable[SchemaId]) -> list[str]:
+    """List the full name of an Avro schema's record, empty without one, and of others, each once.
+
+    Args:
+        client: The client of the registry.
+        schema: The schema.
+        ids: The ids of the other schemas; those that the registry does not have are left out.
+    """
+
+    def name_of(one: RegisteredSchema) -> str:
+        return schema_type(whole_schema(client, one)).name if one.kind == "AVRO" else ""
+
+    names = [""]
+    with suppress(AvroTypeError):  # the draft says what is wrong
+        names = [name_of(schema)]
+    for id_ in ids:
+        with suppress(AvroTypeError, UnknownSchemaError):  # messages of such a schema cannot be read
+            names.append(name_of(client.schema(id_)))
+    return [names[0], *dict.fromkeys(name for name in names[1:] if name not in ("", names[0]))]
 
 
 def _most_frequent_record(client: RegistryClient, schema: RegisteredSchema, bodies: pa.BinaryArray) -> str:

@@ -15,7 +15,7 @@ from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.queries.facts import Hint, Instants, QueryFacts
 from kdsl.flink_sql.queries.grouping import QueryExpressionTranslator, has_aggregate
 from kdsl.flink_sql.queries.join_conditions import JoinCondition, read_condition
-from kdsl.flink_sql.queries.scopes import CURRENT_ROWS, Changelog, Relation, Relations, make_relation
+from kdsl.flink_sql.queries.scopes import CURRENT_VIEW, Changelog, Relation, Relations, make_relation
 from kdsl.flink_sql.queries.windows import window_table
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
@@ -197,7 +197,7 @@ class FromClause:
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.alias or node.table.name[-1]
         if isinstance(row, Changelog):
-            self.fail(node, node.kind, "windows of a changelog cannot be translated", CURRENT_ROWS)
+            self.fail(node, node.kind, "windows of a changelog cannot be translated", CURRENT_VIEW)
         base = make_relation(alias, row)
         time = base.get(node.time)
         if time is None:

@@ -18,6 +18,11 @@ CURRENT_ROWS = (
     "the table, which has its current rows; or use Table.snapshot in Python"
 )
 """What to do where a changelog cannot be read."""
+CURRENT_VIEW = (
+    "in a batch (SET 'execution.runtime-mode' = 'batch') read a view of its current rows: CREATE VIEW v AS SELECT a, b "
+    "FROM t GROUP BY a, b, with all columns of the table"
+)
+"""The same where a table must have a name."""
 
 
 @attrs.frozen

@@ -307,7 +307,9 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         key, value = chosen.key_prefix, chosen.value_prefix
         if key and value and (key.startswith(value) or value.startswith(key)):
             message = f"the prefixes {key!r} and {value!r} begin with one another, so a name does not say its side"
-            yield WrongOption("ingest-prefix", "value.fields-prefix", message, "choose prefixes that differ at once")
+            yield WrongOption(
+                "ingest-prefix", "value.fields-prefix", message, "choose prefixes with different first characters"
+            )
         for name, prefix in (("key.fields-prefix", key), ("value.fields-prefix", value)):
             if is_reserved(prefix):
                 yield WrongOption("ingest-prefix", name, explain_reserved(prefix), "choose another prefix")

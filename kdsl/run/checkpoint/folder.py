@@ -267,7 +267,8 @@ class ConnectFolder:
         writer = row.coalesce(1).write.mode("overwrite").options(**TEXT_OPTIONS)
         writer.text(self.path(f"{name}/{last + 1}"))
         for version in versions:
-            self.remove(f"{name}/{version}")
+            if version >= 0:
+                self.remove(f"{name}/{version}")
 
     def create(self, name: str, text: str) -> bool:
         """Create a document if it does not exist, and return whether it did not; errors are Spark's.

@@ -118,7 +118,7 @@ class Manifest:
 
 
 def read_manifest(text: str, location: str) -> Manifest:
-    """Read a manifest from its JSON (`Manifest.text`), with a new id if it has none; ``location`` is for messages.
+    """Read a manifest from its JSON (`Manifest.text`); ``location`` is for messages.
 
     Raises:
         CheckpointError: The document is broken, or has another version than this kdsl writes. Its plan is not read yet.
@@ -137,8 +137,7 @@ def read_manifest(text: str, location: str) -> Manifest:
         plan = json.dumps(document["plan"], ensure_ascii=False, separators=(",", ":"))
         routing = document.get("routing")
         routing = None if routing is None else structure(routing, RowRouting)
-        id_ = {"id": str(document["id"])} if "id" in document else {}
-        return Manifest(**id_, plan=plan, routing=routing)
+        return Manifest(str(document["id"]), plan, routing)
     except Exception as e:
         raise _broken(location, f"{type(e).__name__} in its contents") from e
 

@@ -174,25 +174,30 @@ def type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -
     message = f"the DataFrame's column {name!r} is {got}, but the table writes {field.type.spelling}"
     if wrong != [""]:
         message += f" (they differ in {listing(path.lstrip('.') for path in wrong)})"
-    effect = "a value that does not fit is an error, or NULL without ANSI mode"
-    if isinstance(source.dataType, _TIMES) and isinstance(wanted, _TIMES):
-        effect = "spark.sql.session.timeZone is the zone of the times"
-    fix = f"write df.withColumn({name!r}, F.col({name!r}).cast({wanted.simpleString()!r})), where {effect}"
-    if not _can_cast(source.dataType, wanted):
-        fix = f"make it {wanted.simpleString()}"
-    yield Problem("write-column-type", message, fix)
+    effect = _describe_cast(source.dataType, wanted)
+    column = name if name.isidentifier() else quote_name(name)
+    cast = f"write df.withColumn({name!r}, F.col({column!r}).cast({wanted.simpleString()!r})), where {effect}"
+    yield Problem("write-column-type", message, cast if effect else f"make it {wanted.simpleString()}")
 
 
 _TIMES = (s.DateType, s.TimestampType, s.TimestampNTZType)
+_NUMBERS = (s.NumericType, s.BooleanType)
 
 
-def _can_cast(got: s.DataType, want: s.DataType) -> bool:
-    """Whether Spark casts a type to another in ANSI mode; False where it may or may not."""
-    if isinstance(want, s.StringType):
-        return True
-    if isinstance(want, s.NumericType | s.BooleanType):
-        return isinstance(got, s.NumericType | s.BooleanType | s.StringType)
-    return isinstance(want, _TIMES) and isinstance(got, (*_TIMES, s.StringType))
+def _describe_cast(got: s.DataType, want: s.DataType) -> str:
+    """Say what becomes of values that a cast changes; empty if Spark may not cast the type to the other."""
+    if isinstance(want, s.StringType) and isinstance(got, (*_NUMBERS, *_TIMES)):
+        return "the strings are Spark's spelling of the values"
+    if isinstance(want, _NUMBERS) and isinstance(got, _NUMBERS):
+        return (
+            "digits that the type does not have are lost, and a number that is too large is an error, or another "
+            "number or NULL without ANSI mode"
+        )
+    if isinstance(want, _TIMES) and isinstance(got, _TIMES):
+        return "spark.sql.session.timeZone is the zone of the times"
+    if isinstance(got, s.StringType) and isinstance(want, (*_NUMBERS, *_TIMES)):
+        return "a string that does not spell such a value is an error, or NULL without ANSI mode"
+    return ""
 
 
 def _mismatches(got: s.DataType, want: s.DataType, path: str, *, ignore_case: bool) -> Iterator[str]:

@@ -72,8 +72,7 @@ def prepare_stream(
     Raises:
         ResolveError: The transaction timeout is above the brokers' maximum or shorter than the client accepts, or the
             client settings have errors.
-        ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, an id cannot be acquired, or
-            records of a batch that an earlier kdsl has half written were deleted.
+        ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or an id cannot be acquired.
         CheckpointError: The checkpoint cannot be read or written.
         KdslError: Speculation is on, no topic matches the plan's pattern, nothing shows that rows are routed to the
             same writers again, or the brokers refuse or do not answer.

@@ -68,7 +68,7 @@ class Token:
         plan: The digest of the records (`kdsl.run.librdkafka.transactions.spec.records_digest`).
         time: When it was written, in milliseconds since 1970, by the clock of the executor.
         number: Counts the tokens of a transactional id; the largest is the last.
-        run: The run that acquired the transactional ids;
+        run: The run that acquired the transactional ids.
         offsets: The digest of the batch's entry in Spark's offset log; empty if the writer did not know it. It
             distinguishes batches with the same number, which exist after a checkpoint was reset.
     """
