@@ -115,7 +115,7 @@ class TestDelta:
         assert users.rows() == [(1, "ann", 7), (2, "bob", 1)]
         assert "took back rows" not in caplog.text
         assert caplog.text.count("other programs have edited rows of the table: version") == 1
-        assert re.search(r"version \d+ \(UPDATE, [^)]*\) and version \d+ \(DELETE, [^)]*\); if these", caplog.text)
+        assert re.search(r"version \d+ \(UPDATE, [^)]*\); version \d+ \(DELETE, [^)]*\); if these", caplog.text)
 
     def test_a_query_stops_at_its_start_and_goes_on_with_adopt(
         self, users: Applied, sql: Callable[[str], None], spark: SparkSession, tmp_path: Path
