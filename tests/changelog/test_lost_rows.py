@@ -97,13 +97,13 @@ class TestDelta:
         apply(users, 1, ("+I", 2, "bob", 1))
         assert users.rows() == [(1, "ann", 1), (2, "bob", 1)]
 
+    @pytest.mark.parametrize("slow", [(), pytest.param(("OPTIMIZE t ", "VACUUM t "), marks=pytest.mark.reliability)])
     def test_maintenance_and_edits_of_other_writers_do_not_count(
-        self, users: Applied, sql: Callable[[str], None], caplog: pytest.LogCaptureFixture
+        self, slow: tuple[str, ...], users: Applied, sql: Callable[[str], None], caplog: pytest.LogCaptureFixture
     ) -> None:
         apply(users, 0, ("+I", 1, "ann", 1), ("+I", 2, "bob", 1))
         for statement in (
-            "OPTIMIZE t ",
-            "VACUUM t ",
+            *slow,
             "ALTER TABLE t SET TBLPROPERTIES ('x' = 'y')",
             "ALTER TABLE t ADD COLUMNS (more INT)",
             "INSERT INTO t SELECT 7, 'other', 1, 1",
