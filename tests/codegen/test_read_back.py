@@ -213,6 +213,7 @@ class Subjects:
 
     def __init__(self) -> None:
         self.schemas: list[dict[str, str]] = []
+        self.lost: set[int] = set()
         self.front = Front(self._answer)
 
     def add(self, schema: Any, kind: str = "AVRO") -> int:
@@ -222,7 +223,7 @@ class Subjects:
 
     def _answer(self, request: Request) -> Answer:
         parts = request.path.partition("?")[0].strip("/").split("/")
-        if parts[:2] == ["schemas", "ids"] and int(parts[2]) <= len(self.schemas):
+        if parts[:2] == ["schemas", "ids"] and int(parts[2]) <= len(self.schemas) and int(parts[2]) not in self.lost:
             return 200, self.schemas[int(parts[2]) - 1]
         return 404, {"error_code": 40403, "message": "Schema not found"}
 
@@ -729,6 +730,29 @@ def test_a_topic_of_several_record_types_becomes_a_table_of_one_of_them(union: b
 
     assert subjects.read(draft.table, *values) == [row for kind, row in EVENTS if kind == "shop.Paid"]
     assert any("shop.Created" in note for note in draft.notes)
+
+
+@pytest.mark.parametrize(
+    ("other", "note"),
+    [
+        (CREATED, ["there are also records of the types shop.Created; the table is that of shop.Paid"]),
+        ('"string"', []),
+        (None, []),
+    ],
+    ids=["another record", "no record", "a schema that the registry has lost"],
+)
+def test_other_schemas_of_a_topic_do_not_hide_the_last(other: Any, note: list[str], subjects: Subjects) -> None:
+    number = subjects.add(other or CREATED)
+    if other is None:
+        subjects.lost.add(number)
+    last = subjects.add(PAID)
+    values = [frame(number, b"\x02\x06ann"), frame(last, body(PAID, {"id": 1, "amount": 5}))]
+    records = [{"key": None, "value": value} for value in values]
+
+    draft = draft_records("t", attrs.evolve(NOWHERE, registry=subjects.registry), records)
+
+    assert subjects.read(draft.table, values[1]) == [{"id": 1, "amount": 5}]
+    assert [one for one in draft.notes if "also records" in one] == note
 
 
 @pytest.mark.spark

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JError
 
 from kdsl import Col, Json, KafkaTable, TimestampNtz
 from kdsl.cluster import Cluster
@@ -66,6 +67,26 @@ def test_casts_and_times_of_one_kind_are_not_warned_of(
 ) -> None:
     warn_of_mixed_times(CLEAR[query](*sides), "Report")
     assert not caplog.records
+
+
+def test_columns_of_one_table_are_compared_too(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    rows = spark.createDataFrame([(datetime(2024, 6, 1), datetime(2024, 6, 1))], "seen TIMESTAMP_NTZ, at TIMESTAMP")
+
+    warn_of_mixed_times(rows.where("seen < at"), "One table")
+    assert [f"One table: {COMPARED}" in record.getMessage() for record in caplog.records] == [True]
+    caplog.clear()
+    warn_of_mixed_times(rows.select("seen"), "One table")
+    assert not caplog.records
+
+
+def test_a_plan_that_cannot_be_read_fails_no_write(
+    sides: tuple[DataFrame, DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise Py4JError("no such method")
+
+    monkeypatch.setattr("kdsl.run.mixed_times.plan_of", fail)
+    warn_of_mixed_times(sides[0].union(sides[1]), "Report")
 
 
 def test_a_stream_into_any_sink_and_a_write_warn_once_and_name_the_tables(
