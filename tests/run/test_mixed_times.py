@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from py4j.protocol import Py4JError
 
 from kdsl import Col, Json, KafkaTable, TimestampNtz
 from kdsl.cluster import Cluster
 from kdsl.run.mixed_times import warn_of_mixed_times
+from kdsl.spark_internals.errors import GatewayError
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 
@@ -83,7 +83,7 @@ def test_a_plan_that_cannot_be_read_fails_no_write(
     sides: tuple[DataFrame, DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object) -> None:
-        raise Py4JError("no such method")
+        raise GatewayError("no such method")
 
     monkeypatch.setattr("kdsl.run.mixed_times.plan_of", fail)
     warn_of_mixed_times(sides[0].union(sides[1]), "Report")
