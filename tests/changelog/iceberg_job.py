@@ -19,6 +19,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from kdsl.changelog import Batch, Changelog, Target, iceberg
+from kdsl.changelog.target import IdentifiedTarget
 from tests.changelog.tables import iceberg_settings
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class Killing:
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         return self.target.last_batch(spark, writer)
+
+    def identify(self, spark: SparkSession) -> str | None:
+        assert isinstance(self.target, IdentifiedTarget)
+        return self.target.identify(spark)
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         assert batch is not None
