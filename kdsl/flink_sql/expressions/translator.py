@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import NoReturn, Protocol
 
 import attrs
@@ -30,6 +29,7 @@ from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expressi
 from kdsl.flink_sql.syntax.intervals import LONGEST_IN_STEPS, interval_microseconds
 from kdsl.types import model as t
 from kdsl.types.sql import literal, quote_name, string_sql
+from kdsl.types.strings.temporal import parse_timestamp
 
 _DATE = r"\d{4}-\d{2}-\d{2}"
 _TIME = r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?"
@@ -688,10 +688,9 @@ def _is_time(kind: str, text: str) -> bool:
     """Whether the text of a literal has the form of its kind, and its day and its time exist."""
     if re.fullmatch(_TIMES[kind], text) is None:
         return False
+    whole = {"date": f"{text} 00:00:00", "time": f"2000-01-01 {text}"}.get(kind, text)
     try:
-        datetime.fromisoformat(
-            f"{'2000-01-01 ' * (kind == 'time')}{text.partition('.')[0]}".replace("0000-", "2000-", 1)
-        )
+        parse_timestamp(whole.replace(" ", "T"), "ISO-8601", zoned=False)  # other forms take the last day of a month
     except ValueError:
         return False
     return True
