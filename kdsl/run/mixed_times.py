@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,7 +17,7 @@ from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.plans import Expression, PlanNode, plan_of, plan_of_query
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger("kdsl.read")
 _SET_OPERATIONS = ("Except", "Intersect", "Union")
@@ -37,13 +37,7 @@ def warn_of_mixed_times(df: DataFrame, target: str) -> None:
         df: The query. On Spark Connect its plan is not known, and nothing is logged.
         target: What is written, for the message.
     """
-    try:
-        plan = plan_of(df)
-        zone = get_setting(df.sparkSession, "spark.sql.session.timeZone")
-        message = "" if plan is None else _describe_mixes(plan, target, zone)
-    except GatewayError as e:  # a version of Spark whose plans are not known must not fail a write
-        _log.debug("cannot read the plan of what is written to %s: %s", target, e)
-        return
+    message = _find_mixes(lambda: plan_of(df), target, df.sparkSession)
     if message and message not in _warned:
         _warned.add(message)
         _log.warning(message)
@@ -54,14 +48,9 @@ class MixedTimes:
 
     def on_start(self, query: Query) -> None:
         """Check the query, in a classic session."""
-        try:
-            plan = plan_of_query(query.session, query.id)
-            name = query.name or f"the query {query.id}"
-            zone = get_setting(query.session, "spark.sql.session.timeZone")
-            if plan is not None and (message := _describe_mixes(plan, name, zone)):
-                _log.warning(message)
-        except GatewayError as e:  # the query has ended
-            _log.debug("cannot read the plan of the query %s: %s", query.id, e)
+        name = query.name or f"the query {query.id}"
+        if message := _find_mixes(lambda: plan_of_query(query.session, query.id), name, query.session):
+            _log.warning(message)
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Do nothing."""
@@ -95,7 +84,20 @@ class _Mix:
         return f"{self.how} {wall_clock} with {self.instant} (TIMESTAMP_LTZ, an instant)"
 
 
-def _describe_mixes(plan: PlanNode, target: str, zone: str | None) -> str:
+def _find_mixes(read_plan: Callable[[], PlanNode | None], target: str, spark: SparkSession) -> str:
+    """Describe all mixed times of a plan for a warning; empty if it has none, or cannot be read.
+
+    The query may have ended, and a version of Spark whose plans are not known must not fail a write.
+    """
+    try:
+        plan = read_plan()
+        return "" if plan is None else _describe_mixes(plan, target, spark)
+    except GatewayError as e:
+        _log.debug("cannot read the plan of %s: %s", target, e)
+        return ""
+
+
+def _describe_mixes(plan: PlanNode, target: str, spark: SparkSession) -> str:
     """Describe all mixed times of a plan for a warning; empty if it has none. Py4J's errors are passed on."""
     leaves = plan.leaves()
     if len(leaves) < 2:  # most batches of foreachBatch, which need not wait for more calls
@@ -106,6 +108,7 @@ def _describe_mixes(plan: PlanNode, target: str, zone: str | None) -> str:
     mixes = dict.fromkeys(str(mix) for node in plan.walk() for mix in _mixes(node, tables))
     if not mixes:
         return ""
+    zone = get_setting(spark, "spark.sql.session.timeZone")
     return (
         f"{target}: the query {'; and '.join(mixes)}; Spark takes wall-clock times for times in the session's time "
         f"zone, which is {zone}, so the rows depend on spark.sql.session.timeZone; declare both columns with the same "
