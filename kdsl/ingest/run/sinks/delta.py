@@ -15,7 +15,7 @@ from kdsl.ingest.ends import DeltaTables
 from kdsl.ingest.ends.tables import CHANGE_FEED, CHANGE_FEED_COLUMNS
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.projection import TransformedTable
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, identify_each, refuse_large_integers
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
@@ -63,7 +63,7 @@ class DeltaWriter(TableWriter):
 
     def identify(self, spark: SparkSession, tables: Sequence[TableId]) -> dict[TableId, str]:
         """Delta's ids of tables; see `SinkWriter.identify`."""
-        return {table: id_ for table in tables if (id_ := self.target(table).identify(spark)) is not None}
+        return identify_each(spark, {table: self.target(table) for table in tables})
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
         """Whether the catalog has a database; with a path, whether the database's folder there has anything.

@@ -24,7 +24,7 @@ from kdsl.ingest.ends import JdbcTables
 from kdsl.ingest.evolution import NESTED_FIX, Refusal, SchemaChange, Tag
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
-from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, identify_each, refuse_large_integers
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
@@ -85,7 +85,7 @@ class JdbcWriter(TableWriter):
 
     def identify(self, spark: SparkSession, tables: Sequence[TableId]) -> dict[TableId, str]:
         """Postgres' numbers of tables; see `SinkWriter.identify`. Errors are those of `read_schema`."""
-        return {table: id_ for table in tables if (id_ := self.target(table).identify(spark)) is not None}
+        return identify_each(spark, {table: self.target(table) for table in tables})
 
     def has_database(self, spark: SparkSession, database: Sequence[str]) -> bool:
         """Whether a schema exists in the database of the address.

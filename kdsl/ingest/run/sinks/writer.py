@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
-from kdsl.changelog.target import Batch
+from kdsl.changelog.target import Batch, IdentifiedTarget
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.decision import TableWork
@@ -236,6 +236,11 @@ class SinkWriter(Protocol):
             batch: The identity of the batch.
         """
         ...
+
+
+def identify_each(spark: SparkSession, targets: Mapping[TableId, IdentifiedTarget]) -> dict[TableId, str]:
+    """The identities of tables, asked one by one; those without one are left out. Errors are those of the targets."""
+    return {table: id_ for table, target in targets.items() if (id_ := target.identify(spark)) is not None}
 
 
 @runtime_checkable
