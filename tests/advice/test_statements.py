@@ -50,6 +50,7 @@ UP = (
     "'topic' = 'up', "
     "'key.format' = 'json', 'value.format' = 'json'{}); "
 )
+Q = UP.format("").replace("up ", "q ").replace("'up'", "'q'")
 GEN = "CREATE TABLE g (id INT, name STRING) WITH ('connector' = 'datagen'{}); "
 HOLO = "CREATE CATALOG h WITH ('type' = 'hologres', 'endpoint' = 'h:80', 'username' = 'u', 'password' = '${env:P}'); "
 LAKE = "CREATE CATALOG lake WITH ('type' = 'delta', 'path' = '/lake'{}); "
@@ -494,23 +495,15 @@ CASES = [
     ),
     Sql(
         "upsert-filter",
-        UP.format(", 'scan.changelog.mode' = 'upsert'")
-        + UP.format("").replace("up ", "q ").replace("'up'", "'q'")
-        + "INSERT INTO q SELECT id, name FROM up WHERE name = 'a'",
+        UP.format(", 'scan.changelog.mode' = 'upsert'") + Q + "INSERT INTO q SELECT id, name FROM up WHERE name = 'a'",
         "or filter by its primary key",
-        UP.format(", 'scan.changelog.mode' = 'upsert'")
-        + UP.format("").replace("up ", "q ").replace("'up'", "'q'")
-        + "INSERT INTO q SELECT id, name FROM up WHERE id = 1",
+        UP.format(", 'scan.changelog.mode' = 'upsert'") + Q + "INSERT INTO q SELECT id, name FROM up WHERE id = 1",
     ),
     Sql(
         "upsert-filter",
-        UP.format(", 'scan.changelog.mode' = 'upsert'")
-        + UP.format("").replace("up ", "q ").replace("'up'", "'q'")
-        + "INSERT INTO q SELECT id, name FROM up WHERE name = 'a'",
+        UP.format(", 'scan.changelog.mode' = 'upsert'") + Q + "INSERT INTO q SELECT id, name FROM up WHERE name = 'a'",
         "'scan.changelog.mode' = 'full'",
-        UP.format("")
-        + UP.format("").replace("up ", "q ").replace("'up'", "'q'")
-        + "INSERT INTO q SELECT id, name FROM up WHERE name = 'a'",
+        UP.format("") + Q + "INSERT INTO q SELECT id, name FROM up WHERE name = 'a'",
     ),
     Sql(
         "upsert-filter",
@@ -541,12 +534,10 @@ CASES = [
     Sql(
         "upsert-key-query",
         UP.format(", 'scan.changelog.mode' = 'upsert'")
-        + UP.format("").replace("up ", "q ").replace("'up'", "'q'").replace("KEY (id)", "KEY (id, name)")
+        + Q.replace("KEY (id)", "KEY (id, name)")
         + "INSERT INTO q SELECT id, name FROM up",
         "from the PRIMARY KEY",
-        UP.format(", 'scan.changelog.mode' = 'upsert'")
-        + UP.format("").replace("up ", "q ").replace("'up'", "'q'")
-        + "INSERT INTO q SELECT id, name FROM up",
+        UP.format(", 'scan.changelog.mode' = 'upsert'") + Q + "INSERT INTO q SELECT id, name FROM up",
     ),
     # streams
     Sql(

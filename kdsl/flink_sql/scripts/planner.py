@@ -494,7 +494,7 @@ class _Planner:
     def sinks(self) -> frozenset[str]:
         """Return the names of the tables that can only be written."""
         return frozenset(
-            declared.name for declared in self.catalog.tables if self.table_as_read(declared).connector in _WRITE_ONLY
+            declared.name for declared in self.catalog.tables if self.planned[id(declared)].connector in _WRITE_ONLY
         )
 
     def translate_job_query(self, fragment: Fragment) -> tuple[Translated | None, bool]:

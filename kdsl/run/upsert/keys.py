@@ -1,4 +1,4 @@
-"""Keys as numbers: a hash that is the same everywhere, and numbers within one batch.
+"""Keys as numbers: a hash that is the same everywhere, the order by it, and the last row of each key in a batch.
 
 The hash must never change, because state is found again by it in every process, session and release. It does not resist
 attackers and need not: it only distributes keys over buckets.
