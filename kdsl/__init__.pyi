@@ -25,6 +25,7 @@ from kdsl.datastream.schemas import FormatSchema as FormatSchema, SimpleStringSc
 from kdsl.datastream.serializers import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
 from kdsl.datastream.sink import DeliveryGuarantee as DeliveryGuarantee, KafkaSink as KafkaSink
 from kdsl.datastream.source import KafkaSource as KafkaSource
+from kdsl.ddl.load import load_sql as load_sql, sql as sql
 from kdsl.declare.dead_letters import DeadLetters as DeadLetters
 from kdsl.declare.dsl.columns import (
     Col as Col,
@@ -80,7 +81,6 @@ from kdsl.errors import (
     Where as Where,
     WriteError as WriteError,
 )
-from kdsl.flink_sql.load import load_sql as load_sql, sql as sql
 from kdsl.formats import ROW_KIND as ROW_KIND, Format as Format
 from kdsl.kafka_table import KafkaTable as KafkaTable, UpsertTable as UpsertTable
 from kdsl.options import option as option

@@ -22,10 +22,10 @@ from kdsl.table import Table, load_tables
 
 if TYPE_CHECKING:
     from kdsl.cluster import Cluster
+    from kdsl.ddl.script_reader import Script
     from kdsl.deployment.desired import Declaration
-    from kdsl.flink_sql.ddl.script_reader import Script
-    from kdsl.flink_sql.scripts.script_plan import ScriptPlan
     from kdsl.ingest import Ingestion
+    from kdsl.scripts.script_plan import ScriptPlan
 
 YAML = (".yaml", ".yml")
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def _choose_tables(source: str, name: str, module: ModuleType | None = None) -> 
     """
     classes: dict[str, Table] = {}
     if source.lower().endswith(SQL_ENDINGS):
-        from kdsl.flink_sql.load import table_definitions
+        from kdsl.ddl.load import table_definitions
 
         of_file = [Table(definition) for definition in table_definitions(script(source))]
     elif source.lower().endswith(YAML):
@@ -144,8 +144,8 @@ def _script_declarations(
     """
     from kdsl.catalog.stored import Inference
     from kdsl.deployment.desired import Declaration
-    from kdsl.flink_sql.scripts.checkpoint_folders import predict_folders
-    from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
+    from kdsl.scripts.checkpoint_folders import predict_folders
+    from kdsl.scripts.planner import UNCHECKED, check_script, plan_script
 
     plan, problems = check_script(script_, cluster)
     if any(p.code == UNCHECKED for p in problems):
@@ -198,7 +198,7 @@ def script(path: str | Path) -> Script:
         TargetError: There is no such file, or it cannot be read.
         ResolveError: The file is not UTF-8.
     """
-    from kdsl.flink_sql.load import parse_file
+    from kdsl.ddl.load import parse_file
 
     return _read(str(path), parse_file)
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from kdsl import Cluster, Registry
 from kdsl.cli.app import app
+from kdsl.ddl.script_reader import read_script
 from kdsl.demo import MESSAGES
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import plan_script
-from kdsl.flink_sql.scripts.run import RunOptions, run_script
+from kdsl.scripts.planner import plan_script
+from kdsl.scripts.run import RunOptions, run_script
 from kdsl.testing import LocalKafka, LocalRegistry, Record
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 from kdsl import own_columns
 from kdsl.changelog import Changelog
 from kdsl.cluster import Cluster
+from kdsl.ddl.script_reader import parse_script
 from kdsl.errors import ChangelogError
-from kdsl.flink_sql.ddl.script_reader import parse_script
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.ingest import Ingestion, KafkaFeed, Memory, Transform
 from kdsl.ingest.evolution import UpstreamTable

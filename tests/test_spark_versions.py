@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from kdsl.cluster import Cluster
+from kdsl.ddl.load import sql
 from kdsl.declare.connector import Transport
 from kdsl.declare.definition import TableDef
 from kdsl.diagnostics.doctor import Finding, examine
 from kdsl.errors import ResolveError
-from kdsl.flink_sql.load import sql
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
 from kdsl.resolve.transport import transport_note

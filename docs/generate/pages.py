@@ -22,12 +22,12 @@ from docs.generate.type_changes import type_changes_page
 from kdsl.catalog.options import CatalogOptions
 from kdsl.declare.connector import KafkaOptions, Transport, UpsertOptions
 from kdsl.declare.metadata import METADATA
-from kdsl.flink_sql.scripts.options import CONNECTORS as SCRIPT_CONNECTORS, DatagenField
-from kdsl.flink_sql.scripts.settings import Settings
 from kdsl.formats import BUILT_IN, ROW_KIND, Format, format_class
 from kdsl.ingest import Pipeline, Route, Transform
 from kdsl.ingest.ends import end_class, end_types
 from kdsl.resolve.transport import CAPABILITIES
+from kdsl.scripts.options import CONNECTORS as SCRIPT_CONNECTORS, DatagenField
+from kdsl.scripts.settings import Settings
 from kdsl.spark_versions import FEATURES, ICEBERG, INSTALL, SUPPORTED, TESTED, refusal
 from kdsl.types import model as t
 

@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 
 from kdsl.catalog.topic_schema import SideSchema
 from kdsl.cluster import Cluster, Registry
-from kdsl.codegen.inputs.registry import draft_registered_schema
-from kdsl.codegen.model import CodegenError
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
@@ -23,6 +21,8 @@ from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSubjectError
 from kdsl.resolve import resolve
 from kdsl.resolve.keys import with_column_defaults
+from kdsl.schemas.model import CodegenError
+from kdsl.schemas.registry import draft_registered_schema
 from kdsl.shown_values import hide_values, reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import join_columns

@@ -18,7 +18,7 @@ from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.state_rows import warn_of_changed_rows
 from kdsl.run.dataframes.latest import choose_key, last_changes
 from kdsl.run.dataframes.output_mode import aggregates
-from kdsl.run.dead_letters.counts import check_letters
+from kdsl.run.dead_letter_counts import check_letters
 from kdsl.run.listeners.start import start_query
 from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import check_spark

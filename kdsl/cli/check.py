@@ -86,7 +86,7 @@ def _targets(target: str) -> tuple[list[tuple[Table, tuple[Direction, ...]]], li
     """
     if not target.lower().endswith(SQL_ENDINGS):
         return [(table, ()) for table in load.tables(target)], [], []
-    from kdsl.flink_sql.scripts.planner import check_script
+    from kdsl.scripts.planner import check_script
 
     plan, script_problems = check_script(load.script(target))
     used = load.script_directions(plan)

@@ -14,8 +14,8 @@ from kdsl import load
 from kdsl.cli.clusters import WHERE, RegistryProperty, RegistryUrl, parse_pairs, with_cluster
 from kdsl.cli.console import err, out, print_json, progress
 from kdsl.cluster import Cluster, Registry
-from kdsl.codegen.model import CodegenError, ConnectorName, TableDraft, TopicFormat
 from kdsl.codegen.source import to_python
+from kdsl.schemas.model import CodegenError, ConnectorName, TableDraft, TopicFormat
 
 app = typer.Typer(help="Generate table classes from schemas, DDL or topics.", no_args_is_help=True)
 
@@ -65,7 +65,7 @@ def avro(
 
     With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
-    from kdsl.codegen.inputs.avro import avro_draft
+    from kdsl.schemas.avro import avro_draft
     from kdsl_formats.avro import Avro
     from kdsl_formats.avro.schemas import AvroTypeError, json_of
     from kdsl_formats.avro_confluent import AvroConfluent
@@ -99,7 +99,7 @@ def proto(
     With --out, the module finds the .proto file wherever it is imported from.
     With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
-    from kdsl.codegen.inputs.protobuf import protobuf_draft
+    from kdsl.schemas.protobuf import protobuf_draft
 
     _read_file(file)
     beside = None if out_file is None else str(out_file.parent)
@@ -126,7 +126,7 @@ def json_schema(
     """
     import json
 
-    from kdsl.codegen.inputs.json_schema import json_schema_draft
+    from kdsl.schemas.json_schema import json_schema_draft
 
     try:
         schema = json.loads(_read_file(file))
@@ -163,7 +163,7 @@ def ddl(
 
     With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
-    from kdsl.codegen.inputs.ddl import ddl_drafts
+    from kdsl.schemas.ddl import ddl_drafts
 
     _write(ddl_drafts(file, names=tuple(tables or ())), Path(file).name, out_file, check, as_json)
 
@@ -193,7 +193,7 @@ def registry(
     the registry does not answer or lacks the subject, or its schema is not one of a table, and with 2 if no registry is
     named. With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
-    from kdsl.codegen.inputs.registry import registry_draft
+    from kdsl.schemas.registry import registry_draft
 
     if url is None:
         raise typer.BadParameter("name the schema registry, as https://HOST:PORT", param_hint="--registry")
@@ -236,7 +236,7 @@ def topic_command(
     if the topic is empty, cannot be read or does not fit the options, and with 2 if no brokers are named.
     With --check, exits with 1 if the file of --out differs, and with 2 without --out, unless --json is given.
     """
-    from kdsl.codegen.inputs.topic import topic_draft
+    from kdsl.schemas.topic import topic_draft
 
     if cluster is None:
         raise typer.BadParameter(f"name the brokers with {WHERE}", param_hint="--bootstrap")

@@ -53,8 +53,8 @@ def _show_copies(target: str) -> str:
     """The plans of the copies in a script; empty for another target, and for a script without copies."""
     if not (target.lower().endswith(SQL_ENDINGS) and Path(target).is_file()):
         return ""
-    from kdsl.flink_sql.scripts.planner import check_script
-    from kdsl.flink_sql.scripts.show import show_script
+    from kdsl.scripts.planner import check_script
+    from kdsl.scripts.show import show_script
 
     script = load.script(target)
     if not script.has_copies:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kdsl.flink_sql.scripts.listings import Listing
-    from kdsl.flink_sql.scripts.script_plan import AnyJob, Job, ScriptPlan
+    from kdsl.scripts.listings import Listing
+    from kdsl.scripts.script_plan import AnyJob, Job, ScriptPlan
 
 _MASTER = "SPARK_MASTER"
 _WIDEST = 1_000_000
@@ -100,8 +100,8 @@ def run(
     for warning in plan.warnings:
         print_problem(warning)
     if dry_run:
-        from kdsl.flink_sql.scripts.checkpoint_folders import predict_folders
-        from kdsl.flink_sql.scripts.show import show_script
+        from kdsl.scripts.checkpoint_folders import predict_folders
+        from kdsl.scripts.show import show_script
 
         folders = predict_folders(plan.jobs, checkpoint)
         out.print(show_script(plan, folders), markup=False, highlight=False, soft_wrap=True)
@@ -112,7 +112,7 @@ def run(
         if not plan.listings:
             out.print("the script declares tables but writes to none", highlight=False)
         return
-    from kdsl.flink_sql.scripts.run import RunOptions, run_script
+    from kdsl.scripts.run import RunOptions, run_script
 
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -151,8 +151,8 @@ def _plan_script(
     Other columns are inferred again, for which the cluster is asked.
     """
     from kdsl.catalog.stored import Inference, read_stored
-    from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
     from kdsl.run.checkpoint.folder import open_folder
+    from kdsl.scripts.planner import UNCHECKED, check_script, plan_script
 
     script = load.script(file)
     alone, problems = check_script(script, cluster, settings, checkpoint=checkpoint)

@@ -10,11 +10,11 @@ import attrs
 from kdsl.codegen.imports import Imports
 from kdsl.codegen.layout import INDENT, call, docstring, fits, statement, string_literal
 from kdsl.codegen.literals import Literals
-from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Hint, Path, TableDraft
 from kdsl.codegen.names import attribute_name, class_name, symbol_name
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing
+from kdsl.schemas.model import ITEMS, VALUES, CodegenError, Hint, Path, TableDraft
 from kdsl.types import model as t
 
 _SHORT: dict[type[t.DataType], tuple[str, str]] = {

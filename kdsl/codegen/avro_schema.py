@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from kdsl.codegen.model import CodegenError
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.errors import fail_on
 from kdsl.formats import Side
 from kdsl.resolve.keys import value_columns
+from kdsl.schemas.model import CodegenError
 from kdsl.types import model as t
 from kdsl_formats.avro import Avro
 from kdsl_formats.avro.schemas import AvroTypeError, avro_schema

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from kdsl.codegen.model import CodegenError, comment_lines
 from kdsl.codegen.secret import Placeholders
 from kdsl.codegen.with_options import with_clause_options
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef, WatermarkDef
@@ -14,6 +13,7 @@ from kdsl.durations import parse_duration
 from kdsl.flink_sql.expressions.translator import translate_expression
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.schemas.model import CodegenError, comment_lines
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from kdsl.codegen.imports import Imports
 from kdsl.codegen.layout import bytes_literal, string_literal
-from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Path, RelativePath
+from kdsl.schemas.model import ITEMS, VALUES, CodegenError, Path, RelativePath
 from kdsl.types import model as t
 
 ClassValueWriter = Callable[[Path, t.DataType, Any], str | None]

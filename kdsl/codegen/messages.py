@@ -9,11 +9,11 @@ import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
-from kdsl.codegen.inputs.topic import InferredSide, find_frames, infer_side
 from kdsl.errors import KdslError, decode_text
 from kdsl.formats import ROW_KINDS, Decoded, Side, Use
 from kdsl.plan.model import Part
 from kdsl.run.records.frame_headers import join_frame_headers
+from kdsl.schemas.topic import InferredSide, find_frames, infer_side
 from kdsl.types import model as t
 from kdsl.types.arrow_values import python_values
 

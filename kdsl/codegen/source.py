@@ -11,7 +11,6 @@ import attrs
 from kdsl.codegen.annotations import Annotation, Annotations, Classes, is_header_list
 from kdsl.codegen.imports import Imports
 from kdsl.codegen.layout import INDENT, WIDTH, call, docstring, fits, part, string_literal
-from kdsl.codegen.model import CodegenError, TableDraft, catch_recursion
 from kdsl.codegen.names import attribute_name, class_name
 from kdsl.codegen.options import Arguments
 from kdsl.codegen.secret import Placeholders
@@ -19,6 +18,7 @@ from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.declare.metadata import METADATA
 from kdsl.declare.row_rules import RowRuleDef
 from kdsl.errors import fail_on, listing
+from kdsl.schemas.model import CodegenError, TableDraft, catch_recursion
 
 
 @catch_recursion()

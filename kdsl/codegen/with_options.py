@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kdsl.codegen.model import CodegenError
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.definition import TableDef
 from kdsl.declare.row_rules import rule_options
 from kdsl.errors import fail_on, listing
+from kdsl.schemas.model import CodegenError
 
 
 def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str, str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kdsl.codegen.model import CodegenError, comment_lines
 from kdsl.codegen.secret import Placeholders
 from kdsl.codegen.with_options import with_clause_options
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.documents import write_yaml_text
+from kdsl.schemas.model import CodegenError, comment_lines
 
 
 def to_yaml(table: TableDef) -> str:

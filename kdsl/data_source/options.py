@@ -17,11 +17,11 @@ from kdsl import load
 from kdsl.client_settings import librdkafka
 from kdsl.client_settings.settings import TABLE as KAFKA_SETTINGS
 from kdsl.cluster import SERVERS, Cluster, Registry
+from kdsl.ddl.load import statement_definition
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.definition import TableDef
 from kdsl.errors import KdslError, Problem, ResolveError, Where, fail_on, listing, nearest
-from kdsl.flink_sql.load import statement_definition
 from kdsl.formats import format_names
 from kdsl.plan.change_columns import read_by_record
 from kdsl.plan.model import ReadPlan, WritePlan

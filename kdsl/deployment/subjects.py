@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.cluster import Registry
-from kdsl.codegen.inputs.registry import draft_registered_schema
 from kdsl.deployment.desired import SubjectNeed
 from kdsl.deployment.model import Difference, Mark, Step
 from kdsl.errors import KdslError
@@ -18,6 +17,7 @@ from kdsl.formats import Direction, Use
 from kdsl.registry.errors import IncompatibleSchemaError, RegistryUnreachableError, UnknownSubjectError
 from kdsl.registry.model import RegisteredSchema, SubjectVersion
 from kdsl.registry.settings import canonical
+from kdsl.schemas.registry import draft_registered_schema
 from kdsl.types import model as t
 
 if TYPE_CHECKING:

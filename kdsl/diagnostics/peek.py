@@ -16,12 +16,12 @@ from kdsl.diagnostics.clients import RecordReader, record_reader, subscribe
 from kdsl.errors import KafkaReadError, RecordError
 from kdsl.plan.model import ReadPlan, Topics
 from kdsl.retry import Deadline
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
 from kdsl.run.records.drops import Reason, key_of_rule
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.registry import registry_of
+from kdsl.run.records.rejections import Rejection
 from kdsl.types import model as t
 
 

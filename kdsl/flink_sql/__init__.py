@@ -1,7 +1,7 @@
-"""Flink SQL: declares tables, translates expressions and queries to Spark SQL, and runs scripts.
+"""Flink SQL as a language: what declarations, statements and queries have in common, without tables.
 
-`syntax` reads expressions and queries into trees; `expressions` and `queries` translate the trees; `ddl` reads
-statements and the tables that they declare; `scripts` plans and runs whole scripts; `load` reads files.
+`syntax` reads expressions and queries into trees, `expressions` translates expressions to Spark SQL, and `conditions`
+evaluates conditions on Arrow batches. `kdsl.ddl` declares tables, `kdsl.scripts` translates queries and runs scripts.
 """
 
 from __future__ import annotations

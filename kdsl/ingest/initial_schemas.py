@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 
+from kdsl.ddl.script_reader import parse_script
+from kdsl.ddl.statements import CreateTable
+from kdsl.ddl.tables import OF_COLUMNS, declare_table
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.errors import Problem
-from kdsl.flink_sql.ddl.script_reader import parse_script
-from kdsl.flink_sql.ddl.statements import CreateTable
-from kdsl.flink_sql.ddl.tables import OF_COLUMNS, declare_table
 from kdsl.formats import TableId
 from kdsl.kafka_table import KafkaTable
 from kdsl.table import Table

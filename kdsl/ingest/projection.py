@@ -14,11 +14,11 @@ from functools import cached_property
 
 import attrs
 
+from kdsl.ddl.create_table import read_added_columns
+from kdsl.ddl.statement_reader import StatementReader
+from kdsl.ddl.statements import AddedColumn
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem, Where, listing, nearest
-from kdsl.flink_sql.ddl.create_table import read_added_columns
-from kdsl.flink_sql.ddl.statement_reader import StatementReader
-from kdsl.flink_sql.ddl.statements import AddedColumn
 from kdsl.flink_sql.expressions.translator import ExpressionTranslator, find_wrong_calls
 from kdsl.flink_sql.expressions.values import Interval, TypedSql
 from kdsl.flink_sql.syntax import tree as n

@@ -29,8 +29,8 @@ from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
 from kdsl.resolve.columns import find_reserved_names
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.rejections import Rejection
 from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices

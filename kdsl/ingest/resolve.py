@@ -9,8 +9,8 @@ import attrs
 
 from kdsl.client_settings.properties import Properties
 from kdsl.cluster import Cluster
+from kdsl.ddl.statement_reader import StatementError
 from kdsl.errors import Problem, Severity, Where
-from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.formats import TableId, keeps_unavailable
 from kdsl.ingest.definition import WITHOUT_EFFECT, IngestionDef, Locations, Pipeline, Route, Transform

@@ -27,10 +27,11 @@ from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.start import resolve_start
 from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
 from kdsl.run.dataframes.watermark import with_watermark
+from kdsl.run.dead_letter_counts import LETTERS, watch_letters
 from kdsl.run.dead_letters.cluster import letter_cluster
-from kdsl.run.dead_letters.counts import LETTERS, watch_letters
 from kdsl.run.dead_letters.headers import NEEDS
 from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR, accumulator as letter_reports
+from kdsl.run.librdkafka.task_output import Report, TaskOutput, create_task_output
 from kdsl.run.listeners.commits import warn_about_batch_commits
 from kdsl.run.listeners.listener import observe
 from kdsl.run.listeners.reads import read_id
@@ -54,7 +55,7 @@ from kdsl.run.session import (
     session_version,
 )
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS
-from kdsl.run.upsert.task_output import Report, TaskOutput, create_task_output, record_row
+from kdsl.run.upsert.rows import record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_internals.sql_text import parse_column

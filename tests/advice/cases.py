@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import attrs
 
 from kdsl.cluster import Cluster
+from kdsl.ddl.script_reader import read_script
 from kdsl.errors import Problem, ProblemError, ResolveError
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import check_script
 from kdsl.formats import Direction
 from kdsl.resolve import problems
+from kdsl.scripts.planner import check_script
 from tests.resolve.tables import table
 
 CLUSTER = Cluster("broker:9092")

@@ -27,7 +27,7 @@ _WORD = re.compile(r"[a-z]+")
 
 def find_codes() -> frozenset[str]:
     """The codes of problems in the source, and those of parts of streams; refusals of tables have their own test."""
-    from kdsl.flink_sql.scripts.stream_checks import _REASONS
+    from kdsl.scripts.stream_checks import _REASONS
 
     nodes = [node for path in modules().values() for node in walk(ast.parse(read(path)))]
     constants = {

@@ -14,13 +14,13 @@ from kdsl.catalog.options import CatalogOptions
 from kdsl.catalog.stored import Inference, StoredSchema
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.data_source.options import _read_problems, _Request, write_problems
+from kdsl.ddl.script_reader import read_script
 from kdsl.declare.config import ColumnConfig, TableConfig
 from kdsl.errors import Problem
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import check_script
 from kdsl.pipelines import _change_plan, _check_columns
 from kdsl.plan.change_columns import add_commit_columns
 from kdsl.resolve import problems
+from kdsl.scripts.planner import check_script
 from kdsl.types import model as t
 from tests.advice.cases import CLUSTER, Called, check_advice
 

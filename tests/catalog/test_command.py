@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 
 from kdsl.catalog.stored import FILE, Inference
 from kdsl.cli.app import app
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import plan_script
-from kdsl.flink_sql.scripts.run import RunOptions, run_script
+from kdsl.ddl.script_reader import read_script
+from kdsl.scripts.planner import plan_script
+from kdsl.scripts.run import RunOptions, run_script
 from kdsl.testing import LocalKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 

@@ -10,15 +10,15 @@ import pytest
 
 from kdsl import Cluster
 from kdsl.catalog.stored import Inference, read_stored
+from kdsl.ddl.load import load_sql
+from kdsl.ddl.script_reader import parse_script, read_script
+from kdsl.ddl.statements import CreateCatalog, Describe, DropCatalog, LikePattern, Show, Use
 from kdsl.errors import Problem, ResolveError
-from kdsl.flink_sql.ddl.script_reader import parse_script, read_script
-from kdsl.flink_sql.ddl.statements import CreateCatalog, Describe, DropCatalog, LikePattern, Show, Use
-from kdsl.flink_sql.load import load_sql
-from kdsl.flink_sql.scripts.planner import check_script, plan_script
-from kdsl.flink_sql.scripts.run import RunOptions, run_script
-from kdsl.flink_sql.scripts.script_plan import ScriptPlan
-from kdsl.flink_sql.scripts.show import show_script
 from kdsl.run.checkpoint.folder import open_folder
+from kdsl.scripts.planner import check_script, plan_script
+from kdsl.scripts.run import RunOptions, run_script
+from kdsl.scripts.script_plan import ScriptPlan
+from kdsl.scripts.show import show_script
 from kdsl.testing import LocalKafka, LocalRegistry, Record
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types import model as t
@@ -433,7 +433,7 @@ def test_a_topic_without_records_is_a_problem_at_the_table(kdsl_kafka: LocalKafk
 
 # -- declared tables that leave columns out
 
-PUBLISHED = Path(__file__).parents[1] / "flink_sql" / "ddl" / "data" / "000-example-2.sql"
+PUBLISHED = Path(__file__).parents[1] / "ddl" / "data" / "000-example-2.sql"
 """The source table of a synchronization to a warehouse, as it is published, and the statement that fills the target."""
 
 

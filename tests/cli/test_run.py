@@ -22,9 +22,9 @@ from kdsl.cli.console import log_lines
 from kdsl.cli.run import _serve_metrics
 from kdsl.cli.starts import table_starts
 from kdsl.cluster import Cluster
+from kdsl.ddl.load import load_sql
 from kdsl.declare.start_and_end import Startup
 from kdsl.errors import Problem
-from kdsl.flink_sql.load import load_sql
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic

@@ -10,7 +10,7 @@ import pytest
 
 from kdsl import Avro, Col, Json, KafkaTable, Key, col, metadata
 from kdsl.codegen import CodegenError, to_avro
-from kdsl.codegen.inputs.avro import avro_draft
+from kdsl.schemas.avro import avro_draft
 from tests.codegen.golden.orders_avro import Address
 
 

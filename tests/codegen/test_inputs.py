@@ -15,12 +15,12 @@ import pytest
 
 from kdsl import Protobuf, ResolveError
 from kdsl.codegen import CodegenError, TableDraft, to_python
-from kdsl.codegen.inputs.avro import avro_draft
-from kdsl.codegen.inputs.ddl import ddl_drafts
-from kdsl.codegen.inputs.json_schema import json_schema_draft
-from kdsl.codegen.inputs.protobuf import protobuf_draft
 from kdsl.declare.definition import MISSING, TableDef
 from kdsl.resolve import problems
+from kdsl.schemas.avro import avro_draft
+from kdsl.schemas.ddl import ddl_drafts
+from kdsl.schemas.json_schema import json_schema_draft
+from kdsl.schemas.protobuf import protobuf_draft
 from kdsl.types import model as t
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 from tests.codegen.tables import definitions, module

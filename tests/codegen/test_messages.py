@@ -9,11 +9,11 @@ import pytest
 
 from kdsl.cluster import Cluster
 from kdsl.codegen import messages
-from kdsl.codegen.inputs.topic import InferredSide
 from kdsl.codegen.messages import decode_side
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import KdslError
 from kdsl.run.records.metadata import HEADERS
+from kdsl.schemas.topic import InferredSide
 from kdsl.types.parse import parse_type
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json

@@ -23,14 +23,14 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.codegen import CodegenError, TableDraft, to_python
-from kdsl.codegen.inputs.avro import avro_draft
-from kdsl.codegen.inputs.json_schema import json_schema_draft
-from kdsl.codegen.inputs.read_back import read_records
-from kdsl.codegen.inputs.registry import draft_registered_schema
-from kdsl.codegen.inputs.topic import draft_records, topic_draft
 from kdsl.declare.definition import TableDef
 from kdsl.registry import RegisteredSchema, registry_client
 from kdsl.resolve import problems
+from kdsl.schemas.avro import avro_draft
+from kdsl.schemas.json_schema import json_schema_draft
+from kdsl.schemas.read_back import read_records
+from kdsl.schemas.registry import draft_registered_schema
+from kdsl.schemas.topic import draft_records, topic_draft
 from kdsl.table import Table
 from kdsl.testing import LocalKafka, LocalRegistry
 from kdsl.types import model as t

@@ -12,11 +12,11 @@ import pytest
 from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, JsonSchemaConfluent, ProtobufConfluent
 from kdsl.cluster import Registry
 from kdsl.codegen import CodegenError, TableDraft, to_python
-from kdsl.codegen.inputs.registry import draft_registered_schema, registry_draft
-from kdsl.codegen.inputs.topic import infer_side
 from kdsl.declare.definition import TableDef
 from kdsl.registry import RegisteredSchema, RegistryClient, SchemaReference, registry_client
 from kdsl.resolve import problems
+from kdsl.schemas.registry import draft_registered_schema, registry_draft
+from kdsl.schemas.topic import infer_side
 from kdsl.testing import LocalRegistry
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from kdsl import Col, Json, KafkaTable, Problem, ResolveError, as_value, computed
 from kdsl.codegen import CodegenError, to_avro, to_ddl, to_python, to_yaml
+from kdsl.ddl.load import statement_definition
 from kdsl.declare.connector import UpsertOptions
 from kdsl.declare.definition import MISSING, ColumnDef, Expression, TableDef, WatermarkDef
 from kdsl.declare.document import read_tables
-from kdsl.flink_sql.load import statement_definition
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module, tables
 

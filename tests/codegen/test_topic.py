@@ -13,10 +13,6 @@ import pytest
 from kdsl import ROW_KIND, CanalJson, Cluster, DebeziumJson, Json, MaxwellJson, OggJson, Raw
 from kdsl.cluster import Registry
 from kdsl.codegen import CodegenError, to_python
-from kdsl.codegen.inputs.inferred import infer_type
-from kdsl.codegen.inputs.registry import registry_draft
-from kdsl.codegen.inputs.topic import infer_side, topic_draft
-from kdsl.codegen.model import TopicFormat
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.diagnostics.peek import last_records
@@ -24,6 +20,10 @@ from kdsl.formats import Format
 from kdsl.registry.client import RegistryClient
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import problems
+from kdsl.schemas.inferred import infer_type
+from kdsl.schemas.model import TopicFormat
+from kdsl.schemas.registry import registry_draft
+from kdsl.schemas.topic import infer_side, topic_draft
 from kdsl.table import Table
 from kdsl.testing import LocalKafka, Record
 from kdsl.types import model as t

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 
 from kdsl.codegen import to_python
-from kdsl.codegen.inputs.avro import avro_draft
 from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.schemas.avro import avro_draft
 from kdsl.types import model as t
 from tests.codegen.tables import tables
 

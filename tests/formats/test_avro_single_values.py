@@ -13,9 +13,9 @@ from hypothesis import given, settings, strategies as st
 
 from docs.generate.avro_types import COLUMNS, TYPES
 from kdsl.codegen import to_python
-from kdsl.codegen.inputs.avro import avro_draft
-from kdsl.codegen.model import CodegenError
 from kdsl.formats import Use
+from kdsl.schemas.avro import avro_draft
+from kdsl.schemas.model import CodegenError
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type, plain_values
 from kdsl.types.parse import parse_type

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kdsl.codegen.inputs.avro import avro_draft
+from kdsl.schemas.avro import avro_draft
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type, plain_values
 from kdsl_formats._avro.decoder import AvroDecoder

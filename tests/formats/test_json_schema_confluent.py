@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.cluster import Registry
-from kdsl.codegen.inputs.json_schema import json_schema_draft
 from kdsl.errors import KdslError
 from kdsl.formats import ALONE, Decoder, Encoder, Use
 from kdsl.registry import IncompatibleSchemaError, RegistryClient, UnknownSubjectError, registry_client
 from kdsl.registry.model import RegisteredSchema, SchemaReference
+from kdsl.schemas.json_schema import json_schema_draft
 from kdsl.testing import LocalRegistry
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type

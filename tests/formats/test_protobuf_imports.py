@@ -11,8 +11,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from kdsl.cluster import Registry
-from kdsl.codegen.inputs.registry import registry_draft
 from kdsl.formats import Use
+from kdsl.schemas.registry import registry_draft
 from kdsl.types import model as t
 from kdsl_formats.protobuf import Protobuf, ProtobufConfluent
 from kdsl_formats.protobuf.known_files import COMMON, common_files

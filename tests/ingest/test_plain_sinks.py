@@ -14,7 +14,7 @@ from kdsl.ingest.run import collectors
 from kdsl.ingest.run.sinks import plain
 from kdsl.ingest.run.sinks.plain import MemoryWriter, PrintWriter
 from kdsl.own_columns import KIND
-from kdsl.run.dead_letters.model import Rejection
+from kdsl.run.records.rejections import Rejection
 
 ROWS = pa.table({"id": [1], "at": pa.array([1_796_000_000_000_000_000]).cast(pa.timestamp("us", "UTC"))})
 FAR = "+58882-12-22 00:53:20+00:00"

@@ -10,20 +10,20 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from kdsl.catalog.stored import Inference, read_stored
+from kdsl.ddl.script_reader import read_script
 from kdsl.deployment.compare import compare, make_changes
 from kdsl.deployment.desired import BOTH
 from kdsl.deployment.model import Step
 from kdsl.errors import CheckpointError, KdslError
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import plan_script
-from kdsl.flink_sql.scripts.run import RunOptions, ScriptError, run_script
-from kdsl.flink_sql.scripts.script_plan import CopyJob
 from kdsl.ingest import DeltaTables
 from kdsl.ingest.run.query import SharedIngestion, start_ingestions
 from kdsl.ingest.run.sinks.delta import DeltaWriter
 from kdsl.ingest.state import StateFiles
 from kdsl.load import declarations
 from kdsl.run.checkpoint.folder import open_folder
+from kdsl.scripts.planner import plan_script
+from kdsl.scripts.run import RunOptions, ScriptError, run_script
+from kdsl.scripts.script_plan import CopyJob
 from kdsl.testing import LocalKafka, Record
 from tests.changelog.tables import needs_delta
 from tests.ingest.setup import Failing, Setup, change
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kdsl.testing.pytest_plugin import MakeTopic
 
-PUBLISHED = Path(__file__).parents[1] / "flink_sql" / "ddl" / "data"
+PUBLISHED = Path(__file__).parents[1] / "ddl" / "data"
 """The examples of the documentation of a runtime with this statement, as they are printed there.
 
 Source: https://www.alibabacloud.com/help/en/flink/developer-reference/kafka-connector (examples, in July 2026).

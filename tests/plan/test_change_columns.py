@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kdsl.ddl.load import sql
 from kdsl.errors import ResolveError
-from kdsl.flink_sql.load import sql
 from kdsl.plan.change_columns import add_commit_columns, change_names
 
 SOURCE = "'connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'h:1'"

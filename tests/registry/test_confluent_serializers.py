@@ -15,10 +15,10 @@ import pytest
 
 from kdsl import AvroConfluent, Cluster, Col, JsonSchemaConfluent, KafkaTable, Key, Virtual, virtual
 from kdsl.cluster import Registry
-from kdsl.codegen.inputs.topic import topic_draft
 from kdsl.diagnostics.peek import last_records
 from kdsl.formats import Format
 from kdsl.run.records.encode import RecordEncoder
+from kdsl.schemas.topic import topic_draft
 from kdsl.table import Table
 from kdsl.testing import LocalRegistry, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic

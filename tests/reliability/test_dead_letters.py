@@ -9,7 +9,7 @@ import pytest
 
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import read_letters
-from kdsl.run.dead_letters.counts import COUNTS
+from kdsl.run.dead_letter_counts import COUNTS
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability import harness

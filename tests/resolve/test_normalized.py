@@ -22,10 +22,10 @@ from kdsl import (
     computed,
     virtual,
 )
+from kdsl.ddl.load import statement_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import read_tables
 from kdsl.errors import Problem
-from kdsl.flink_sql.load import statement_definition
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import Upserts
 from kdsl.plan.show import show

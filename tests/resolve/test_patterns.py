@@ -7,8 +7,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
+from kdsl.ddl.load import sql
 from kdsl.errors import ResolveError
-from kdsl.flink_sql.load import sql
 from kdsl.java_patterns import Characters, PatternError, compile_pattern, python_pattern
 from kdsl.resolve import resolve
 from kdsl.run.java_clients.options import java_pattern

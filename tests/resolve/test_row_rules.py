@@ -26,10 +26,10 @@ from kdsl import (
     virtual,
 )
 from kdsl.codegen import to_ddl, to_yaml
+from kdsl.ddl.load import statement_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import read_tables
 from kdsl.declare.row_rules import RowRuleDef
-from kdsl.flink_sql.load import statement_definition
 from kdsl.formats import Direction
 from kdsl.plan.build import read_plan, write_plan
 from kdsl.plan.model import ReadPlan, WritePlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from kdsl.flink_sql.load import sql
+from kdsl.ddl.load import sql
 from kdsl.table import Table
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic

@@ -16,11 +16,11 @@ import kdsl
 from kdsl import Cluster, Col, Json, KafkaSource, KafkaTable, OffsetsInitializer, SimpleStringSchema
 from kdsl.cli.app import app
 from kdsl.client_settings.to_java import java_settings
+from kdsl.ddl.script_reader import read_script
 from kdsl.errors import ResolveError
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import plan_script
-from kdsl.flink_sql.scripts.run import RunOptions, run_script
 from kdsl.run.admin.java_admin import JavaAdmin
+from kdsl.scripts.planner import plan_script
+from kdsl.scripts.run import RunOptions, run_script
 from kdsl.testing import LocalKafka, Record
 from kdsl.testing.kerberos import missing_programs
 from kdsl.testing.properties import properties_text
@@ -38,7 +38,7 @@ pytestmark = [
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sql"
 _SENT = 1_700_000_000_000
-PRINTED = Path(__file__).parents[1] / "flink_sql" / "ddl" / "data"
+PRINTED = Path(__file__).parents[1] / "ddl" / "data"
 
 
 @pytest.fixture(scope="module")

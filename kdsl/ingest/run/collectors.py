@@ -21,12 +21,12 @@ from kdsl.ingest.run.raw import raw_table
 from kdsl.ingest.run.tasks import read_rejections
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.cluster import letter_cluster
-from kdsl.run.dead_letters.model import Rejection, name_key
 from kdsl.run.dead_letters.reasons import write_reason
 from kdsl.run.librdkafka.letter_writer import LetterWriter
 from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.read import check_dead_letters
 from kdsl.run.records.metadata import NO_TIMESTAMP
+from kdsl.run.records.rejections import Rejection, name_key
 from kdsl.spark_internals.storage import TEXT_OPTIONS
 from kdsl.spark_internals.workers import current_task
 from kdsl.types.strings.temporal import format_instant

@@ -22,10 +22,10 @@ from kdsl.ingest.messages import Reporter
 from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import RecordSplitter, Split
 from kdsl.plan.model import ReadPlan
-from kdsl.run.dead_letters.model import Rejection, name_key
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
 from kdsl.run.records.packets import PACKET_COLUMNS, Divider, read_packets, write_packet
+from kdsl.run.records.rejections import Rejection, name_key
 from kdsl.types.arrow import arrow_schema, cast_array
 
 if TYPE_CHECKING:

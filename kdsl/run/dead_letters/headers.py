@@ -13,8 +13,8 @@ from typing import Any
 
 import attrs
 
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.metadata import NO_TIMESTAMP
+from kdsl.run.records.rejections import Rejection
 
 CONNECT = "__connect.errors."
 OWN = "kdsl.dlq."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from kdsl.plan.model import ReadPlan
-from kdsl.run.dead_letters.model import Rejection
+from kdsl.run.records.rejections import Rejection
 from kdsl.shown_values import HIDDEN
 
 MAX_BYTES = 1024

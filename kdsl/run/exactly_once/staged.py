@@ -28,7 +28,7 @@ from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.dataframes.match_columns import match_columns
-from kdsl.run.dead_letters.counts import check_letters
+from kdsl.run.dead_letter_counts import check_letters
 from kdsl.run.exactly_once.row_routing import ROW_BY_ROW
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, write_spec
 from kdsl.run.librdkafka.transactions.task import check_no_later_run

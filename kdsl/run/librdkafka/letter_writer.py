@@ -23,7 +23,6 @@ from kdsl.errors import DeadLetterError, KafkaReadError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin.admin_client import SafeAdminClient
 from kdsl.run.dead_letters.headers import NEEDS, TRUNCATED, Origin, build_headers
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.dead_letters.reasons import ColumnFinder, write_reason
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
 from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard, return_consumer
@@ -33,6 +32,7 @@ from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import HEADERS, NO_TIMESTAMP
+from kdsl.run.records.rejections import Rejection
 from kdsl.spark_internals.workers import current_task
 
 DEFAULT_MAX_BYTES = 1_048_588
@@ -51,7 +51,7 @@ ReadAgain = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 class LetterWriter:
-    """Writes the letters of one task (a `kdsl.run.dead_letters.model.DeadLetterOutput`).
+    """Writes the letters of one task (a `kdsl.run.records.rejections.DeadLetterOutput`).
 
     A task that rejects no record creates no client. On a normal exit it waits until all letters are acknowledged, and
     reports how many there are; after an error it drops what is not sent.

@@ -40,6 +40,7 @@ from kdsl.run.librdkafka.options import (
     read_options,
 )
 from kdsl.run.librdkafka.stream import Limits, Stream
+from kdsl.run.librdkafka.task_output import TaskOutput, create_task_output, source_row
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
 from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
 from kdsl.run.librdkafka.truncation import EpochCheck
@@ -56,7 +57,6 @@ from kdsl.run.records.registry import registry_of
 from kdsl.run.task_functions import read_function
 from kdsl.run.upsert.partition_changes import StateSteps
 from kdsl.run.upsert.state_folder import state_folder
-from kdsl.run.upsert.task_output import TaskOutput, create_task_output, source_row
 from kdsl.spark_internals.sources import (
     DataSourceReader,
     DataSourceStreamReader,

@@ -29,13 +29,13 @@ from kdsl.formats import (
     keeps_unavailable,
 )
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
-from kdsl.run.dead_letters.model import DeadLetterOutput, RejectedSide, Rejection
 from kdsl.run.records.alternatives import find_alternative
 from kdsl.run.records.drops import Reason, key_of_column
 from kdsl.run.records.frame_headers import join_frame_headers
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
 from kdsl.run.records.nulls import find_null_violations, forbids_null
+from kdsl.run.records.rejections import DeadLetterOutput, RejectedSide, Rejection
 from kdsl.run.records.row_rules import RowRules, Violation, read_error, select_rows
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices, Mask, compare_values

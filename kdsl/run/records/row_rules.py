@@ -25,8 +25,8 @@ from kdsl.errors import RecordError
 from kdsl.flink_sql.conditions.compiler import compile_condition
 from kdsl.formats import ROW_KINDS, kind_column
 from kdsl.plan.model import RowRule
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.drops import key_of_rule
+from kdsl.run.records.rejections import Rejection
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices, Mask
 from kdsl.types.arrow import arrow_type, cast_array

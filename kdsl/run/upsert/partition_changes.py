@@ -75,7 +75,7 @@ class _Partition:
 
 
 class PartitionChanges:
-    """Decodes the records of a task and computes their changes (a `kdsl.run.upsert.task_output.TaskOutput`).
+    """Decodes the records of a task and computes their changes (a `kdsl.run.librdkafka.task_output.TaskOutput`).
 
     Args:
         decoder: Decodes the records.

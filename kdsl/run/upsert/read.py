@@ -21,6 +21,7 @@ from kdsl.run.records.drops import log_drops
 from kdsl.run.session import get_setting, require_setting, session_version
 from kdsl.run.upsert.changes import AFTER, DELETE, KeyedRows, compute_changes, take_last_changes
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS, Chunk, read_chunks
+from kdsl.run.upsert.rows import change_row
 from kdsl.run.upsert.state import (
     CHANGED_BUCKETS,
     UnavailableRule,
@@ -32,7 +33,6 @@ from kdsl.run.upsert.state import (
     report_unavailable,
     unavailable_rule,
 )
-from kdsl.run.upsert.task_output import change_row
 from kdsl.spark_internals.arrow import apply_in_groups
 from kdsl.spark_internals.session import is_connect, know_schema
 from kdsl.spark_versions import CONNECT_STATE, require

@@ -22,9 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kdsl import load_sql
 from kdsl.changelog import Changelog, Target, delta, jdbc
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import plan_script
-from kdsl.flink_sql.scripts.run import RunOptions, run_script
+from kdsl.ddl.script_reader import read_script
+from kdsl.scripts.planner import plan_script
+from kdsl.scripts.run import RunOptions, run_script
 from tests.reliability.jobs.stream import end_with_the_tests
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from kdsl.flink_sql.expressions.casts import cast_to_string
 from kdsl.flink_sql.expressions.translator import translate_expression
-from kdsl.flink_sql.queries.translator import translate_query
 from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.scripts.queries.translator import translate_query
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kdsl.flink_sql.queries.translator import translate_query
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import read_query
+from kdsl.scripts.queries.translator import translate_query
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.spark import TIME_TYPE_SETTING

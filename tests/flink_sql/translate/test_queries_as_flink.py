@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kdsl.flink_sql.queries.translator import translate_query
 from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.scripts.queries.translator import translate_query
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.spark import spark_type_name

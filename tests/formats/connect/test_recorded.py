@@ -8,8 +8,8 @@ import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
-from kdsl.codegen.inputs.topic import infer_side
 from kdsl.formats import Decoded
+from kdsl.schemas.topic import infer_side
 from kdsl.types import model as t
 from kdsl.types.arrow import plain_values
 from kdsl_formats._avro.decoder import AvroDecoder

@@ -13,11 +13,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kdsl.catalog.stored import Inference, read_stored
+from kdsl.ddl.script_reader import read_script
 from kdsl.errors import KdslError
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import plan_script
-from kdsl.flink_sql.scripts.run import RunOptions, run_script
 from kdsl.run.checkpoint.folder import open_folder
+from kdsl.scripts.planner import plan_script
+from kdsl.scripts.run import RunOptions, run_script
 from tests.reliability.jobs.stream import main
 
 

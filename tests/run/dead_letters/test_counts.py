@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from kdsl.errors import CheckpointError, DeadLetterError
-from kdsl.run.dead_letters import counts, report
-from kdsl.run.dead_letters.counts import COUNTS, LetterCounts, _QueryCounts, _read_counts
+from kdsl.run import dead_letter_counts as counts
+from kdsl.run.dead_letter_counts import COUNTS, LetterCounts, _QueryCounts, _read_counts
+from kdsl.run.dead_letters import report
 from kdsl.run.dead_letters.report import BatchId, Committed, LetterReport, check_refusal, refusals, too_many
 from kdsl.run.listeners.events import Query
 

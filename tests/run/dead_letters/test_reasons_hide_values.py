@@ -14,9 +14,9 @@ from hypothesis import example, given, settings, strategies as st
 from kdsl import Avro, CanalJson, Csv, DebeziumJson, Json, MaxwellJson, OggJson
 from kdsl.formats import Format
 from kdsl.plan.model import MetadataColumn
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.dead_letters.reasons import write_reason
 from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.rejections import Rejection
 from kdsl.shown_values import HIDDEN, hide_values, quote_path, quote_value, reveal_values, show_value
 from kdsl.types import model as t
 from tests.registry.front import Front

@@ -12,10 +12,10 @@ from kdsl import DebeziumJson, Json
 from kdsl.errors import RecordError
 from kdsl.formats import format_names
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, Topics
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.dead_letters.reasons import MAX_BYTES, ColumnFinder, cut, write_reason
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.drops import Reason
+from kdsl.run.records.rejections import Rejection
 from kdsl.shown_values import show_value
 from kdsl.types import model as t
 from tests.registry.front import Front

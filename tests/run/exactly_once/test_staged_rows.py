@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from kdsl.cluster import Cluster
 from kdsl.plan.model import Transactions
-from kdsl.run.dead_letters.counts import check_letters
+from kdsl.run.dead_letter_counts import check_letters
 from kdsl.run.exactly_once import staged
 from kdsl.spark_internals.storage import settings_for_files, settings_for_tables
 from kdsl.spark_versions import PYTHON_SOURCES, Feature

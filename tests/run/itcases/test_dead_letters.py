@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 from kdsl import metrics
 from kdsl.cli.app import app
 from kdsl.cluster import Cluster
+from kdsl.ddl.load import sql
 from kdsl.diagnostics.dead_letters import DeadLetter, count_letters, read_letters
 from kdsl.diagnostics.replay import Replay, replay
 from kdsl.errors import DeadLetterError, KdslError, ResolveError, TopicMissingError
-from kdsl.flink_sql.load import sql
 from kdsl.formats import Format
+from kdsl.run.dead_letter_counts import COUNTS
 from kdsl.run.dead_letters import headers as names
-from kdsl.run.dead_letters.counts import COUNTS
 from kdsl.run.librdkafka.task_packing import TASK_RECORDS
 from kdsl.table import Table
 from kdsl.testing import LocalKafka, RunningKafka

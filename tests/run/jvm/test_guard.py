@@ -12,11 +12,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from kdsl.cluster import Cluster
+from kdsl.ddl.script_reader import read_script
 from kdsl.errors import TopicRecreatedError
-from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.planner import plan_script
-from kdsl.flink_sql.scripts.run import RunOptions, ScriptError, run_script
-from kdsl.flink_sql.scripts.script_plan import Job
 from kdsl.resolve.model import Start, Stop
 from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.listeners import spark_source
@@ -26,6 +23,9 @@ from kdsl.run.listeners.spark_source import SparkSourceGuard, count_lost_in_batc
 from kdsl.run.metrics.observer import metrics
 from kdsl.run.offsets.stored import Offsets
 from kdsl.run.read import PlannedTopics, read, read_stream
+from kdsl.scripts.planner import plan_script
+from kdsl.scripts.run import RunOptions, ScriptError, run_script
+from kdsl.scripts.script_plan import Job
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.jvm.transports import sort_strings

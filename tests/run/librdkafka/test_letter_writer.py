@@ -14,12 +14,12 @@ from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import read_letters
 from kdsl.errors import DeadLetterError
 from kdsl.plan.model import DeadLetterTopic, ReadPlan, Topics, Watermark
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.librdkafka.letter_writer import LetterWriter
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, StreamReader
 from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.records.metadata import HEADERS
+from kdsl.run.records.rejections import Rejection
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types import model as t

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from kdsl.ddl.load import sql
 from kdsl.errors import RecordError
-from kdsl.flink_sql.load import sql
 from kdsl.plan.change_columns import add_commit_columns, read_by_record
 from kdsl.run.records.decode import RecordDecoder
 

@@ -19,9 +19,9 @@ from kdsl.plan.build import read_plan, write_plan
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.resolve import resolve
-from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.drops import Reason, count_violations, log_drops
+from kdsl.run.records.rejections import Rejection
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.types.arrow import arrow_schema

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kdsl.flink_sql.load import statement_definition
+from kdsl.ddl.load import statement_definition
 from kdsl.formats import ROW_KINDS
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
