@@ -251,11 +251,7 @@ class _Translation:
         self._scoped_case = False
 
     def run(self) -> str:
-        """Translate the whole pattern to Python's `re`.
-
-        Raises:
-            PatternError: A part cannot be translated.
-        """
+        """Translate the whole pattern to Python's `re`."""
         self._look_at_flags()
         parts: list[str] = []
         while self._at < len(self._text):

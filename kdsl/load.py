@@ -232,7 +232,7 @@ def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | No
 
 
 def _document(target: str) -> str:
-    """The text of a YAML file; errors are those of `_read`, and ResolveError if it is not UTF-8."""
+    """The text of a YAML file."""
     return _read(target, lambda path: read_text(path, "document", "yaml"))
 
 

@@ -13,14 +13,19 @@ from tests.source_trees import modules
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def find_functions(node: ast.AST, *, nested: bool = False) -> Iterator[tuple[Function, bool]]:
-    """The functions below a node, each with whether it stands inside another one."""
+def find_functions(
+    node: ast.AST, *, private: bool = False, nested: bool = False
+) -> Iterator[tuple[Function, bool, bool]]:
+    """The functions below a node, each with whether it or its class is private, and whether it is inside another."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield child, nested
-            yield from find_functions(child, nested=True)
+        if isinstance(child, ast.ClassDef):
+            yield from find_functions(child, private=private or is_private(child.name), nested=nested)
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            hidden = private or is_private(child.name)
+            yield child, hidden, nested
+            yield from find_functions(child, private=hidden, nested=True)
         else:
-            yield from find_functions(child, nested=nested)
+            yield from find_functions(child, private=private, nested=nested)
 
 
 def is_private(name: str) -> bool:
@@ -31,10 +36,10 @@ def is_private(name: str) -> bool:
 def test_docstrings_stand_where_a_reader_needs_them(path: Path) -> None:
     """The errors of private functions are those that the public ones document, and nobody would keep them in step."""
     mistakes = []
-    for function, nested in find_functions(ast.parse(path.read_text(encoding="utf-8"))):
+    for function, private, nested in find_functions(ast.parse(path.read_text(encoding="utf-8"))):
         text = ast.get_docstring(function) or ""
         if nested and text and len(function.body) > 1:
             mistakes.append(f"{function.lineno}: the nested function {function.name} has a docstring; write a comment")
-        elif is_private(function.name) and "Raises:" in text.splitlines():
+        elif private and "Raises:" in text.splitlines():
             mistakes.append(f"{function.lineno}: {function.name} is private; say what it raises in public docstrings")
     assert mistakes == []

@@ -222,7 +222,7 @@ class Changelog:
         """Compute the last change of each key once, and apply the changes to the target.
 
         The changes are cached meanwhile. DeadLetterError if the rows have more dead letters than their table allows;
-        nothing is applied then. Errors of Spark and of `Target.apply` are passed on.
+        nothing is applied then.
         """
         last = last_changes(rows, self.keys, self.order_by).persist()
         try:

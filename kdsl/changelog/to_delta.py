@@ -626,9 +626,6 @@ class _Delta:
         """Use a session that has Delta's rules and catalog; for another one attach what is missing, and use a clone.
 
         A session whose settings would lose values or rows is cloned, too.
-
-        Raises:
-            ChangelogError: Delta cannot be added to the session.
         """
         self._spark, self._jvm = spark, jvm_of(spark)
         session = java_session(spark)
@@ -700,10 +697,7 @@ class _Delta:
         return str(self._snapshot(table).metadata().id())
 
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
-        """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows.
-
-        Java's errors are raised unchanged.
-        """
+        """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows."""
         columns = java_dataframe(changes.drop(kind_column(changes.columns), unavailable_column(changes.columns)))
         self.builder(target).addColumns(columns.schema().asNullable()).execute()
 
@@ -737,8 +731,6 @@ class _Delta:
     def last_transaction(self, table: Any, writer: str) -> int | None:
         """Read the version of a writer's last transaction (`_write_transaction`) from a table's log; None if none.
 
-        Java's errors are raised unchanged.
-
         Args:
             table: Delta's object of the table, or None.
             writer: The writer.
@@ -753,7 +745,7 @@ class _Delta:
 
         Its content is looked for only if its number is not less than that of ``batch``, and ``batch`` has a content
         itself; otherwise it is empty. The table's history has it, or, if that was cleaned up, the transaction says
-        whether it is the one of ``batch``. Java's errors are raised unchanged.
+        whether it is the one of ``batch``.
 
         Args:
             table: Delta's object of the table, or None.
@@ -773,8 +765,6 @@ class _Delta:
 
     def read_history(self, table: Any, limit: int | None = None) -> list[Commit]:
         """Read the commits of a table that its log has, newest first.
-
-        Java's errors are raised unchanged.
 
         Args:
             table: Delta's object of the table.
@@ -811,9 +801,6 @@ class _Delta:
             batch: The batch.
             base: The last version of the table that is known to have the rows of earlier batches.
             numbered: Whether to store the transaction; otherwise the table has it already.
-
-        Raises:
-            ChangelogError: The batch's number is too large.
         """
         metadata = write_metadata(batch.writer, batch.number, batch.content, base)
         settings = {_METADATA: self.add_metadata(metadata)}
@@ -856,10 +843,7 @@ _extended: set[str] = set()
 
 
 def _add_rules(jvm: Any, session: Any) -> None:
-    """Add Delta's rules to sessions that are cloned from this one from now on, and log it; once in an application.
-
-    Java's errors are raised unchanged; the next call tries again.
-    """
+    """Add Delta's rules to sessions that are cloned from this one from now on, and log it; once in an application."""
     application = str(session.sparkContext().applicationId())
     if application not in _extended:
         _log.info("Delta is attached to the Spark application, which was started without it")

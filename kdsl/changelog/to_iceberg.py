@@ -309,7 +309,7 @@ class IcebergTarget:
         )
 
     def _load(self, session: SparkSession, name: str) -> _Table | None:
-        """Load the table, or its branch if the name has one; None if it does not exist. Java's errors are passed on."""
+        """Load the table, or its branch if the name has one; None if it does not exist."""
         if not session.catalog.tableExists(name):
             return None
         at = jvm_of(session).org.apache.iceberg.spark.Spark3Util.catalogAndIdentifier(java_session(session), name)
@@ -335,10 +335,7 @@ class IcebergTarget:
         return _Table(table, loaded.branch())
 
     def _create(self, session: SparkSession, name: str, changes: DataFrame) -> None:
-        """Create the table with the columns of a changelog, all of them nullable, and no rows.
-
-        Spark's errors are raised unchanged, such as for a type that Iceberg does not have.
-        """
+        """Create the table with the columns of a changelog, all of them nullable, and no rows."""
         rows = changes.drop(kind_column(changes.columns), unavailable_column(changes.columns))
         columns = _write_columns(session, rows.schema)
         run_sql(session, f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING iceberg")
@@ -409,7 +406,7 @@ class _Search:
 def _find_last(table: _Table | None, writer: str) -> _Search:
     """Search for the last batch of a writer among the current snapshot and those before it; none without a table.
 
-    Snapshots that were rolled back do not count. Java's errors are raised unchanged.
+    Snapshots that were rolled back do not count.
     """
     if table is None:
         return _Search()

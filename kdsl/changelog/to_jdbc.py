@@ -471,8 +471,7 @@ class JdbcTarget:
     def _fill_table(self, connection: Connection, stage: str, rows: DataFrame, expected: int) -> int:
         """Fill a staging table, which is empty, and return how many rows it has then.
 
-        A task that Spark retries or runs twice may write its rows twice. Other errors of Java and PySpark are raised
-        unchanged.
+        A task that Spark retries or runs twice may write its rows twice.
 
         Args:
             connection: The connection.
@@ -555,7 +554,7 @@ class JdbcTarget:
 
     @contextmanager
     def _connect(self, spark: SparkSession) -> Iterator[Connection]:
-        """Connect to the database, and close the connection at the end; Java's errors are raised as they are."""
+        """Connect to the database, and close the connection at the end."""
         java = open_jdbc_connection(spark, _reveal(self.url), self.table, self._options())
         try:
             yield Connection(java)
@@ -643,10 +642,6 @@ class _Staging:
             changes: The batch.
             table_change: A change of the table's columns that is still to be made. Staging tables are then copies of an
                 empty table that has it already, which is created here.
-
-        Raises:
-            ChangelogError: The table does not have a column of the changelog.
-            JavaError: The database cannot read the table, or rejects the change.
         """
         target, connection = self._target, self._connection
         url = _unwrap(target.url)
@@ -686,10 +681,6 @@ class _Staging:
 
         Returns:
             The statements that begin the transaction and delete, and those that update and insert.
-
-        Raises:
-            ChangelogError: Spark wrote a wrong number of rows to a staging table, or Postgres cannot store a character
-                (`JdbcTarget._fill_table`, whose other errors are raised, too).
         """
         from pyspark.sql import functions as F
 
@@ -721,7 +712,7 @@ class _Staging:
         return first, upserts
 
     def fill_inserts(self) -> tuple[list[str], list[str | CountedStatement]]:
-        """Create and fill a staging table with all rows; errors are those of `fill`.
+        """Create and fill a staging table with all rows.
 
         Returns:
             The statements that begin the transaction, and the one that inserts the rows.
@@ -736,9 +727,6 @@ class _Staging:
 
         Postgres is asked for its unique columns. There are none for other databases, for columns of the key, and for
         types without a known unused value.
-
-        Raises:
-            JavaError: Postgres does not list them.
         """
         if product(_unwrap(self._target.url)) != "postgresql":
             return []

@@ -355,7 +355,7 @@ class Annotations:
         return "\n".join(lines)
 
     def _write_record(self, draft: TableDraft, record: Record) -> str:
-        """Write the source of the data class of a row, and import the names in it; errors are those of `value`.
+        """Write the source of the data class of a row, and import the names in it.
 
         The aliases of long types are added to those that `aliases` yields.
         """
@@ -376,7 +376,7 @@ class Annotations:
         return "\n".join(lines)
 
     def _write_member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
-        """Write the default of a member, with `` = `` before it; empty if it has none. Errors are those of `value`.
+        """Write the default of a member, with `` = `` before it; empty if it has none.
 
         A list or dict is written with ``field(default_factory=…)``, whose name is imported.
         """

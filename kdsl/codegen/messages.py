@@ -70,7 +70,7 @@ def decode_side(topic: str, records: pa.RecordBatch, cluster: Cluster, side: Sid
 
 
 def _decode(inferred: InferredSide, records: pa.RecordBatch, use: Use) -> Decoded:
-    """Decode messages by the columns that were inferred; errors are those of the format's decoder."""
+    """Decode messages by the columns that were inferred."""
     row = t.Row(tuple(t.Field(column.name, column.type) for column in inferred.columns), nullable=False)
     messages, bad = join_frame_headers(records, use.side, Part(inferred.format, row, row.names))
     decoded = inferred.format.decoder(row, use).decode(messages.cast(pa.binary()))

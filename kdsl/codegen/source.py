@@ -51,12 +51,7 @@ class _Module:
     """
 
     def __init__(self, drafts: tuple[TableDraft, ...]) -> None:
-        """Choose the names of classes and attributes.
-
-        Raises:
-            ResolveError: A table has problems.
-            CodegenError: As in `_name_attributes`.
-        """
+        """Choose the names of classes and attributes."""
         self.drafts = drafts
         for draft in drafts:
             table = draft.table

@@ -261,11 +261,7 @@ class _Request:
         return None
 
     def check(self, plan: R | None) -> tuple[R, Cluster]:
-        """Return the plan, and the cluster with the table's own properties, unless there are problems.
-
-        Raises:
-            KdslError: There are; the message has all of them.
-        """
+        """Return the plan, and the cluster with the table's own properties, unless there are problems."""
         table = None if self._definition is None else Table(self._definition)
         name = None if table is None else table.name
         located = [p.at(Where(table=name)) for p in self.problems]

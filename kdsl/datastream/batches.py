@@ -187,12 +187,7 @@ class _ByBatch:
         self._function, self._name = column.function, column.name
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        """Call the function with a batch, and return its result as an array of ``kind``.
-
-        Raises:
-            FunctionResultError: The function fails, or its result is not an array, a list or a tuple, has another
-                length than the batch, or cannot be converted.
-        """
+        """Call the function with a batch, and return its result as an array of ``kind``."""
         answer = _Answer.from_call(self._function, batch)
         if not _is_array(answer):
             self._fail(f"{answer} for a batch of {batch.num_rows} rows", batch, answer)
@@ -240,10 +235,6 @@ class _ByRow(_ByBatch):
 
         For that the function is called once more. For a batch without rows an empty array is returned, and it is not
         called.
-
-        Raises:
-            FunctionResultError: The function fails, or returns neither an array of the column's values for the batch
-                nor a string or None for each row; or both, and they contradict each other.
         """
         if not batch.num_rows:
             return pa.nulls(0, kind)

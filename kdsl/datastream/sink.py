@@ -278,7 +278,7 @@ class KafkaSink(Endpoint):
         """Plan the write of a serializer's records.
 
         If the serializer has a function for whole records, their partition is written from a hidden column. Otherwise
-        the value has the columns of the serializer's schema, in its order. Errors are those of `plan`.
+        the value has the columns of the serializer's schema, in its order.
         """
         plan = write_plan(resolve(self._table(serializer), "write"))
         if serializer.function is not None:
@@ -317,7 +317,7 @@ class KafkaSink(Endpoint):
         """Return the serializer, with the DataFrame's column of event time as the timestamp if it sets none.
 
         Unchanged if there is no such column or several, which is logged, or with the transport ``jvm``, which cannot
-        write timestamps. Errors are those of `plan`.
+        write timestamps.
         """
         if serializer.timestamp is not None or self.plan().transport == "jvm":  # which cannot write timestamps
             return serializer

@@ -72,9 +72,6 @@ class _CreateTableReader:
         """Read a statement after ``TABLE``; its mistakes are recorded as problems.
 
         The first of two primary keys is kept. The statement is not ``complete`` if a part of it was skipped.
-
-        Raises:
-            StatementError: It cannot be read to its end.
         """
         r = self.reader
         r.skipped = False
@@ -112,9 +109,6 @@ class _CreateTableReader:
 
         An element with a mistake is recorded as a problem and skipped, and so is anything but a comma or the bracket
         after an element; the reader's ``skipped`` is then set. A comma before the bracket is recorded, too.
-
-        Raises:
-            StatementError: The closing bracket cannot be found; the error is fatal.
         """
         r = self.reader
         while True:
@@ -141,12 +135,7 @@ class _CreateTableReader:
             return
 
     def check_bracket(self, opened: Token) -> None:
-        """Raise an error if ``WITH (``, ``LIKE`` or ``PARTITIONED BY`` begins where a column is expected.
-
-        Raises:
-            StatementError: One does: the bracket ``opened`` is not closed; the error is fatal, and located at the
-                clause.
-        """
+        """Raise an error if ``WITH (``, ``LIKE`` or ``PARTITIONED BY`` begins where a column is expected."""
         r = self.reader
         clause = next((words for words in (("WITH", "("), ("LIKE",), ("PARTITIONED", "BY")) if r.at(*words)), None)
         if clause is None:
@@ -165,9 +154,6 @@ class _CreateTableReader:
 
         Recorded as problems in the reader, and no errors, are UNIQUE, CHECK and FOREIGN KEY constraints, wrong types,
         and keys that are not marked NOT ENFORCED.
-
-        Raises:
-            StatementError: The element cannot be read to its end.
         """
         r = self.reader
         if r.at("WATERMARK", "FOR"):
@@ -186,10 +172,6 @@ class _CreateTableReader:
         """Read a column of any kind, with its primary key, into ``parts``.
 
         A wrong type, and a constraint that cannot be enforced, are recorded as problems.
-
-        Raises:
-            StatementError: Its name, type or expression is missing, a part is incomplete, or something follows that
-                cannot, such as ``DEFAULT``.
         """
         r = self.reader
         first = r.read_name("the name of a column", also=["PRIMARY KEY", "WATERMARK FOR"])
@@ -236,9 +218,6 @@ class _CreateTableReader:
         """Read the constraints PRIMARY KEY and UNIQUE of a column, if it has any, and add a primary key to ``parts``.
 
         UNIQUE, and a primary key without ``NOT ENFORCED``, is recorded as a problem.
-
-        Raises:
-            StatementError: Something else follows ``CONSTRAINT`` or ``PRIMARY``, or ``NOT`` without ``ENFORCED``.
         """
         r = self.reader
         while r.at("CONSTRAINT") or r.at("PRIMARY") or r.at("UNIQUE"):
@@ -255,11 +234,7 @@ class _CreateTableReader:
             parts.keys.append(PrimaryKey((column.value,), named, where))
 
     def read_not_enforced(self, first: Token) -> None:
-        """Read ``NOT ENFORCED`` after a primary key that begins with ``first``; a missing one is recorded as a problem.
-
-        Raises:
-            StatementError: ``NOT`` is not followed by ``ENFORCED``.
-        """
+        """Read ``NOT ENFORCED`` after a primary key that begins with ``first``; if missing, that is a problem."""
         r = self.reader
         if r.accept("NOT"):
             r.expect("ENFORCED")
@@ -269,12 +244,7 @@ class _CreateTableReader:
         r.add_problem("primary-key-enforced", message, "write NOT ENFORCED after it", first, r.previous)
 
     def read_primary_key(self) -> PrimaryKey:
-        """Read a primary key with its columns and, perhaps, its name; a missing ``NOT ENFORCED`` is a recorded problem.
-
-        Raises:
-            StatementError: A name, ``PRIMARY KEY`` or the list of columns is missing, or ``NOT`` is not followed by
-                ``ENFORCED``.
-        """
+        """Read a primary key with its columns and, perhaps, its name; without ``NOT ENFORCED`` it is a problem."""
         r = self.reader
         first, named = r.token, None
         if r.accept("CONSTRAINT"):
@@ -285,12 +255,7 @@ class _CreateTableReader:
         return PrimaryKey(tuple(n.value for n in names), named, self.locate(first, r.previous))
 
     def read_watermark(self) -> Watermark:
-        """Read a watermark, whose expression is not parsed.
-
-        Raises:
-            StatementError: It is declared for a member of a column; the column or ``AS`` is missing; or as for
-                `read_expression`.
-        """
+        """Read a watermark, whose expression is not parsed."""
         r = self.reader
         first = r.expect("WATERMARK", "FOR")
         column = r.read_name("the name of a column")
@@ -307,9 +272,6 @@ class _CreateTableReader:
         """Read a computed column after ``AS``; ``first`` is its name.
 
         A string after ``COMMENT`` at the end of the expression is the comment.
-
-        Raises:
-            StatementError: There is no expression, or a token in it is broken or a placeholder.
         """
         r = self.reader
         expression = self.read_expression("an expression")
@@ -321,11 +283,7 @@ class _CreateTableReader:
         return ComputedColumn(first.value, expression, comment, self.locate(first, last, first.value))
 
     def read_expression(self, what: str) -> Fragment:
-        """Read an expression up to the next comma or closing bracket, without parsing it.
-
-        Raises:
-            StatementError: There is none (``what`` is what is expected), or a token in it is broken or a placeholder.
-        """
+        """Read an expression up to the next comma or closing bracket, without parsing it."""
         r = self.reader
         fragment = r.read_until(",")
         if not fragment.text:
@@ -337,9 +295,6 @@ class _CreateTableReader:
 
         Returns:
             The type, and whether it could be read.
-
-        Raises:
-            StatementError: There is no type, or something follows it that cannot.
         """
         r = self.reader
         begin = r.index
@@ -396,9 +351,6 @@ class _CreateTableReader:
 
         Args:
             columns: Whether there were brackets with columns, for the message.
-
-        Raises:
-            StatementError: A clause has a mistake or occurs twice, or something else comes next.
         """
         r = self.reader
         attributes: dict[str, Any] = {}
@@ -431,31 +383,19 @@ class _CreateTableReader:
         return attributes
 
     def read_comment(self, attributes: dict[str, Any]) -> None:
-        """Take the next token, COMMENT, and read the string after it into ``attributes["comment"]``.
-
-        Raises:
-            StatementError: No string follows.
-        """
+        """Take the next token, COMMENT, and read the string after it into ``attributes["comment"]``."""
         self.reader.take()
         attributes["comment"] = self.reader.read_string("a comment in quotes").value
 
     def read_partitioned(self, attributes: dict[str, Any]) -> None:
-        """Read ``PARTITIONED BY (…)`` into ``attributes``: ``partitioned_by`` and ``partitioned_where``.
-
-        Raises:
-            StatementError: Something else comes next.
-        """
+        """Read ``PARTITIONED BY (…)`` into ``attributes``: ``partitioned_by`` and ``partitioned_where``."""
         r = self.reader
         first = r.expect("PARTITIONED", "BY")
         attributes["partitioned_by"] = tuple(n.value for n in r.read_names())
         attributes["partitioned_where"] = self.locate(first, r.previous)
 
     def read_distributed(self, attributes: dict[str, Any]) -> None:
-        """Read ``DISTRIBUTED …``, as it is written, into ``attributes["distribution"]``.
-
-        Raises:
-            StatementError: It has another form.
-        """
+        """Read ``DISTRIBUTED …``, as it is written, into ``attributes["distribution"]``."""
         r = self.reader
         start = r.index
         r.take()
@@ -471,11 +411,7 @@ class _CreateTableReader:
         attributes["distribution"] = r.make_fragment(start, r.index)
 
     def read_like(self, attributes: dict[str, Any]) -> None:
-        """Read ``LIKE table (…)`` into ``attributes["like"]``.
-
-        Raises:
-            StatementError: There is no name, or no such feature or strategy.
-        """
+        """Read ``LIKE table (…)`` into ``attributes["like"]``."""
         r = self.reader
         first = r.expect("LIKE")
         name = r.read_path()
@@ -494,11 +430,7 @@ class _CreateTableReader:
         attributes["like"] = Like(name, tuple(features), self.locate(first, r.previous))
 
     def read_source(self) -> Fragment:
-        """Read the query after ``AS``.
-
-        Raises:
-            StatementError: There is no query, or a token in it is broken or a placeholder.
-        """
+        """Read the query after ``AS``."""
         r = self.reader
         if r.at_end:
             r.fail_unexpected(["SELECT", "TABLE"])
@@ -508,9 +440,6 @@ class _CreateTableReader:
         """Read ``AS TABLE table [/*+ OPTIONS(…) */] [ADD COLUMN …]`` to the end of the statement.
 
         Mistakes in the options of the hint are recorded as problems.
-
-        Raises:
-            StatementError: A name or an expression is missing, the hint cannot be read, or something else follows.
         """
         r = self.reader
         first = r.expect("AS", "TABLE")
@@ -530,7 +459,7 @@ class _CreateTableReader:
         return TableCopy(table, options, added, self.locate(first, r.previous))
 
     def read_with(self, attributes: dict[str, Any]) -> None:
-        """Read ``WITH (…)`` into ``attributes["options"]``; problems and errors are those of `read_options`."""
+        """Read ``WITH (…)`` into ``attributes["options"]``."""
         self.reader.expect("WITH")
         attributes["options"] = read_options(self.reader)
 

@@ -192,11 +192,7 @@ class _ScriptReader(StatementReader):
             self.unread_names.add(name)
 
     def read_statement(self) -> AnyStatement:
-        """Read any statement, up to where it ends; the caller checks that ``;`` or the end follows.
-
-        Raises:
-            StatementError: It cannot be read.
-        """
+        """Read any statement, up to where it ends; the caller checks that ``;`` or the end follows."""
         first = self.token
         if self.accept("CREATE"):
             return self.read_create(first)
@@ -222,9 +218,6 @@ class _ScriptReader(StatementReader):
 
         Args:
             first: The token that is the location of a statement set or a query; an INSERT is located at its own.
-
-        Raises:
-            StatementError: It is another statement, or cannot be read.
         """
         if (
             self.at("EXECUTE", "STATEMENT", "SET")
@@ -251,9 +244,6 @@ class _ScriptReader(StatementReader):
         """Read what follows ``CREATE``: a table, a view (both perhaps temporary), a catalog or a database.
 
         ``first`` is the token ``CREATE``, the location of the statement.
-
-        Raises:
-            StatementError: kdsl has no such statement, as ``CREATE OR REPLACE``, or it cannot be read to its end.
         """
         if self.at("OR", "REPLACE"):
             self.fail(
@@ -298,9 +288,6 @@ class _ScriptReader(StatementReader):
         """Read what follows ``CREATE DATABASE``; its comment is left out.
 
         Mistakes in its options are recorded as problems.
-
-        Raises:
-            StatementError: It cannot be read, or has no ``AS DATABASE``.
         """
         if_not_exists = self.accept("IF")
         if if_not_exists:
@@ -334,22 +321,14 @@ class _ScriptReader(StatementReader):
         )
 
     def read_table_pattern(self, *also: str) -> Option:
-        """Read ``TABLE 'pattern'`` as an option ``TABLE``, whose value is the pattern.
-
-        Raises:
-            StatementError: There is none; ``also`` are alternatives to ``TABLE``, for the message.
-        """
+        """Read ``TABLE 'pattern'`` as an option ``TABLE``, whose value is the pattern."""
         first = self.expect("TABLE", also=also)
         pattern = self.read_string("a regular expression in quotes")
         where = self.source.where(pattern.start, len(pattern.text))
         return Option(first.upper, pattern.value, where, where)
 
     def read_single_name(self, what: str) -> Name:
-        """Read a name of one part; a dot after it is not read.
-
-        Raises:
-            StatementError: No name comes next; the message expects ``what``.
-        """
+        """Read a name of one part; a dot after it is not read."""
         token = self.read_name(what)
         return Name((token.value,), self.source.where(token.start, len(token.text)))
 
@@ -362,11 +341,7 @@ class _ScriptReader(StatementReader):
         return Use(where=self.locate(first), kind="DATABASE", name=self.read_database())
 
     def read_database(self) -> Name:
-        """Read ``database`` or ``catalog.database``; more parts are recorded as a problem and kept.
-
-        Raises:
-            StatementError: As for `read_path`.
-        """
+        """Read ``database`` or ``catalog.database``; more parts are recorded as a problem and kept."""
         name = self.read_path("the name of a database")
         if len(name.parts) > 2:
             message = f"the name {name} has {len(name.parts)} parts"
@@ -374,11 +349,7 @@ class _ScriptReader(StatementReader):
         return name
 
     def read_show(self, first: Token) -> Show:
-        """Read what follows ``SHOW``: catalogs, databases or tables, where, and a pattern.
-
-        Raises:
-            StatementError: It has a mistake, or kdsl cannot show this.
-        """
+        """Read what follows ``SHOW``: catalogs, databases or tables, where, and a pattern."""
         kinds = ("CATALOGS", "DATABASES", "TABLES")
         kind = self.token.upper
         if kind not in kinds:
@@ -441,9 +412,6 @@ class _ScriptReader(StatementReader):
         """Read what follows ``SET``: nothing, or a key and a value, in quotes or not.
 
         A value without quotes is the rest of the statement.
-
-        Raises:
-            StatementError: The key, ``=`` or the value is missing, or a token in it is broken or a placeholder.
         """
         if self.at_end:
             return SetOption(where=self.locate(first))
@@ -456,11 +424,7 @@ class _ScriptReader(StatementReader):
         return SetOption(where=self.locate(first), key=key, value=value)
 
     def read_setting_key(self) -> str:
-        """Read the key of a setting, in quotes or, as in older scripts, without them.
-
-        Raises:
-            StatementError: No key comes next, or none follows a dot or hyphen in it.
-        """
+        """Read the key of a setting, in quotes or, as in older scripts, without them."""
         if self.token.kind == "text":
             return self.take().value
         first = self.read_name("a setting in quotes")
@@ -475,9 +439,6 @@ class _ScriptReader(StatementReader):
 
         A statement with a mistake is recorded as a problem and skipped. A set without any statement is recorded, too,
         and returned nevertheless.
-
-        Raises:
-            StatementError: It contains anything else, or does not end.
         """
         if self.accept("BEGIN"):
             self.expect("STATEMENT", "SET")
@@ -507,11 +468,7 @@ class _ScriptReader(StatementReader):
         return StatementSet(where=self.locate(first), statements=tuple(statements))
 
     def read_statement_of_set(self) -> Insert | CreateTable | CreateDatabase:
-        """Read a statement of a statement set, at ``INSERT`` or ``CREATE``.
-
-        Raises:
-            StatementError: It has a mistake, or only declares something.
-        """
+        """Read a statement of a statement set, at ``INSERT`` or ``CREATE``."""
         if self.at("INSERT"):
             return self.read_insert()
         first = self.take()
@@ -555,9 +512,6 @@ class _ScriptReader(StatementReader):
         """Read ``(column = value, …)`` after PARTITION; return the columns, at least one, with their values as SQL.
 
         A missing value is an empty fragment.
-
-        Raises:
-            StatementError: Something else comes next.
         """
         constants = []
         self.expect("(")
@@ -571,11 +525,7 @@ class _ScriptReader(StatementReader):
         return constants
 
     def read_explain(self, first: Token) -> Explain:
-        """Read what follows ``EXPLAIN``: details, and an INSERT, a statement set or a query.
-
-        Raises:
-            StatementError: Another statement follows, or it cannot be read, or ``PLAN`` stands without ``FOR``.
-        """
+        """Read what follows ``EXPLAIN``: details, and an INSERT, a statement set or a query."""
         details: list[str] = []
         if self.accept("PLAN"):
             self.expect("FOR")
@@ -585,11 +535,7 @@ class _ScriptReader(StatementReader):
         return Explain(where=self.locate(first), statement=self.read_runnable(self.token), details=tuple(details))
 
     def read_query(self) -> Fragment:
-        """Take everything up to the end of the statement as a query, without parsing it.
-
-        Raises:
-            StatementError: Nothing comes next, or a token in it is broken or a placeholder.
-        """
+        """Take everything up to the end of the statement as a query, without parsing it."""
         if self.at_end:
             self.fail_unexpected(["SELECT"])
         return self.read_until()

@@ -218,8 +218,7 @@ class Catalog:
     def _find_other_base(self, statement: CreateTable) -> DeclaredTable | None:
         """Return the table of `find_elsewhere` that a statement is ``LIKE``; None if there is none.
 
-        Physical columns that the statement declares itself are left out of it. Effects and errors are those of
-        `find_elsewhere`.
+        Physical columns that the statement declares itself are left out of it.
         """
         assert statement.like is not None
         base = self.find_elsewhere(statement.like.table)

@@ -96,11 +96,7 @@ class _Builder:
         return Where(self.config.name, column, self.where.file, self.lines.get(full), full if self.where.path else None)
 
     def build(self) -> TableDef:
-        """Build the definition of the table; mistakes are not raised, but listed in its ``problems``.
-
-        Raises:
-            KdslError: Two packages register the format that an option names.
-        """
+        """Build the definition of the table; mistakes are not raised, but listed in its ``problems``."""
         config = self.config
         texts = {key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in config.options.items()}
         locations = {key: self.locate(f".options[{key!r}]") for key in texts}

@@ -82,9 +82,6 @@ class _Reader:
 
         What was read is removed from ``rest``, and ``kind`` and ``spaces`` are set; mistakes are also added to
         ``problems`` and ``unread``.
-
-        Raises:
-            KdslError: As for `read_with_clause`.
         """
         properties = {
             key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.options if key.startswith(PROPERTIES)

@@ -168,7 +168,7 @@ def compare_ingestion(
 def _compare_new(declaration: Declaration, plan: IngestPlan, where: Where, open_spark: OpenSpark) -> Iterator[Step]:
     """Yield a difference if what the first start of a copy creates exists already, which it refuses.
 
-    Nothing is created here: otherwise the first start would refuse that. Errors of Java and Spark are passed on.
+    Nothing is created here: otherwise the first start would refuse that.
     """
     assert isinstance(declaration.item, Ingestion)
     writer = open_writer(declaration.item.sink, plan.pipeline.sink_concurrency)
@@ -201,7 +201,7 @@ def _compare_sink(
     """Yield the differences of the sink tables, as the next batch of the ingestion would find them.
 
     None for a sink whose tables cannot be changed apart from a batch. Delta or the JDBC driver is added to a session
-    without it. Errors of Java and Spark are passed on.
+    without it.
     """
     writer = open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     if not isinstance(writer, TableChanger):

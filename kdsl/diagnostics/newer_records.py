@@ -295,10 +295,7 @@ class TopicSearch:
     def _find_times(
         self, partitions: Sequence[TopicPartition], millis: int, earliest: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the offset before that of the first record of partitions from a time on; 0 for their beginnings.
-
-        Errors are those of `update`.
-        """
+        """Return the offset before that of the first record of partitions from a time on; 0 for their beginnings."""
         if millis < 0:
             return dict.fromkeys(partitions, 0)
         ends = self._admin.latest(partitions, committed=False)

@@ -148,7 +148,7 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
 def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> tuple[RowsOfRecords, LastRows]:
     """Read the last `n` records, and decode those that can be read; also return the others, as errors.
 
-    Rules that reject rows, or stop a read, make them such errors, too. Errors are those of `last_rows`.
+    Rules that reject rows, or stop a read, make them such errors, too.
     """
     strict = [attrs.evolve(rule, on_fail="dead_letter") if rule.on_fail == "fail" else rule for rule in plan.rules]
     decoder = RecordDecoder(attrs.evolve(plan, rules=tuple(strict)), zone, registry_of(cluster, plan))
@@ -174,10 +174,7 @@ def _explain(plan: ReadPlan, decoder: RecordDecoder, records: pa.RecordBatch, re
 
 
 def _read_last(plan: ReadPlan, cluster: Cluster, n: int, needs: Collection[str]) -> pa.RecordBatch:
-    """Read the ends of all partitions; return the `n` records with the latest timestamps, undecoded, oldest first.
-
-    Errors are those of `last_rows`.
-    """
+    """Read the ends of all partitions; return the `n` records with the latest timestamps, undecoded, oldest first."""
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)

@@ -272,12 +272,7 @@ class _Run:
         self.counts: Counter[str] = Counter()
 
     def choose(self) -> dict[tuple[str, int, int], _Letters]:
-        """Read letters and notes, and return the records that may be sent, by the place of a letter; count the others.
-
-        Raises:
-            DeadLetterError: The target does not exist, or a note cannot be read, also because of a transaction.
-            KdslError: A topic cannot be read or described.
-        """
+        """Read letters and notes; return the records that may be sent, by the place of a letter; count the others."""
         self._check_transactions()
         records: dict[str, _Letters] = {}
         for batch in read_topic(self._cluster, self._topic, NEEDS):
@@ -381,10 +376,6 @@ class _Run:
             chosen: The records, by the place of the letter to use.
             change: The mapping function.
             spool: Where the records are kept.
-
-        Raises:
-            DeadLetterError: The function fails, or returns neither a letter nor None.
-            KdslError: The letters cannot be read.
         """
         records: list[_Record] = []
         for batch in read_topic(self._cluster, self._topic, NEEDS):
@@ -408,10 +399,6 @@ class _Run:
         """Send the records that are the newest of their keys, in batches, and note them; count all.
 
         Before each batch the topics are searched for what was added since the last one.
-
-        Raises:
-            DeadLetterError: A record cannot be sent or noted, or the lease is lost.
-            KdslError: A topic cannot be read or described.
         """
         searches = self._search(records)
         opened = {search for search in searches.values() if search is not None}
@@ -444,7 +431,7 @@ class _Run:
             self._update(opened)
 
     def _update(self, searches: Iterable[TopicSearch]) -> None:
-        """Read what was added to topics; count and log the records that were overtaken. Errors are those of `send`."""
+        """Read what was added to topics; count and log the records that were overtaken."""
         for search in searches:
             search.update()
             for id_ in sorted(search.take_overtaken()):
@@ -541,11 +528,7 @@ class _Topics:
         return target
 
     def retention(self, topic: str) -> Retention:
-        """Return how a topic forgets records; as a compacted one does if its settings cannot be read, which is logged.
-
-        Raises:
-            ResolveError: The client settings have errors.
-        """
+        """Return how a topic forgets records; as a compacted one does if its settings cannot be read (logged)."""
         if topic not in self._retentions:
             self._retentions[topic] = self._ask_retention(topic)
         return self._retentions[topic]
@@ -571,11 +554,7 @@ class _Topics:
         return TopicSearch(self._cluster, topic, Topic(id_, target.partitions), records, self.retention(topic))
 
     def is_late(self, letter: DeadLetter, topic: str) -> bool:
-        """Return whether a record is older than the watermark of its table allows, if that reads a topic to its end.
-
-        Raises:
-            KdslError: The topic cannot be read.
-        """
+        """Return whether a record is older than the watermark of its table allows, if that reads a topic to its end."""
         if letter.lateness is None or letter.timestamp < 0:
             return False
         if topic not in self._newest:

@@ -311,7 +311,7 @@ def _evolve_sinks(
 
     The latter are those of `_refuse_names`, upstream tables of one sink table with different primary keys, and a known
     sink table that is gone, unless ``creates_again``; for the last two there is no evolution. Only tables with rows
-    count: what other tables brought into a sink table before is in its schema. Errors of ``read_schema`` are passed on.
+    count: what other tables brought into a sink table before is in its schema.
     """
     by_target: dict[TableId, list[TableSchema]] = {}
     for work in tables:

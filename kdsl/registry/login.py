@@ -75,8 +75,7 @@ class _Tokens(Login):
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Add a token to a request: the stored one, or a new one if that has expired or will soon.
 
-        If the stored one is refused (HTTP 401), the request is sent once more with a new one. Errors are those of
-        `_request_token`.
+        If the stored one is refused (HTTP 401), the request is sent once more with a new one.
         """
         fresh = time.monotonic() >= self._end
         if fresh:
@@ -89,7 +88,7 @@ class _Tokens(Login):
             yield request
 
     def _request_token(self) -> None:
-        """Request a token and store it; errors are those of `_store_token`, and `httpx.RequestError` of the connection.
+        """Request a token and store it.
 
         This does not happen within the request that needs the token, so that the size of the answer is limited.
         """

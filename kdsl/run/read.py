@@ -646,12 +646,6 @@ class _Decode:
         """Yield the rows of a task's records; at the end report what was read and dropped.
 
         The first call sets malloc for the process (`keep_freed_memory`).
-
-        Raises:
-            RecordError: As for `RecordDecoder.decode`.
-            DeadLetterError: A dead letter cannot be written, or there are too many.
-            KafkaReadError: A topic was created again or deleted since it was planned, or the brokers cannot be asked.
-            KdslError: As for `RecordDecoder.decode`.
         """
         keep_freed_memory()
         decoder = _decoder(self._plan, self._zone, self._registry)
@@ -716,10 +710,7 @@ class _CheckedRows:
         self._decoder = decoder
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode records (`RecordDecoder.decode`), and yield their rows as one batch, with the plan's schema.
-
-        Effects and errors are those of `RecordDecoder.decode`.
-        """
+        """Decode records (`RecordDecoder.decode`), and yield their rows as one batch, with the plan's schema."""
         yield from check_batches([self._decoder.decode(raw)], self._decoder.schema)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -743,7 +734,7 @@ class _Pack(_Decode):
 def _decoder(plan: str, zone: str, registry: Registry | None) -> RecordDecoder:
     """Return the decoder of a plan's text, which may have counted before; each process keeps the last 16.
 
-    What is loaded then is excluded from garbage collection. Errors are those of `RecordDecoder`.
+    What is loaded then is excluded from garbage collection.
     """
     decoder = RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)
     exclude_loaded_objects()

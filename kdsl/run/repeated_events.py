@@ -42,10 +42,7 @@ def warn_of_repeated_events(df: DataFrame, target: str) -> None:
 
 
 def _reads(node: PlanNode) -> Iterator[ReadPlan]:
-    """Yield the read plans of kdsl's streams that a node's rows come from, on both transports; skip other sources.
-
-    Errors are those of `kdsl_source`.
-    """
+    """Yield the read plans of kdsl's streams that a node's rows come from, on both transports; skip other sources."""
     for leaf in node.leaves():
         if leaf.name != "StreamingRelationV2":
             continue

@@ -353,10 +353,7 @@ def write_stream(
 
 
 def _append_batch(options: dict[str, str], rows: DataFrame, _: int) -> None:
-    """Register kdsl's data source in the session of a batch, and append the batch, in ``foreachBatch``.
-
-    Spark's errors are passed on.
-    """
+    """Register kdsl's data source in the session of a batch, and append the batch, in ``foreachBatch``."""
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     register(rows.sparkSession)

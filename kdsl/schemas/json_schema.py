@@ -147,9 +147,6 @@ class _Reader:
             schema: The schema.
             path: The path to the type.
             around: The references through which it was reached.
-
-        Raises:
-            CodegenError: The schema has an unknown type or reference, or too many or too deep types.
         """
         self._counter.add(path)
         if not isinstance(schema, Mapping):
@@ -260,11 +257,7 @@ class _Reader:
         return True
 
     def find(self, reference: str, path: Path = ()) -> Any:
-        """Look up a reference in the documents.
-
-        Raises:
-            CodegenError: There is no such schema.
-        """
+        """Look up a reference in the documents."""
         document, _, inside = reference.partition("#")
         steps = [step.replace("~1", "/").replace("~0", "~") for step in inside.strip("/").split("/") if step]
         schema = self.documents.get(document)

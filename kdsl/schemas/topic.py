@@ -205,10 +205,7 @@ def _are_upserts(
 
 
 def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, or do not answer.
-
-    Errors are those of `open_inspector`.
-    """
+    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, or do not answer."""
     try:
         return topic_settings(open_inspector(cluster, "codegen"), topic).get("cleanup.policy", "")
     except NotAnsweredError:

@@ -130,11 +130,6 @@ class _ScriptRun:
 
         What was inferred, and the choice of checkpoint folders, is stored first. With ``once`` or ``table.dml-sync``,
         the streams of a statement are waited for before the next one starts. After ``stopping`` is set, no job starts.
-
-        Raises:
-            ScriptError: A stream failed.
-            KdslError: As for `run_script`.
-            Exception: As for `run_script`.
         """
         self.store_inferred()
         try:
@@ -153,11 +148,7 @@ class _ScriptRun:
             self.stop_streams()
 
     def store_inferred(self) -> None:
-        """Store what was inferred, if anything, in each checkpoint folder that streams use.
-
-        Raises:
-            CheckpointError: It cannot be stored.
-        """
+        """Store what was inferred, if anything, in each checkpoint folder that streams use."""
         locations = {self.options.checkpoint or job.settings.folder for job in self.plan.jobs if job.streaming}
         for location in locations if self.plan.inferred else ():
             if location is not None:
@@ -172,11 +163,6 @@ class _ScriptRun:
         """Create the views of a job, and start its stream, or write its batch to the end; report either.
 
         A stream is added to ``running``. After copies that end at what there is, wait for all streams.
-
-        Raises:
-            KdslError: A table cannot be read or written, as for `start_copies`, or as for `apply_settings`.
-            ScriptError: A stream failed during that wait.
-            Exception: Spark's own error, as for `job_rows` and `write_batch`.
         """
         if isinstance(job, CopyJob):
             self.running.append((job, self.start_copies(job)))
@@ -199,10 +185,6 @@ class _ScriptRun:
         """Start the query of copies, with the checkpoint folder and the report of `checkpoint_folder`.
 
         Its effects are those of `start_ingestions`.
-
-        Raises:
-            KdslError: The tables that are copied together are to start at different places; or an error that
-                `start_ingestions` raises.
         """
         starts: list[StartAt | None] = [self.options.starts.get(copy.source) for copy in job.copies]
         if any(start != starts[0] for start in starts):
@@ -220,11 +202,7 @@ class _ScriptRun:
 
     @contextmanager
     def apply_settings(self, job: Job) -> Iterator[None]:
-        """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own.
-
-        Raises:
-            KdslError: The session does not allow a setting, or as for `check_windows`.
-        """
+        """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own."""
         settings = job.settings
         ours: dict[str, str] = {}
         if settings.zone:
@@ -236,12 +214,7 @@ class _ScriptRun:
             yield
 
     def check_windows(self, job: Job) -> None:
-        """Check that windows of instants begin in Spark, which counts from midnight UTC, where they begin in Flink.
-
-        Raises:
-            KdslError: They do not: the session's time zone has or had an offset from UTC that is not a multiple of a
-                window's step (`TimeWindow`), or is a zone that Python does not know. Sessions are not checked.
-        """
+        """Check that windows of instants begin in Spark, which counts from midnight UTC, where they begin in Flink."""
         zone = self.spark.conf.get(_ZONE) or "UTC"
         zoned = [w for query in job.queries for w in query.windows if w.zoned and w.kind != "SESSION"]
         offsets = _zone_offsets(zone) if zoned else None
@@ -256,9 +229,6 @@ class _ScriptRun:
         """Choose the checkpoint folders of the jobs that run as streams, and store them (`open_folders`).
 
         They are added to ``folders``. Jobs without a folder for checkpoints get none here.
-
-        Raises:
-            CheckpointError: As for `open_folders`.
         """
         for base, jobs in jobs_by_base(self.plan.jobs, self.options.checkpoint).items():
             self.folders |= open_folders(self.spark, base, jobs)
@@ -268,11 +238,7 @@ class _ScriptRun:
     def create_views(self, job: Job, *, streaming: bool) -> None:
         """Create or replace Spark's temporary views of the tables and views that a job reads.
 
-        Views of instants that these views need (`create_instant_views`) are created, too. Spark's errors are
-        not converted.
-
-        Raises:
-            KdslError: A table cannot be read.
+        Views of instants that these views need (`create_instant_views`) are created, too.
         """
         for name, table in job.tables.items():
             self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
@@ -305,11 +271,7 @@ class _ScriptRun:
             df.createOrReplaceTempView(quote_name(view.view))
 
     def read_table(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """Read a topic, from the position in ``options.starts`` if it has one, or else as by `generate_rows`.
-
-        Raises:
-            KdslError: The topic cannot be read, as for `Table.read` or `Table.read_stream`.
-        """
+        """Read a topic, from the position in ``options.starts`` if it has one, or else as by `generate_rows`."""
         if table.topic is not None:
             read = table.topic.read_stream if streaming else table.topic.read
             return read(self.spark, self.options.cluster, start_at=self.options.starts.get(table.name))
@@ -319,7 +281,7 @@ class _ScriptRun:
         """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks.
 
         For a stream, the source `counter_source` is registered with the session. In a batch, a table without end has no
-        rows. Spark's errors are not converted.
+        rows.
         """
         rows = table.generated
         assert rows is not None
@@ -349,7 +311,7 @@ class _ScriptRun:
         """Create the rows of a job, whose views exist, with the columns of its sink, matched by position and cast.
 
         Those of a changelog begin with the column of the row kind. Spark's views of instants that the query needs are
-        created, too. Spark's errors are not converted.
+        created, too.
         """
         from pyspark.sql import functions as F
 
@@ -372,10 +334,7 @@ class _ScriptRun:
     def write_batch(self, job: Job, df: DataFrame) -> None:
         """Write the rows of a batch to its sink, or show them if it has none; a blackhole computes and discards them.
 
-        Without a topic, Spark's errors and those of ``options.show`` are not converted.
-
-        Raises:
-            KdslError: The topic cannot be written, as for `Table.write`.
+        Without a topic,
         """
         sink = job.sink
         if sink is None:
@@ -397,11 +356,7 @@ class _ScriptRun:
     def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
         """Start the stream of a job with its checkpoint and trigger, and return Spark's query.
 
-        It is reported if its progress is not stored (`checkpoint_folder`). Without a topic, Spark's errors are not
-        converted.
-
-        Raises:
-            KdslError: The topic cannot be written, as for `Table.write_stream`.
+        It is reported if its progress is not stored (`checkpoint_folder`). Without a topic,
         """
         sink = job.sink
         trigger = self.choose_trigger(job)
@@ -459,9 +414,6 @@ class _ScriptRun:
 
         Each that ends is removed from ``running`` and passed to ``options.on_end``, whose errors are raised; one that
         succeeded is reported.
-
-        Raises:
-            ScriptError: A stream failed. The others still run.
         """
         while self.running and not self.options.stopping.is_set():
             for job, query in list(self.running):
@@ -482,7 +434,7 @@ class _ScriptRun:
     def stop_streams(self) -> None:
         """Stop and report the streams that still run, call ``options.on_end`` for all in ``running``, and empty it.
 
-        A batch that is being written is cancelled. Errors of ``on_end`` are raised.
+        A batch that is being written is cancelled.
         """
         with ExitStack() as stack:  # calls all of them, even if one fails
             for job, query in reversed(self.running):
@@ -497,7 +449,7 @@ class _ScriptRun:
         self.report_end(job, query)
 
     def report_end(self, job: AnyJob, query: StreamingQuery) -> None:
-        """Call ``options.on_end`` with an ended stream, if it is set; its errors are raised."""
+        """Call ``options.on_end`` with an ended stream, if it is set."""
         if self.options.on_end is not None:
             self.options.on_end(job, query)
 

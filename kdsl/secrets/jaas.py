@@ -183,11 +183,7 @@ class _Parser:
         self.text, self.at = text, 0
 
     def login(self) -> Login:
-        """Parse the whole configuration: module, flag and options.
-
-        Raises:
-            JaasError: One of them, or the semicolon at the end, is missing or wrong, or more follows.
-        """
+        """Parse the whole configuration: module, flag and options."""
         module = self.word("the class name of a login module is missing")
         start = self.skip()
         flag = self.word(f"after the login module must come one of {listing(FLAGS)}").lower()
@@ -230,12 +226,7 @@ class _Parser:
         return is_next
 
     def word(self, missing: str) -> str:
-        """Take a word, or a quoted string without its quotes, after blanks and comments.
-
-        Raises:
-            JaasError: There is none here (``missing`` is the message), a string does not end on its line, or a
-                reference is not in quotes.
-        """
+        """Take a word, or a quoted string without its quotes, after blanks and comments."""
         start = self.skip()
         if start < len(self.text) and self.text[start] in "\"'":
             return self.read_quoted()
@@ -247,11 +238,7 @@ class _Parser:
         raise JaasError(start + 1, missing)
 
     def read_quoted(self) -> str:
-        """Take a quoted string, without its quotes and escapes.
-
-        Raises:
-            JaasError: It does not end on its line.
-        """
+        """Take a quoted string, without its quotes and escapes."""
         start, mark = self.at, self.text[self.at]
         self.at += 1
         value: list[str] = []

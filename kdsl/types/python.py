@@ -238,11 +238,7 @@ class _AnnotationReader:
         self._inside: list[type] = []
 
     def read(self, annotation: Any, explicit: t.DataType | None = None) -> t.DataType:
-        """Read the column type of an annotation, and store names of `Named` members; see `column_type`.
-
-        Raises:
-            AnnotationError: It is not a column type, or the explicit one cannot store its values.
-        """
+        """Read the column type of an annotation, and store names of `Named` members; see `column_type`."""
         annotation = self._evaluate_hint(annotation)
         base, marks = unwrap(annotation)
         base = self._evaluate_hint(base)

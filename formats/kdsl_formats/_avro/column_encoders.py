@@ -130,11 +130,7 @@ class _Optional(ColumnEncoder):
         self.which: npt.NDArray[np.intp] | None = None
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
-
-        Raises:
-            TooLargeError: As in `_Array.measure`.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         if not array.null_count or self.null is None:
             self.which = None
             return self.inner.measure(array, fallback) + 1
@@ -176,9 +172,6 @@ class _Choice(ColumnEncoder):
         """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
 
         These are rows with several members, rows without a member if the union has no null, and those of the members.
-
-        Raises:
-            TooLargeError: As in `_Array.measure`.
         """
         values = [pc.struct_field(array, name) for name, _, _ in self.members]
         present = [np.asarray(value.is_valid()) for value in values]
@@ -211,11 +204,7 @@ class _Record(ColumnEncoder):
         self.fields = fields
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
-
-        Raises:
-            TooLargeError: As in `_Array.measure`.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         size = np.zeros(len(array), dtype=np.int64)
         for name, column in self.fields:
@@ -238,11 +227,7 @@ class _Array(ColumnEncoder):
         self.raw = np.zeros(0, dtype=np.uint64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
-
-        Raises:
-            TooLargeError: The items of all arrays together are larger than one array can be.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         first, last = _offsets(array)
         owner = np.arange(len(array)) if fallback.owner is None else fallback.owner

@@ -159,11 +159,7 @@ class _SchemaReader:
         self._level = 0
 
     def read(self, schema: Any, namespace: str, path: str) -> Type:
-        """Read a schema one level deeper; a namespace applies to names without one, and the path is that in errors.
-
-        Raises:
-            AvroTypeError: The schema is invalid, too large or nested too deeply.
-        """
+        """Read a schema one level deeper; a namespace applies to names without one, and the path is that in errors."""
         self._level += 1
         self._check_depth(1, path)
         kind = self._read_schema(schema, namespace, path)

@@ -259,10 +259,6 @@ class _Resolver:
         For a union of the writer, it is a `Union` with such a step for each branch. Where Kafka Connect's rules
         (`conversion`) apply to the writer's type and the column, the table's type is ignored. The result is not stored,
         but the pair is counted in `pairs`.
-
-        Raises:
-            AvroTypeError: The table's type cannot fill the column, a default in it does not fit, or there are too many
-                pairs of types.
         """
         self._count_pair(path)
         if w.kind == "union":
@@ -674,8 +670,7 @@ def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) 
 def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
     """Convert the default of a union: None for null if a branch is null, otherwise a value of the first other branch.
 
-    With several other branches, the result is a row in which only the first member is set. Errors are those of
-    `default_value`.
+    With several other branches, the result is a row in which only the first member is set.
     """
     if value is None and any(b.kind == "null" for b in kind.branches):
         return None

@@ -343,9 +343,6 @@ class _ColumnTypes:
         """The column type of a schema inside the records `around`; NOT NULL except null, and unions with null.
 
         See `row_of` for the types. The precision of a decimal of Kafka Connect is cut to 38 digits.
-
-        Raises:
-            AvroTypeError: A record contains itself, or another decimal has more digits than a column type can.
         """
         if kind.kind == "union":
             return self._union_type(kind, path, around)

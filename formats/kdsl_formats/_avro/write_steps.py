@@ -112,11 +112,7 @@ class _Planner:
     exact_units: bool
 
     def plan(self, kind: Type, column: t.DataType, path: str) -> WriteStep:
-        """Plan how a column, nullable or not, is written as a type; nothing is stored.
-
-        Raises:
-            AvroTypeError: The type does not support the column.
-        """
+        """Plan how a column, nullable or not, is written as a type; nothing is stored."""
         match kind.kind:
             case "union":
                 return self._plan_union(kind, column, path)

@@ -153,7 +153,7 @@ class SchemaReadingDecoder:
 
         Null and empty messages are left out. Readers of new schemas are remembered, and the oldest forgotten if there
         are many; a message that does not begin with its schema (`split_head`) is yielded alone, and its reader is not
-        remembered. Errors of `make` are raised.
+        remembered.
         """
         rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
         for head in tuple(self._known):
@@ -184,7 +184,7 @@ class SchemaReadingDecoder:
     def _learn(self, message: bytes) -> bytes | None:
         """Remember what reads messages that begin like this one, and return that beginning; None as in `split_head`.
 
-        If many schemas are remembered, the oldest is forgotten. Errors of `make` are raised.
+        If many schemas are remembered, the oldest is forgotten.
         """
         split = split_head(message)
         if split is None:

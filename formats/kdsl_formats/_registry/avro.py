@@ -292,7 +292,7 @@ class FramedWriter:
         return writer.encode(rows), schema_id
 
     def _prepare(self) -> tuple[int, AvroEncoder]:
-        """Find or register the schema; return its id and an encoder, and store neither. Errors are those of `write`."""
+        """Find or register the schema; return its id and an encoder, and store neither."""
         from kdsl.registry import RegisteredSchema, registry_client
         from kdsl_formats._registry.references import whole_schema
 

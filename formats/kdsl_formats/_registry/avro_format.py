@@ -274,10 +274,6 @@ class _Decoder:
 
         Null messages produce no row, nor do empty ones if the format treats them as null. The result has the schema ids
         under the keys of metadata that the table reads.
-
-        Raises:
-            KdslError: There is no registry, or as in `FramedReader.read`.
-            AvroTypeError: As in `AvroRegistryFormat.table_schema`.
         """
         chosen = self._format
         if self._reader is None:  # created late, because a plan can be built without a registry
@@ -319,10 +315,6 @@ class _Encoder:
         """Encode an array of rows; the first call that has rows finds or registers the schema in the registry.
 
         Rows that the schema does not allow are bad records.
-
-        Raises:
-            KdslError: There is no registry, or as in `FramedWriter.write`.
-            AvroTypeError: As in `AvroRegistryFormat.table_schema`.
         """
         chosen = self._format
         if not len(rows):

@@ -134,11 +134,7 @@ class _RowReader:
     """
 
     def __init__(self, text: str, dialect: Dialect) -> None:
-        """Start at the row, after comments and blanks if the dialect skips them.
-
-        Raises:
-            ValueError: There is no row.
-        """
+        """Start at the row, after comments and blanks if the dialect skips them."""
         self.text, self.dialect, self.position = text, dialect, 0
         if dialect.comments:
             self._skip_comments()

@@ -173,9 +173,6 @@ class _Decoder:
 
         Messages without a frame, with nothing after it, or with JSON that cannot be read are bad, or left out if errors
         are ignored. The result has the schema ids under the keys of metadata that the table reads.
-
-        Raises:
-            KdslError: As for `RegistryFormat.add_schema_ids`.
         """
         frames = split_frames(messages)
         bodies, unframed = frames.bodies, frames.bad

@@ -201,11 +201,7 @@ class _Decoder:
     """Decodes messages by the ids and indices before them; the decoders are reused."""
 
     def __init__(self, chosen: ProtobufConfluent, row: t.Row, use: Use) -> None:
-        """Load the message that the options name, if they do, and build its decoder.
-
-        Raises:
-            SchemaError: The message cannot be loaded, or the columns do not fit it.
-        """
+        """Load the message that the options name, if they do, and build its decoder."""
         self._format, self._row, self._use = chosen, row, use
         self._rules = chosen.reading_rules(use)
         self._own_schema = chosen.own_schema()
@@ -218,10 +214,6 @@ class _Decoder:
         Messages without a frame, whose schema is not in the registry or does not match the table, or that cannot be
         read are bad, or left out if errors are ignored. The result has the schema ids under the keys of metadata that
         the table reads.
-
-        Raises:
-            KdslError: There is no registry, its settings have errors, a secret cannot be resolved, or the registry
-                lacks an imported file, does not answer, or refuses the request.
         """
         frames = split_frames(messages)
         bodies, bad = frames.bodies, list(frames.bad)

@@ -262,11 +262,7 @@ class _LayoutBuilder:
         self._count = self._depth = 0
 
     def layout(self, row: t.Row) -> Layout:
-        """Build the layout of the message for a row, and add its copies of messages to the builder's files.
-
-        Raises:
-            SchemaError: As in `layout_of`.
-        """
+        """Build the layout of the message for a row, and add its copies of messages to the builder's files."""
         name = self._copy(self._message, row)
         pool = pool_of(self._files)
         return _bind_layout(pool.FindMessageTypeByName(name), self._message, row)

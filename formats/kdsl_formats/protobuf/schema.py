@@ -95,11 +95,7 @@ class _RowTypes:
         self._fields = 0
 
     def row_type(self, message: Descriptor, outer: tuple[str, ...]) -> t.Row:
-        """Derive the ROW of a message inside ``outer`` ones, and count its fields.
-
-        Raises:
-            SchemaError: There are too many fields, or they are nested too deeply.
-        """
+        """Derive the ROW of a message inside ``outer`` ones, and count its fields."""
         inside = (*outer, message.full_name)
         self._fields += len(message.fields)
         if self._fields > MAX_TYPES:

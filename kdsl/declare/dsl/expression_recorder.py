@@ -152,10 +152,6 @@ class _Row:
         """Return the expression of a column, running the body of a computed one, or an attribute of the table class.
 
         Errors of that body are not caught.
-
-        Raises:
-            BodyError: The body of a computed column is running already or returns a value without an SQL literal, or
-                there is no such attribute.
         """
         columns, owner, convert, running = self._kdsl_row
         column = columns.get(name)
@@ -180,10 +176,7 @@ def _as_sql(column: BodyColumn, result: Any) -> SqlExpression:
 
 
 def _as_column(column: BodyColumn, result: Any) -> Column:
-    """Convert a column to a Spark column; a computed one is ``result``, that of its body, always cast to its type.
-
-    Errors of PySpark, as without a session, are passed on.
-    """
+    """Convert a column to a Spark column; a computed one is ``result``, that of its body, always cast to its type."""
     from pyspark.sql import functions as F
 
     if column.body is None:

@@ -300,8 +300,6 @@ else:
     def _spark_column(value: Any, others: Iterable[Ref]) -> Any:
         """Convert a reference, also inside lists and tuples, to a Spark column; any other value stays.
 
-        Errors and the effect on `Ref` are those of `_column_in_expression`.
-
         Args:
             value: The value.
             others: The references in the same expression, which decide whether a name is qualified.

@@ -186,10 +186,7 @@ def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
 
 
 def _make_instance(value: Mapping[str, Any], fields: tuple[t.Field, ...], cls: Any, evaluate: Evaluate) -> Any:
-    """Create an instance of a row's annotated class from its members in Arrow; a dict if it has no class.
-
-    Errors are those of `from_arrow` and of the class's constructor.
-    """
+    """Create an instance of a row's annotated class from its members in Arrow; a dict if it has no class."""
     make: Any = cls
     annotations = class_members(cls)
     if annotations is None:

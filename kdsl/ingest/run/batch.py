@@ -348,7 +348,7 @@ class BatchRunner(ABC):
         return note
 
     def _schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
-        """The schema that a sink table has, None if there is no table. Errors are those of the sink.
+        """The schema that a sink table has, None if there is no table.
 
         The sink is asked once in a run, and before a table is changed or a batch is refused (`decide_with_cache`).
         """
@@ -360,8 +360,7 @@ class BatchRunner(ABC):
     def _check_table(self, spark: SparkSession, table: TableId, *, exists: bool, known: bool) -> None:
         """Refuse the batch if a sink table is another one than that of earlier batches; or accept that, with a warning.
 
-        A table that is gone is refused here if its schema is not known any more, otherwise by `decide_batch`. Errors
-        are those of the sink.
+        A table that is gone is refused here if its schema is not known any more, otherwise by `decide_batch`.
         """
         assert self._identities is not None
         if self._accepts_tables:
@@ -463,7 +462,7 @@ class KafkaBatchRunner(BatchRunner):
     def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
         """Divide the records by table; see `BatchRunner._open`.
 
-        Records with characters that the sink cannot store are rejected. Errors of Spark and of the sink are passed on.
+        Records with characters that the sink cannot store are rejected.
         """
         plan, spark = self._plan, records.sparkSession
         keyed = not self._writer.needs_rows_before

@@ -60,7 +60,7 @@ class TableBatchRunner(BatchRunner):
     def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
         """Read the rows of the batch's tables; see `BatchRunner._open`.
 
-        Nothing can be rejected: ``rejected`` is ignored. Errors of the reader and of the sink are passed on.
+        Nothing can be rejected: ``rejected`` is ignored.
         """
         del rejected
         spark = records.sparkSession

@@ -312,7 +312,7 @@ def _check_offset_log(checkpoint: Checkpoint, last: int) -> None:
 def _run_all(runners: Sequence[tuple[str, BatchRunner]], records: DataFrame, number: int) -> None:
     """Run a batch of several ingestions, one after the other, each with the records of its topics.
 
-    The records are read once. Errors are those of `BatchRunner.__call__`; after one, no other ingestion runs.
+    The records are read once.
     """
     from pyspark.sql import functions as F
 

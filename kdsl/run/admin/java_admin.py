@@ -123,7 +123,7 @@ class JavaAdmin:
         return find_topics(self._describe_topics, names, SETTLING if known else 0.0)
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic]:
-        """Describe topics, without those that do not exist; other errors are those of `result`."""
+        """Describe topics, without those that do not exist."""
         futures = self.client.describeTopics(self.java_list(names)).topicNameValues()
         topics = {}
         for name in names:

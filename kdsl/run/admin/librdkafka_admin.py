@@ -511,10 +511,7 @@ class LibrdkafkaAdmin:
 
     @cached_property
     def _offset_reader(self) -> GroupOffsets:
-        """The reader of committed offsets, created at the first use; its own client is created by its first request.
-
-        Errors are those of `GroupOffsets`.
-        """
+        """The reader of committed offsets, created at the first use; its own client is created by its first request."""
         # An AdminClient does the same, and librdkafka crashes when the coordinator has just moved.
         return GroupOffsets(self._cluster)
 

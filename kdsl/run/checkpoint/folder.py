@@ -307,8 +307,8 @@ class ConnectFolder:
     def _files(self, name: str, content: str | None) -> list[tuple[str, Any]]:
         """List the files under a name that are not empty, each with the value of a column of Spark's ``binaryFile``.
 
-        Files in folders inside are listed, too.
-        The value is None if ``content`` is; the list is empty if the folder does not exist. Other errors are Spark's.
+        Files in folders inside are listed, too. The value is None if ``content`` is; the list is empty if the folder
+        does not exist.
         """
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F

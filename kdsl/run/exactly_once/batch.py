@@ -152,8 +152,7 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
 def _end_last_write(spec: TransactionSpec, cluster: Cluster) -> None:
     """Acquire the transactional id of the last write under the prefix, if that had a ``write_id``.
 
-    This aborts what a killed writer has left open, so the topic of done writes can be read up to its end. Errors are
-    those of `take_id`.
+    This aborts what a killed writer has left open, so the topic of done writes can be read up to its end.
     """
     id_ = spec.id_of(0)  # a write with a write_id has one writer
     token = token_admin_of(cluster, spec.writer.table).token(id_, stable=False)
@@ -186,10 +185,7 @@ def _check_done(done: DoneWrite, spec: TransactionSpec) -> None:
 def _acquire_batch_ids(
     spec: TransactionSpec, cluster: Cluster, progress: LogProgress, *, adopt: bool, strict: bool
 ) -> dict[str, int]:
-    """Acquire the ids of a batch write, each as its own successor; return the batch up to which each has written.
-
-    Effects and errors are those of `acquire_ids`.
-    """
+    """Acquire the ids of a batch write, each as its own successor; return the batch up to which each has written."""
     same = {id_: id_ for id_ in spec.ids}
     return acquire_ids(spec, cluster, progress, before=spec.ids, successors=same, adopt=adopt, strict=strict)
 

@@ -101,10 +101,7 @@ class QueryWatch:
             return True
 
     def _refresh(self, older_than: float) -> None:
-        """Write tokens again that are older than some seconds, so that the brokers keep them; not without the lease.
-
-        Errors are those of `refresh_tokens`.
-        """
+        """Write tokens again that are older than some seconds, so that the brokers keep them; not without the lease."""
         if self._prepared.lease.lost_to is not None:
             return  # it would fence off the process that has the ids now
         refresh_tokens(self._prepared.spec, self._cluster, older_than)

@@ -210,10 +210,7 @@ def _keep_writers(
 
 
 def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | None:
-    """Read how the open batch is packed into tasks; None with several sources, or if the packing is not recorded.
-
-    Errors are those of `Checkpoint.batch_offsets`.
-    """
+    """Read how the open batch is packed into tasks; None with several sources, or if the packing is not recorded."""
     ends = checkpoint.batch_offsets(progress.planned) if progress.open else []
     return ends[0].packing if len(ends) == 1 else None
 

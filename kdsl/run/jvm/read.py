@@ -166,8 +166,6 @@ def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
 def _plan_batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
     """Plan the options of Spark's source for a batch; the brokers are asked.
 
-    Effects and errors are those of `Subscription.topics` and `Subscription.span`.
-
     It uses Spark's own modes where possible, which determine the end when an action runs, or else offsets for both
     ends.
     """

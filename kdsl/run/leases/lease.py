@@ -142,7 +142,7 @@ class Lease:
 
         It waits for others to leave until the deadline, but leaves at once if the client id of one comes before its
         own. An earlier loss of the lease is forgotten when it is acquired. A thread watches it, and it is released when
-        the process ends. Errors are those of `acquire`.
+        the process ends.
         """
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 
@@ -227,11 +227,7 @@ class _Membership:
         self._thread.start()
 
     def members(self, admin: LibrdkafkaAdmin) -> tuple[Member, ...]:
-        """Wait until this member is in the group, and return all members.
-
-        Raises:
-            KdslError: The group does not admit it within half a minute, or the brokers do not answer or refuse.
-        """
+        """Wait until this member is in the group, and return all members."""
 
         def is_joined(members: tuple[Member, ...]) -> bool:
             return any(member.client == self.client for member in members)

@@ -101,10 +101,7 @@ class Fetcher:
             yield from self._read_group(group)
 
     def _read_group(self, group: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """Read ranges of different partitions together, and yield batches of limited size.
-
-        Errors are those of `_read_chunks`.
-        """
+        """Read ranges of different partitions together, and yield batches of limited size."""
         chunks: list[list[pa.Array]] = []
         records = size = 0
         for chunk in self._read_chunks(RangeProgress(group)):

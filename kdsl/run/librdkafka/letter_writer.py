@@ -159,7 +159,7 @@ class LetterWriter:
         return set(records.schema.names) >= NEEDS
 
     def _complete(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Read records again, with all fields that a letter needs; errors are those of the call of a `RecordReader`."""
+        """Read records again, with all fields that a letter needs."""
         assert self._read_again is not None
         return self._read_again(records)
 

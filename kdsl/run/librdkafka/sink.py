@@ -170,7 +170,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 @lru_cache(maxsize=16)
 def _read_items(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster]:
-    """Read plan and cluster from options, cached; errors are those of `read_options`.
+    """Read plan and cluster from options, cached.
 
     In a task, what is loaded is excluded from garbage collection.
     """
@@ -181,7 +181,7 @@ def _read_items(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster
 
 
 def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
-    """Read plan and cluster from options, cached in each process; effects and errors are those of `_read_items`."""
+    """Read plan and cluster from options, cached in each process."""
     return _read_items(frozenset(options.items()))
 
 
@@ -189,8 +189,7 @@ def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatc
     """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
 
     If the options say how, the columns are first matched with the plan's (`BatchMatch.apply`). If they have a function
-    for it, that makes the rows. Errors are those of all these, of `read_options` and of `read_function`. The worker's
-    next answer is sent without waiting (`exchange_packets_at_once`).
+    for it, that makes the rows. The worker's next answer is sent without waiting (`exchange_packets_at_once`).
     """
     exchange_packets_at_once()
     plan, cluster = _read_cached(options)
@@ -343,12 +342,6 @@ class _TaskWriter:
 
         Rows that rules or NOT NULL exclude are left out, and changes of an upsert table combined. Without a delivery
         guarantee, it waits `FLUSH_SECONDS` at most, and logs and counts lost records instead of raising an error.
-
-        Raises:
-            RecordError: A row cannot be encoded or violates a rule with the action ``fail``, or `_send` or Kafka
-                rejects a record.
-            KdslError: No broker answers, the producer or the user's partitioner has failed, or a format cannot fetch or
-                store what it needs, such as a schema.
         """
         rows = size = 0
         violations: Counter[str] = Counter()
@@ -511,7 +504,7 @@ def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMe
 def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
     """Log what a write has written, and append it to the query's file of reports, if the options name one.
 
-    A file that cannot be opened here is ignored. Errors are those of `append_report`.
+    A file that cannot be opened here is ignored.
     """
     plan, _ = _read_cached(options)
     results = [m for m in messages if isinstance(m, TaskResult)]

@@ -155,15 +155,12 @@ def _own_options(options: Mapping[str, str]) -> OptionItems:
 
 @lru_cache(maxsize=16)
 def _read_plan_and_cluster(options: OptionItems) -> tuple[ReadPlan, Cluster]:
-    """Read plan and cluster from options, cached in each process; errors are those of `read_options`."""
+    """Read plan and cluster from options, cached in each process."""
     return read_options(dict(options), ReadPlan)
 
 
 def _decoder(options: OptionItems) -> RecordDecoder:
-    """Return the decoder of the options' records, cached in each process, for `ZONE` or the task's time zone.
-
-    Effects and errors are those of `_decoder_in`.
-    """
+    """Return the decoder of the options' records, cached in each process, for `ZONE` or the task's time zone."""
     return _decoder_in(options, dict(options).get(ZONE) or _task_zone())
 
 
@@ -171,7 +168,7 @@ def _decoder(options: OptionItems) -> RecordDecoder:
 def _decoder_in(options: OptionItems, zone: str) -> RecordDecoder:
     """Return the decoder of the options' records for a time zone, cached in each process.
 
-    What is loaded then is excluded from garbage collection. Errors are those of `read_options`.
+    What is loaded then is excluded from garbage collection.
     """
     plan, cluster = _read_plan_and_cluster(options)
     decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
@@ -299,7 +296,7 @@ def _read_with_reports(
     """Decode the batches of a task as `_read` does, and report metrics.
 
     The reports are a column of the rows, or else sent to the driver at the end; ``consumer`` is that whose statistics
-    are reported, None for none. The fetcher's count is set. Errors are those of `_read`.
+    are reported, None for none. The fetcher's count is set.
     """
     plan, decoder, named_options = _read_plan_and_cluster(options)[0], _decoder(options), dict(options)
     reporter = Reporter("; ".join(map(str, task.ranges)))
@@ -342,8 +339,7 @@ def _reports_on_rows(options: Mapping[str, str]) -> bool:
 def _row_schema(options: OptionItems) -> pa.Schema:
     """Return the schema of the rows that a task returns, with a field for metrics if the rows carry those.
 
-    It is that of `source_schema`, except for single records of upserts, whose columns are as declared. Errors are those
-    of `source_schema`.
+    It is that of `source_schema`, except for single records of upserts, whose columns are as declared.
     """
     plan = _read_plan_and_cluster(options)[0]
     by_record = plan.upserts is not None and plan.upserts.by_record

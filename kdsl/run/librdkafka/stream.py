@@ -327,7 +327,7 @@ class Stream:
     def _add_end(self, current: Offsets) -> Offsets:
         """Return the offsets with their end and new partitions added, if a stream that had no end now declares one.
 
-        Otherwise return them unchanged. Effects and errors are those of `Subscription.topics` and `Subscription.stop`.
+        Otherwise return them unchanged.
         """
         if current.stop or self._plan.stop.mode == "unbounded":
             return current
@@ -452,7 +452,7 @@ class Stream:
     def _go_back(self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Ends) -> dict[TopicPartition, int]:
         """Return where to continue in partitions whose logs were cut off before their positions, and log them.
 
-        The new records in the place of the lost ones are read. Errors are those of `_find_truncations`.
+        The new records in the place of the lost ones are read.
         """
         truncations = self._find_truncations(unread, current.epochs, ends)
         for (topic, partition), at in sorted(truncations.items()):
@@ -524,7 +524,6 @@ class Stream:
         """Return the ends of partitions that were discovered after the end of the stream was computed.
 
         If an end cannot be computed (OffsetError), none of them is read, which is logged: each ends where it begins.
-        Other effects and errors are those of `Subscription.stop`.
         """
         if not added:
             return {}
@@ -535,10 +534,7 @@ class Stream:
             return dict(added)
 
     def _warn_of_unread(self, end: Mapping[TopicPartition, int]) -> None:
-        """Ask for the partitions, and log which were created after the end was computed, and are not read.
-
-        Errors are those of `Subscription.topics` and `Subscription.partitions`.
-        """
+        """Ask for the partitions, and log which were created after the end was computed, and are not read."""
         warn_of_unread(self._plan.table, set(self._subscription.partitions(self._subscription.topics())) - end.keys())
 
     def _choose_end(

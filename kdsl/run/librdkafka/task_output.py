@@ -42,7 +42,7 @@ class _RowOutput:
         self._decoder, self._table, self._report = decoder, table, report
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode raw records, and yield their rows if there are any; errors are those of `RecordDecoder.decode`.
+        """Decode raw records, and yield their rows if there are any.
 
         The function for reports is called once for each batch of records, and its errors are passed on.
         """
@@ -69,7 +69,7 @@ class _PacketOutput(_RowOutput):
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the records that the header filter lets through as packets, if there are any; none is decoded.
 
-        The decoder counts those that it leaves out. Errors of a divider of the session are passed on.
+        The decoder counts those that it leaves out.
         """
         records = self._decoder.filter(raw)
         if records.num_rows:

@@ -196,10 +196,7 @@ class Listener:
 
 
 def _spark_offsets(document: Mapping[str, Any]) -> Offsets | None:
-    """The offsets of Spark's own Kafka source, with empty topic ids; None if the source is not Kafka.
-
-    Errors are those of `positions_of`.
-    """
+    """The offsets of Spark's own Kafka source, with empty topic ids; None if the source is not Kafka."""
     positions = positions_of(document)
     return None if positions is None else Offsets(positions, dict.fromkeys(document, ""))
 

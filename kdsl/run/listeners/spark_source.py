@@ -168,7 +168,7 @@ class SparkSourceGuard:
     def _check_or_end(self, progress: Progress, one: ReadProgress) -> None:
         """Check a batch (`_check`); if a topic was recreated, store the error, and end the query.
 
-        That a query cannot be ended is logged. Other errors are those of `_check`.
+        That a query cannot be ended is logged.
         """
         try:
             self._check(progress, one)
@@ -222,8 +222,7 @@ class SparkSourceGuard:
 def _end(query: Query, error: KdslError) -> None:
     """End a query that still runs in the same run: with an error in a classic session.
 
-    Spark Connect can only stop it. A warning is logged if a classic session does not take the error, either. Errors of
-    Spark, such as those of a session that has ended, are passed on.
+    Spark Connect can only stop it. A warning is logged if a classic session does not take the error, either.
     """
     running = query.session.streams.get(query.id)
     if running is None or str(running.runId) != query.run_id:

@@ -107,7 +107,7 @@ def all_metrics() -> tuple[QueryMetrics, ...]:
 def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
     """Yield Spark's recent reports of a query, with the numbers that tasks have reported.
 
-    The numbers are added to Java's objects, too (`add_reports`). Spark's errors are passed on.
+    The numbers are added to Java's objects, too (`add_reports`).
     """
     for document, java in recent_progress(query):
         yield document if java is None else add_reports(document, java)

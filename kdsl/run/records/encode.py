@@ -152,10 +152,7 @@ class RecordEncoder:
         kinds: pa.Array | None,
         deletes: Mask | None,
     ) -> pa.Array:
-        """Encode message values; ``deletes`` get null, and so do rows that cannot be encoded, added to ``failures``.
-
-        Errors are those of `_PartEncoder.encode`.
-        """
+        """Encode message values; ``deletes`` get null, and so do rows that cannot be encoded, added to ``failures``."""
         kinds = None if self._plan.upserts else kinds
         if deletes is None:
             return self._encode_part("value", columns, length, failures, kinds)
@@ -180,7 +177,6 @@ class RecordEncoder:
         """Return the keys or values of messages: the column of their bytes if the plan has one.
 
         Otherwise they are encoded, or null without an encoder; rows that cannot be encoded are added to ``failures``.
-        Errors are those of `_PartEncoder.encode`.
         """
         raw, encoder = f"__raw_{side}__", self._parts.get(side)
         if raw in self._metadata:
@@ -255,11 +251,7 @@ class _PartEncoder:
     def encode(
         self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure], kinds: pa.Array | None
     ) -> pa.Array:
-        """Encode the rows of a batch; those that cannot be encoded are null, and added to ``failures``.
-
-        Raises:
-            KdslError: The format cannot fetch or store what it needs, such as a schema in the schema registry.
-        """
+        """Encode the rows of a batch; those that cannot be encoded are null, and added to ``failures``."""
         if self._fields:
             rows = pa.StructArray.from_arrays([columns[name] for name in self._columns], fields=self._fields)
         else:

@@ -164,10 +164,7 @@ class PartitionChanges:
             partition.state.store()
 
     def _compute_net(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
-        """Yield the changes from the rows at the beginning of the batch to those at its end.
-
-        Errors are those of `PartitionState.find`.
-        """
+        """Yield the changes from the rows at the beginning of the batch to those at its end."""
         for hashes, deleted, rows in state.list_changes():
             stored_rows = state.find(hashes, stored=True)
             ids = np.append(stored_rows.keys, np.arange(len(hashes)))
@@ -184,10 +181,7 @@ class PartitionChanges:
         return [(number, of.state.keys, of.state.bytes) for number, of in self._partitions.items()]
 
     def _collect(self, number: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
-        """Collect upserts of a partition; when there are enough, yield their changes as `_compute` does.
-
-        Errors are those of `_compute`.
-        """
+        """Collect upserts of a partition; when there are enough, yield their changes as `_compute` does."""
         partition = self._partitions[number]
         partition.pieces.append(piece)
         partition.rows += piece.rows.num_rows

@@ -165,7 +165,7 @@ class _Changes:
     def all(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         """Yield all changes of chunks, in batches, with row kinds; nothing if the chunks have no rows.
 
-        Values that became NULL are reported. Errors are those of `last`.
+        Values that became NULL are reported.
         """
         upserts = self._read_rows(tables)
         if upserts is not None:
@@ -181,9 +181,6 @@ class _Changes:
         """Yield the last change of each key in chunks, ``+U`` or ``-D``, as one batch; nothing without rows.
 
         Values that became NULL are reported.
-
-        Raises:
-            RecordError: A change has no value for a column, none is known, and it must not become NULL.
         """
         upserts = self._read_rows(batches)
         if upserts is not None:

@@ -105,11 +105,7 @@ class _QueryTranslator(FromClause):
     """Translates queries; the tables, windows, aggregates and queries in a translated part are added to the facts."""
 
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
-        """Translate a query with the clauses around it to SQL, and return its columns; the facts are extended.
-
-        Raises:
-            UntranslatableError: It uses unknown names, or has no equivalent in Spark.
-        """
+        """Translate a query with the clauses around it to SQL, and return its columns; the facts are extended."""
         assert isinstance(node, n.Finished)
         before = dict(self.named), set(self.constant)
         named = []
@@ -135,11 +131,7 @@ class _QueryTranslator(FromClause):
         return (f"WITH {', '.join(named)} {text}" if named else text), row
 
     def read_row_count(self, node: n.Node) -> int:
-        """Read the number of LIMIT or OFFSET.
-
-        Raises:
-            UntranslatableError: It is not a constant of 1 to 10 digits.
-        """
+        """Read the number of LIMIT or OFFSET."""
         if not isinstance(node, n.Literal) or not re.fullmatch(r"\d{1,10}", node.text):
             self.fail(node, "LIMIT", "the number of rows must be a constant", _LIMIT_FIX)
         return int(node.text)
@@ -148,9 +140,6 @@ class _QueryTranslator(FromClause):
         """Translate a SELECT, a combination, VALUES or a query in brackets, with its order; also return the columns.
 
         The facts are extended; an order is noted in them.
-
-        Raises:
-            UntranslatableError: It uses unknown names, or has no equivalent in Spark.
         """
         if order:
             self.facts.add_note("order", "ORDER BY", order[0].at)
@@ -174,9 +163,6 @@ class _QueryTranslator(FromClause):
         """Translate a key of ORDER BY: a column of the result by name or by number, or an expression.
 
         What a stream must know of an expression, such as an aggregate, is added to the facts.
-
-        Raises:
-            UntranslatableError: The expression cannot be translated.
         """
         value, nulls = key.value, f" NULLS {key.nulls}" if key.nulls else ""
         suffix = f"{' DESC' if key.descending else ''}{nulls}"
@@ -192,9 +178,6 @@ class _QueryTranslator(FromClause):
         """Translate a SELECT to Spark's SQL; also return its columns, a `Changelog` if its rows change.
 
         What a stream must know of it is added to the facts.
-
-        Raises:
-            UntranslatableError: It uses unknown names, or has no equivalent in Spark.
         """
         before, self.where = self.where, node.where
         if node.source is not None:
@@ -274,11 +257,7 @@ class _QueryTranslator(FromClause):
     def find_changelog(
         self, node: n.Select, relations: tuple[Relation, ...], groups: list[str], *, grouped: bool
     ) -> Relation | None:
-        """Find the changelog that the query reads, and note in the facts if it is grouped; None if there is none.
-
-        Raises:
-            UntranslatableError: Spark cannot process it in this query.
-        """
+        """Find the changelog that the query reads, and note in the facts if it is grouped; None if there is none."""
         changelogs = [r for r in relations if r.kinds is not None]
         if not changelogs:
             return None
@@ -314,10 +293,6 @@ class _QueryTranslator(FromClause):
 
         An expression without an alias, unless it is a column or a member, is called ``EXPR$`` and its index.
         Aggregates, ``OVER`` and queries in the columns are added to the facts.
-
-        Raises:
-            UntranslatableError: A ``*`` refers to no table, or is used in a grouped query; or a column cannot be
-                translated.
         """
         columns: list[tuple[str, TypedSql]] = []
         for item in node.items:
@@ -347,11 +322,6 @@ class _QueryTranslator(FromClause):
 
         These are both ends of windows, and the keys in sets of keys, which are also added to ``expressions.optional``.
         Sets of keys, and windows of time and queries in keys, are noted in the facts.
-
-        Raises:
-            UntranslatableError: A window table is grouped by columns of its windows without both ends, or by such
-                columns in sets of keys; its sessions are joined, or not grouped by exactly their keys; or a key cannot
-                be translated (`translate_key`).
         """
         keys: list[str] = []
         sets: list[str] = []
@@ -388,9 +358,6 @@ class _QueryTranslator(FromClause):
         """Translate a key of GROUP BY to SQL; a window of time is recorded as by `translate_group_window`.
 
         Queries in it are noted in the facts.
-
-        Raises:
-            UntranslatableError: The key is a constant, such as the number of a column, or cannot be translated.
         """
         if isinstance(node, n.Literal):
             self.fail(node, node.text, "GROUP BY takes columns, not their numbers", "write the column")
@@ -401,10 +368,6 @@ class _QueryTranslator(FromClause):
         """Check that Spark's sessions, which exist only as groups, can do what the query needs.
 
         ``others`` are the keys that it groups by beside the windows; None if it does not group by them.
-
-        Raises:
-            UntranslatableError: It does not group by the windows and exactly the columns of PARTITION BY, or has a
-                join.
         """
         if others is None:
             reason, fix = "sessions exist as groups only", "write GROUP BY window_start, window_end"
@@ -423,10 +386,6 @@ class _QueryTranslator(FromClause):
         """Translate UNION, INTERSECT or EXCEPT; also return the columns: the names of the left side, the common types.
 
         The facts are extended by both sides, and by the operator unless it is UNION ALL.
-
-        Raises:
-            UntranslatableError: A side is a changelog or cannot be translated, or the sides have different numbers of
-                columns, or columns without a common type.
         """
         sides = [self.translate_body(side, outer) for side in (node.left, node.right)]
         (_, left), (_, right) = sides
@@ -459,9 +418,6 @@ class _QueryTranslator(FromClause):
         """Write a query in brackets that casts the columns of another one (``text``) to the types of ``want``.
 
         The columns get the names of ``want``. If no type differs in Spark, it is the other query, with its own names.
-
-        Raises:
-            NoCastError: A column cannot be cast.
         """
         pairs = list(zip(had.fields, want.fields, strict=True))
         if all(same_in_spark(a.type, b.type) for a, b in pairs):
@@ -478,9 +434,6 @@ class _QueryTranslator(FromClause):
         """Translate VALUES; also return the columns ``EXPR$0``, …, with the common types.
 
         Queries among the values are noted in the facts.
-
-        Raises:
-            UntranslatableError: The rows have different lengths, or their values no common type or no translation.
         """
         expressions = self.expression_translator(outer)
         rows = [[expressions(v) for v in row] for row in node.rows]

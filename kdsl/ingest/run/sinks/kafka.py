@@ -134,7 +134,7 @@ class KafkaWriter(SinkWriter):
         ]  # fmt: skip
 
     def _open_admin(self) -> ClusterAdmin:
-        """Open an admin client of the cluster; errors are those of `open_admin`."""
+        """Open an admin client of the cluster."""
         return open_admin(self._cluster, self._plan.table)
 
     def _create_topics(self, tables: Sequence[SinkTable]) -> None:

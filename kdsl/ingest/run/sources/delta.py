@@ -121,10 +121,7 @@ class DeltaChangeReader(_DeltaReader):
         return SourceBatch([self._changes(spark, int(start), last)], at)
 
     def _changes(self, spark: SparkSession, first: int, last: int) -> SourceTable:
-        """The changes of some versions, with all columns that the table has in them, each of the widest type.
-
-        Errors are those of `read_batch`.
-        """
+        """The changes of some versions, with all columns that the table has in them, each of the widest type."""
         parts = [self._read_range(spark, *versions) for versions in self._split(spark, first, last)]
         if len(parts) == 1:
             return parts[0]
@@ -151,7 +148,7 @@ class DeltaChangeReader(_DeltaReader):
     def _read_range(self, spark: SparkSession, first: int, last: int) -> SourceTable:
         """The changes of some versions, with the columns that the table has in the last of them.
 
-        If the table's columns change meanwhile, it tries again. Errors are those of `read_batch`.
+        If the table's columns change meanwhile, it tries again.
         """
         while True:
             columns, before, now = (self._target.read_columns(spark, at) or () for at in (last, first, None))
