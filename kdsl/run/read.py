@@ -26,7 +26,7 @@ from kdsl.resolve.formats import open_secret
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.start import resolve_start
 from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
-from kdsl.run.dataframes.watermark import with_watermark
+from kdsl.run.dataframes.computed_columns import ColumnMaker, add_computed_columns
 from kdsl.run.dead_letter_counts import LETTERS, watch_letters
 from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.dead_letters.headers import NEEDS
@@ -58,16 +58,12 @@ from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.rows import record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
-from kdsl.spark_internals.sql_text import parse_column
 from kdsl.spark_internals.workers import current_task
 from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, STATE, require
 from kdsl.types import model as t
-from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-ColumnMaker = Callable[[], "Column"]
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 _ZONE = "spark.sql.session.timeZone"
@@ -130,7 +126,7 @@ def read(
     with explain_missing_module():
         source_rows = reader.load()
     changes = _compute_changes(source_rows, plan, cluster, streaming=False)
-    return _add_computed(changes, plan, computed or {}, streaming=False)
+    return add_computed_columns(changes, plan, computed or {}, streaming=False)
 
 
 def read_stream(
@@ -213,7 +209,9 @@ def read_stream(
         if reports is not None and is_connect(spark)
         else source_rows
     )
-    return _add_computed(_compute_changes(rows, plan, cluster, streaming=True), plan, computed or {}, streaming=True)
+    return add_computed_columns(
+        _compute_changes(rows, plan, cluster, streaming=True), plan, computed or {}, streaming=True
+    )
 
 
 def decode(
@@ -262,7 +260,7 @@ def decode(
     if not needs and not wanted:
         wanted = df.columns[:1]
     rows = _map_records(df.select(*wanted), _Decode, record_row(plan), plan, registry)
-    return _add_computed(rows, plan, computed or {}, streaming=df.isStreaming)
+    return add_computed_columns(rows, plan, computed or {}, streaming=df.isStreaming)
 
 
 def check_stream(plan: ReadPlan, version: str) -> None:
@@ -427,14 +425,14 @@ def _over_jvm(
         spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source, whole=whole
     )
     if plan.latency == "realtime":
-        return _add_computed(decode_columns(raw, plan), plan, computed, streaming=streaming)
+        return add_computed_columns(decode_columns(raw, plan), plan, computed, streaming=streaming)
     registry = registry_of(cluster, plan)
     run, row = (_Decode, record_row(plan)) if plan.upserts is None else (_Pack, CHUNK_COLUMNS)
     topics = None if streaming else PlannedTopics.of(cluster, ids)
     letters = _letters(spark, plan, cluster, streaming=streaming)
     rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, letters, topics)
     changes = _compute_changes(rows, plan, cluster, streaming=streaming)
-    return _add_computed(changes, plan, computed, streaming=streaming)
+    return add_computed_columns(changes, plan, computed, streaming=streaming)
 
 
 @attrs.frozen
@@ -553,36 +551,6 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, wh
         **({WHOLE: "true"} if whole or is_connect(spark) or in_pipeline() else {}),
         **({LETTERS_ACCUMULATOR: str(letter_reports(spark))} if reports else {}),
     }
-
-
-def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker], *, streaming: bool) -> DataFrame:
-    """Add the computed columns and a stream's watermark, and select the columns of the plan's output in its order.
-
-    Values are cast to the types of their columns. A stream of upserts whose rows are in Spark's state has its watermark
-    already. Spark is not asked for the columns, which the plan knows: in a pipeline it refuses such questions.
-    """
-    from pyspark.sql import functions as sf
-
-    from kdsl.types.spark import spark_type
-
-    for column in plan.computed:
-        if column.sql:
-            value = parse_column(column.text)
-        elif column.column in computed:
-            value = computed[column.column]()
-        else:
-            raise KdslError(
-                f"{plan.table}: the computed column {column.column!r} has neither SQL nor a function in computed="
-            )
-        df = df.withColumn(column.column, value.cast(spark_type(column.type)))
-    present = list(dict.fromkeys([*plan.columns.names, *(column.column for column in plan.computed)]))
-    has_watermark = plan.upserts is not None and plan.upserts.images and not plan.upserts.by_partition
-    if plan.watermark is not None and streaming and not has_watermark:
-        types = {f.name: f.type for f in plan.columns.fields} | {c.column: c.type for c in plan.computed}
-        wall_clock = isinstance(types[plan.watermark.column], t.Timestamp)
-        df = with_watermark(df, plan.watermark, present, wall_clock=wall_clock)
-    names = list(plan.output.names)
-    return df if present == names else df.select(*(sf.col(quote_name(name)) for name in names))
 
 
 @attrs.frozen
