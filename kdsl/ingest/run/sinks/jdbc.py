@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.changelog.postgres import (
+    TableChange,
     add_column,
     change_type,
     create_schema,
@@ -18,7 +19,7 @@ from kdsl.changelog.postgres import (
     quote_identifier,
 )
 from kdsl.changelog.target import Batch
-from kdsl.changelog.to_jdbc import JdbcTarget, TableChange
+from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.formats import TableId
 from kdsl.ingest.ends import JdbcTables
 from kdsl.ingest.evolution import NESTED_FIX, Refusal, SchemaChange, Tag
