@@ -515,7 +515,7 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, wh
     The accumulator is created if the plan has dead letters, the session is a classic one, and there is none yet.
     """
     from kdsl.run.librdkafka.options import write_options
-    from kdsl.run.librdkafka.source import PARALLELISM, WHOLE, ZONE
+    from kdsl.run.librdkafka.read_task import PARALLELISM, WHOLE, ZONE
 
     zone = spark.conf.get(_ZONE) or "UTC"
     reports = plan.dead_letters is not None and not is_connect(spark)

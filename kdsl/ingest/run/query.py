@@ -18,9 +18,10 @@ from kdsl.ingest.evolution import Learned
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
-from kdsl.ingest.run.batch import BatchRunner, KafkaBatchRunner
+from kdsl.ingest.run.batch import BatchRunner
 from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
+from kdsl.ingest.run.kafka_batch import KafkaBatchRunner
 from kdsl.ingest.run.prefetch import sample_tables
 from kdsl.ingest.run.progress import INGEST_LOGS, IngestLog, explain_missing_topics
 from kdsl.ingest.run.raw import raw_table, topic_regex
