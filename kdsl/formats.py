@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Final, Literal, Protocol, Self
 
 import attrs
@@ -20,28 +19,16 @@ from kdsl import own_columns
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem, listing, nearest
 from kdsl.options import Options
+from kdsl.plugins import PluginError, PluginGroup
 from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
 Direction = Literal["read", "write"]
 Side = Literal["key", "value"]
-GROUP = "kdsl.formats"
-BUILT_IN = {
-    "avro": "kdsl_formats.avro:Avro",
-    "avro-confluent": "kdsl_formats.avro_confluent:AvroConfluent",
-    "canal-json": "kdsl_formats.cdc_json:CanalJson",
-    "csv": "kdsl_formats.csv:Csv",
-    "debezium-avro-confluent": "kdsl_formats.debezium_avro_confluent:DebeziumAvroConfluent",
-    "debezium-json": "kdsl_formats.cdc_json:DebeziumJson",
-    "json": "kdsl_formats.json:Json",
-    "json-schema-confluent": "kdsl_formats.json_schema_confluent:JsonSchemaConfluent",
-    "maxwell-json": "kdsl_formats.cdc_json:MaxwellJson",
-    "ogg-json": "kdsl_formats.cdc_json:OggJson",
-    "protobuf": "kdsl_formats.protobuf:Protobuf",
-    "protobuf-confluent": "kdsl_formats.protobuf:ProtobufConfluent",
-    "raw": "kdsl_formats.raw:Raw",
-}
+OnUnavailable = Literal["error", "null", "keep"]
+OnTruncate = Literal["error", "skip", "apply"]
+FORMATS: Final = PluginGroup("kdsl.formats", "format")
 
 READ_ONLY: Final = "format-read-only"
 """The code of a problem of a format that can read a table with its options, but not write it."""
@@ -292,6 +279,9 @@ class Format(Options):
             connection to an external service, or that change with the columns.
         frame_headers: By side, the header that may name the schema of a message in place of a frame before its body;
             empty for formats whose messages name no schema.
+
+    The properties `is_lenient`, `on_unavailable` and `on_truncate` are decided by options of the format, which may have
+    any names: ``skip_bad: bool = option("skip-bad", "…", default=False, decides="is_lenient")``.
     """
 
     identifier: ClassVar[str]
@@ -300,11 +290,64 @@ class Format(Options):
     needs_registry: ClassVar[bool] = False
     connection: ClassVar[tuple[str, ...]] = ()
     frame_headers: ClassVar[Mapping[Side, str]] = {}
+    _deciding: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def __init_subclass__(cls) -> None:
         """Make the subclass a group of options, whose title in messages has the identifier."""
         super().__init_subclass__()
         cls.title = f"the format {getattr(cls, 'identifier', cls.__name__)!r}"
+        options = ((a.metadata["decides"], a.name, a.metadata["key"]) for a in cls.declarations())
+        cls._deciding = {decided: (name, key) for decided, name, key in options if decided is not None}
+
+    @property
+    def is_lenient(self) -> bool:
+        """Whether messages that cannot be read produce no row, and bad values are NULL; otherwise they are errors.
+
+        False without an option that decides it.
+        """
+        return bool(self._decide("is_lenient", False))
+
+    @property
+    def on_unavailable(self) -> OnUnavailable | None:
+        """How values are read that the writer of a change did not have (`Decoded.unavailable`).
+
+        ``error`` stops the read, ``null`` reads NULL, ``keep`` reads NULL and names the column in each row
+        (`UNAVAILABLE`), so that targets keep their value. None, without an option that decides it, is right for formats
+        whose messages have all values.
+        """
+        chosen: OnUnavailable | None = self._decide("on_unavailable", None)
+        return chosen
+
+    @property
+    def on_truncate(self) -> OnTruncate:
+        """How a message is read that empties its table: it is an error, skipped, or deletes all rows (``apply``).
+
+        With ``apply`` the decoder reports it in `Decoded.truncates`. ``error`` without an option that decides it.
+        """
+        chosen: OnTruncate = self._decide("on_truncate", "error")
+        return chosen
+
+    @property
+    def tombstone(self) -> bytes | None:
+        """The message value that is read as a tombstone, as if it were null; None, the default, if there is none."""
+        return None
+
+    def _decide(self, name: str, default: Any) -> Any:
+        """Return the value of the option that decides a property; the default without one."""
+        return getattr(self, self._deciding[name][0]) if name in self._deciding else default
+
+    @classmethod
+    def deciding_option(cls, name: str) -> tuple[str, str]:
+        """The option that decides a property: its Python name, and its Flink key with the identifier before it.
+
+        Args:
+            name: The property, such as ``is_lenient``.
+
+        Raises:
+            KeyError: The format has no such option.
+        """
+        option, key = cls._deciding[name]
+        return option, f"{cls.identifier}.{key}"
 
     @classmethod
     def column_types(cls) -> str | None:
@@ -360,7 +403,8 @@ class Format(Options):
         """Yield this format with other options that its messages may need; none by default.
 
         If a message cannot be read, they are tried in this order, and the error names the first that reads it, and
-        the other messages of its batch as before. They must not lose data.
+        the other messages of its batch as before. They must not lose data; one with another `tombstone` is suggested
+        for messages that are this tombstone, if they delete their rows.
         """
         return ()
 
@@ -447,41 +491,17 @@ class Format(Options):
         return self
 
 
-def has_placeholders(format_: Format | None) -> bool:
-    """Whether messages of a format may hold placeholders for values that their writer did not have."""
-    return hasattr(format_, "unavailable")
-
-
-def keeps_unavailable(format_: Format) -> bool:
-    """Whether rows name the columns whose values the writer of a change did not have (`UNAVAILABLE`)."""
-    return getattr(format_, "unavailable", "error") == "keep"
-
-
 class UnknownFormatError(KdslError):
     """No format has this name, or its package cannot be imported."""
-
-
-@cache
-def _load_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points of kdsl's own and all installed formats by their names, read once."""
-    points = {name: EntryPoint(name, target, GROUP) for name, target in BUILT_IN.items()}
-    for point in entry_points(group=GROUP):
-        if point.name in points and points[point.name].value != point.value:
-            raise KdslError(
-                f"two packages register the format {point.name!r}: {points[point.name].value} and {point.value}; "
-                "uninstall one of them"
-            )
-        points[point.name] = point
-    return points
 
 
 def format_names() -> tuple[str, ...]:
     """The names of kdsl's own and all installed formats, sorted.
 
     Raises:
-        KdslError: Two packages register the same format.
+        PluginError: Two packages register the same format.
     """
-    return tuple(sorted(_load_entry_points()))
+    return tuple(sorted(FORMATS.find_all()))
 
 
 @cache
@@ -491,24 +511,15 @@ def format_class(identifier: str) -> type[Format]:
     Raises:
         UnknownFormatError: No format has this identifier, or its package cannot be imported or has something else
             there.
-        KdslError: Two packages register the same format.
+        PluginError: Two packages register the same format.
     """
-    point = _load_entry_points().get(identifier)
-    if point is None:
-        names = format_names()
+    names = format_names()
+    if identifier not in names:
         raise UnknownFormatError(
             f"there is no format {identifier!r}{nearest(identifier, names)}; there are {listing(names)}"
         )
     try:
-        loaded: Any = point.load()
-    except (ImportError, AttributeError) as e:
-        raise UnknownFormatError(
-            f"the format {identifier!r} ({point.value}) cannot be imported: {e}; install what it needs, or correct the "
-            "entry point of its package"
-        ) from e
-    if not (isinstance(loaded, type) and issubclass(loaded, Format)):
-        raise UnknownFormatError(
-            f"the format {identifier!r} ({point.value}) is not a subclass of kdsl.Format; correct the entry point of "
-            "its package"
-        )
-    return loaded
+        kind: type[Format] = FORMATS.load_class(identifier, Format, "kdsl.Format")
+    except PluginError as e:
+        raise UnknownFormatError(str(e)) from e
+    return kind

@@ -15,7 +15,7 @@ LAYERS = (
     (
         *("kdsl.callbacks", "kdsl.distribution", "kdsl.documents", "kdsl.durations", "kdsl.errors", "kdsl.extras"),
         *("kdsl.folders", "kdsl.java", "kdsl.java_patterns", "kdsl.loading", "kdsl.notebooks", "kdsl.own_columns"),
-        *("kdsl.retry", "kdsl.shown_values"),
+        *("kdsl.plugins", "kdsl.retry", "kdsl.shown_values"),
     ),
     ("kdsl.secrets",),
     ("kdsl.client_settings", "kdsl.ivy", "kdsl.spark_versions", "kdsl.sql_tokens"),

@@ -22,9 +22,10 @@ from docs.generate.type_changes import type_changes_page
 from kdsl.catalog.options import CatalogOptions
 from kdsl.declare.connector import KafkaOptions, Transport, UpsertOptions
 from kdsl.declare.metadata import METADATA
-from kdsl.formats import BUILT_IN, ROW_KIND, Format, format_class
+from kdsl.formats import FORMATS, ROW_KIND, Format, format_class
 from kdsl.ingest import Pipeline, Route, Transform
 from kdsl.ingest.ends import end_class, end_types
+from kdsl.plugins import OWN
 from kdsl.resolve.transport import CAPABILITIES
 from kdsl.scripts.options import CONNECTORS as SCRIPT_CONNECTORS, DatagenField
 from kdsl.scripts.settings import Settings
@@ -361,7 +362,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """
     transports = root / _TRANSPORTS
     partly = {_TRANSPORTS: transports_page(transports.read_text(encoding="utf-8"))} if transports.exists() else {}
-    formats = {Path("formats", f"{name}.md"): format_page(format_class(name)) for name in sorted(BUILT_IN)}
+    formats = {Path("formats", f"{name}.md"): format_page(format_class(name)) for name in sorted(OWN[FORMATS.name])}
     return {
         Path("avro-types.md"): avro_types_page(),
         Path("catalog-options.md"): catalog_page(),

@@ -3,9 +3,11 @@
 A package registers them in its ``pyproject.toml``:
 
 ```toml
-[project.entry-points."kdsl.ingest.ends"]
-"sink.json-files" = "my_end:JsonFiles"
-"source.json-files" = "my_end:JsonFolder"
+[project.entry-points."kdsl.sinks"]
+json-files = "my_end:JsonFiles"
+
+[project.entry-points."kdsl.sources"]
+json-files = "my_end:JsonFolder"
 ```
 
 Then ``sink: {type: json-files, path: /data/out}`` is checked, planned and run like the sinks of kdsl, and

@@ -321,8 +321,8 @@ class RecordSplitter:
     ) -> list[Rejection]:
         """As `_find_unfitting`; where a column is to blame, the reason tells what to do about unchanged values."""
         fix = (
-            f"set {self._feed.value.identifier}.unavailable to keep, by which the sink table keeps its value, or to "
-            "null; or the table's REPLICA IDENTITY to FULL"
+            f"set {self._feed.value.deciding_option('on_unavailable')[1]} to keep, by which the sink table keeps its "
+            "value, or to null; or the table's REPLICA IDENTITY to FULL"
         )
         bad = self._find_unfitting(raw, indices, table, shown)
         return [

@@ -68,12 +68,12 @@ def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
         fix = f"name another topic, such as {topic + '.dead'!r}, and a pattern that does not match it"
         yield problem(table, "dead-letter-topic", message, fix, option="dead_letter_topic")
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
-        if chosen is not None and getattr(chosen, "ignore_parse_errors", False):
+        if chosen is not None and chosen.is_lenient:
             message = (
                 f"the format of the {side} ignores parse errors, so records that cannot be read are dropped, and "
                 f"{named} would never get them"
             )
-            fix = f"remove ignore-parse-errors from the {side}'s format, or remove {named}"
+            fix = f"remove {chosen.deciding_option('is_lenient')[1]} from the {side}'s format, or remove {named}"
             yield problem(table, "dead-letter-lenient", message, fix, option="dead_letter_topic")
     if options.latency == "realtime":
         shown = table.setting("latency", "realtime")

@@ -42,7 +42,6 @@ from kdsl.flink_sql.expressions.translator import translate_expression
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import read_query
-from kdsl.formats import keeps_unavailable
 from kdsl.ingest.run.raw import can_share
 from kdsl.java_patterns import PatternError
 from kdsl.resolve import NO_TOPIC, problems as judged
@@ -790,8 +789,9 @@ class _Planner:
             message = f"{table.name} does not name its brokers"
             fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
             self.add_problem("cluster-missing", message, fix, table.declared.where)
-        if direction == "read" and definition.value_format is not None and keeps_unavailable(definition.value_format):
-            key = f"'{definition.value_format.identifier}.unavailable'"
+        chosen = definition.value_format
+        if direction == "read" and chosen is not None and chosen.on_unavailable == "keep":
+            key = f"'{chosen.deciding_option('on_unavailable')[1]}'"
             message = f"{table.name} is read with {key} = 'keep', and SQL cannot leave a value unchanged"
             fix = f"set {key} = 'null', which reads NULL for such a value, or remove it to get an error; or read the "
             fix += "table in Python"

@@ -29,6 +29,7 @@ class PlaceholderFormat(Format):
         default="error",
         ignore_case=True,
         side="read",
+        decides="on_unavailable",
     )
     unavailable_value_placeholder: str = option(
         "unavailable.value.placeholder",
@@ -77,6 +78,7 @@ class DebeziumFormat(PlaceholderFormat):
         default="error",
         ignore_case=True,
         side="read",
+        decides="on_truncate",
     )
 
     def check_use(self, row: t.Row, use: Use, direction: Direction) -> Iterable[Problem]:

@@ -40,6 +40,7 @@ class JsonFormat(Format):
         "ignore-parse-errors",
         "Read: whether a bad value becomes NULL and an unreadable message produces no row, instead of an error.",
         default=False,
+        decides="is_lenient",
     )
     timestamp_format: Literal["SQL", "ISO-8601"] = option(
         "timestamp-format.standard",
@@ -284,6 +285,16 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
                 "set only one of them",
             )
         yield from super().check(row, direction)
+
+    @property
+    def tombstone(self) -> bytes | None:
+        """The JSON value null with `null_is_tombstone`."""
+        return b"null" if self.null_is_tombstone else None
+
+    def alternatives(self) -> Iterable[Format]:
+        """The formats of the base class, and the format that reads the JSON value null as a tombstone."""
+        yield from super().alternatives()
+        yield attrs.evolve(self, null_is_tombstone=True)  # type: ignore[misc]
 
     def prunable(self) -> bool:
         """True unless every member must be present: members are matched by name, so unread columns are skipped."""

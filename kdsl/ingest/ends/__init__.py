@@ -1,7 +1,7 @@
 """The ends of an ingestion: sources of tables and sinks for tables, each a group of options.
 
-Other packages add ends with entry points of the group ``kdsl.ingest.ends``: the name is ``source.TYPE`` or
-``sink.TYPE``, the object a subclass of `Source` or `Sink`.
+They are plug-ins of the groups ``kdsl.sources`` and ``kdsl.sinks``, as those of other packages: each has the name of
+its type, and is a subclass of `Source` or `Sink`.
 """
 
 from __future__ import annotations

@@ -321,8 +321,8 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
             message = "ingestion.error-tolerance.max-count has no effect without ingestion.ignore-errors"
             fix = "set ingestion.ignore-errors to true, or remove it"
             yield WrongOption("ingest-errors", "ingestion.error-tolerance.max-count", message, fix, "warning")
-        if getattr(chosen.value, "ignore_parse_errors", False) and chosen.ignore_errors:
-            name = f"{chosen.value.identifier}.ignore-parse-errors"
+        if chosen.value.is_lenient and chosen.ignore_errors:
+            name = chosen.value.deciding_option("is_lenient")[1]
             message = f"{name} skips records before ingestion.ignore-errors can count and collect them"
             yield WrongOption("ingest-errors", name, message, "keep one of the two")
         if chosen.table is not None:
