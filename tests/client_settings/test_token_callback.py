@@ -49,7 +49,7 @@ def endless() -> str:
     return jwt(sub="HUSH")
 
 
-def expired() -> str:
+def make_expired() -> str:
     return jwt(sub="HUSH", exp=1)
 
 
@@ -84,7 +84,7 @@ def test_callbacks_for_the_same_tokens_are_equal_and_show_no_option() -> None:
         ("no_jwt", "returned no JWT"),
         ("no_claims", "returned no JWT"),
         ("endless", "returned a JWT without the time 'exp'"),
-        ("expired", "returned a JWT that has expired"),
+        ("make_expired", "returned a JWT that has expired"),
         ("failing", "failed with RuntimeError"),
     ],
 )

@@ -29,8 +29,8 @@ from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOpti
 from kdsl.ingest.ids import parse_id
 from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
-from kdsl.java_patterns import PatternError, python_pattern
 from kdsl.kafka_table import KafkaTable
+from kdsl.name_patterns import PatternError, compile_pattern
 from kdsl.options import option
 from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.resolve.delivery import wrong_prefix
@@ -418,7 +418,7 @@ def _check_topics(feed: KafkaFeed) -> Iterator[WrongOption]:
         yield WrongOption("topic-missing", "topic", "the source has no topic", "add topic, or topic-pattern")
     if feed.topic_pattern is not None:
         try:
-            python_pattern(feed.topic_pattern)
+            compile_pattern(feed.topic_pattern)
         except PatternError as e:
             yield WrongOption("topic-pattern", "topic-pattern", f"the pattern {feed.topic_pattern!r} {e}", e.fix)
 
