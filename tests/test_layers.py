@@ -30,6 +30,7 @@ LAYERS = (
     ("kdsl.ddl", "kdsl.kafka_table"),
     ("kdsl.changelog", "kdsl.datastream", "kdsl.schemas"),
     ("kdsl.catalog", "kdsl.ingest"),
+    ("kdsl.vendors",),
     ("kdsl",),  # it imports a public name when the name is first used; generated code imports them from here
     ("kdsl.codegen",),
     ("kdsl.deployment", "kdsl.scripts"),
