@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Final, Literal, Protocol, Self
 
 import attrs
@@ -20,6 +19,7 @@ from kdsl import own_columns
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem, listing, nearest
 from kdsl.options import Options
+from kdsl.plugins import PluginError, PluginGroup
 from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
@@ -28,22 +28,7 @@ Direction = Literal["read", "write"]
 Side = Literal["key", "value"]
 OnUnavailable = Literal["error", "null", "keep"]
 OnTruncate = Literal["error", "skip", "apply"]
-GROUP = "kdsl.formats"
-BUILT_IN = {
-    "avro": "kdsl_formats.avro:Avro",
-    "avro-confluent": "kdsl_formats.avro_confluent:AvroConfluent",
-    "canal-json": "kdsl_formats.cdc_json:CanalJson",
-    "csv": "kdsl_formats.csv:Csv",
-    "debezium-avro-confluent": "kdsl_formats.debezium_avro_confluent:DebeziumAvroConfluent",
-    "debezium-json": "kdsl_formats.cdc_json:DebeziumJson",
-    "json": "kdsl_formats.json:Json",
-    "json-schema-confluent": "kdsl_formats.json_schema_confluent:JsonSchemaConfluent",
-    "maxwell-json": "kdsl_formats.cdc_json:MaxwellJson",
-    "ogg-json": "kdsl_formats.cdc_json:OggJson",
-    "protobuf": "kdsl_formats.protobuf:Protobuf",
-    "protobuf-confluent": "kdsl_formats.protobuf:ProtobufConfluent",
-    "raw": "kdsl_formats.raw:Raw",
-}
+FORMATS: Final = PluginGroup("kdsl.formats", "format")
 
 READ_ONLY: Final = "format-read-only"
 """The code of a problem of a format that can read a table with its options, but not write it."""
@@ -510,27 +495,13 @@ class UnknownFormatError(KdslError):
     """No format has this name, or its package cannot be imported."""
 
 
-@cache
-def _load_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points of kdsl's own and all installed formats by their names, read once."""
-    points = {name: EntryPoint(name, target, GROUP) for name, target in BUILT_IN.items()}
-    for point in entry_points(group=GROUP):
-        if point.name in points and points[point.name].value != point.value:
-            raise KdslError(
-                f"two packages register the format {point.name!r}: {points[point.name].value} and {point.value}; "
-                "uninstall one of them"
-            )
-        points[point.name] = point
-    return points
-
-
 def format_names() -> tuple[str, ...]:
     """The names of kdsl's own and all installed formats, sorted.
 
     Raises:
-        KdslError: Two packages register the same format.
+        PluginError: Two packages register the same format.
     """
-    return tuple(sorted(_load_entry_points()))
+    return tuple(sorted(FORMATS.find_all()))
 
 
 @cache
@@ -540,24 +511,15 @@ def format_class(identifier: str) -> type[Format]:
     Raises:
         UnknownFormatError: No format has this identifier, or its package cannot be imported or has something else
             there.
-        KdslError: Two packages register the same format.
+        PluginError: Two packages register the same format.
     """
-    point = _load_entry_points().get(identifier)
-    if point is None:
-        names = format_names()
+    names = format_names()
+    if identifier not in names:
         raise UnknownFormatError(
             f"there is no format {identifier!r}{nearest(identifier, names)}; there are {listing(names)}"
         )
     try:
-        loaded: Any = point.load()
-    except (ImportError, AttributeError) as e:
-        raise UnknownFormatError(
-            f"the format {identifier!r} ({point.value}) cannot be imported: {e}; install what it needs, or correct the "
-            "entry point of its package"
-        ) from e
-    if not (isinstance(loaded, type) and issubclass(loaded, Format)):
-        raise UnknownFormatError(
-            f"the format {identifier!r} ({point.value}) is not a subclass of kdsl.Format; correct the entry point of "
-            "its package"
-        )
-    return loaded
+        kind: type[Format] = FORMATS.load_class(identifier, Format, "kdsl.Format")
+    except PluginError as e:
+        raise UnknownFormatError(str(e)) from e
+    return kind

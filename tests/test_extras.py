@@ -81,7 +81,7 @@ def test_the_page_names_what_each_extra_installs() -> None:
         row = rows[f"kdsl-kafka[{extra}]" if extra else "kdsl-kafka"]
         names = [re.split(r"[\[<>=]", requirement)[0] for requirement in required]
         missing = [name for name in names if name.lower() not in row.lower() and name != "kdsl-kafka"]
-        assert missing == (["confluent-kafka"] if extra == "aws" else []), extra  # which kdsl itself needs, too
+        assert missing == [], extra
 
 
 def test_other_packages_are_installed_with_kdsl() -> None:

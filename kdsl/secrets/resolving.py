@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kdsl.errors import SecretError, listing, nearest
+from kdsl.plugins import PluginError
 from kdsl.secrets.properties_file import read_properties
-from kdsl.secrets.reference import GROUP, Reference, providers, replace_references
+from kdsl.secrets.reference import PROVIDERS, Reference, replace_references
 
 _LINE = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)\s*[=:]\s*(?!=+$)\S.*")
 DIRECTORY = "KDSL_SECRETS_DIR"
@@ -108,16 +109,19 @@ def _from_provider(reference: Reference) -> str:
 def _ask_provider(name: str, reference: Reference) -> str | None:
     """Ask a provider for the secret of a reference; None if it raises LookupError, because it has no such secret."""
     try:
-        provider: Provider = providers()[name].load()
+        provider: Provider = PROVIDERS.load(name)
         value: object = provider(reference.name, **reference.settings)
     except LookupError:
         return None
     except SecretError:
         raise
+    except PluginError as e:
+        raise _make_error(reference, str(e)) from e
     except Exception as e:  # noqa: BLE001  # another package's; its message may contain the arguments
         raise _make_error(
             reference,
-            f"the provider {name!r} of the group {GROUP!r} failed with {type(e).__name__}; call it alone to see why",
+            f"the provider {name!r} of the group {PROVIDERS.name!r} failed with {type(e).__name__}; call it alone to "
+            "see why",
         ) from None
     if not isinstance(value, str):
         raise _make_error(reference, f"the provider {name!r} returned a {type(value).__name__} instead of a string")
@@ -134,14 +138,15 @@ def _from_any_provider(reference: Reference) -> str:
         path = Path(folder, reference.name)
         if path.is_file():
             return _read_text(reference, path).strip()
-    for name in providers():
+    names = PROVIDERS.find_all()
+    for name in names:
         secret = _ask_provider(name, reference)
         if secret is not None:
             return secret
-    attempts = f"asked {listing(providers())}" if providers() else f"no package registers a provider ({GROUP})"
+    attempts = f"asked {listing(names)}" if names else f"no package registers a provider ({PROVIDERS.name})"
     raise _make_error(
         reference,
-        f"{attempts}, and {DIRECTORY} has no such file; install a provider of the group {GROUP!r}, or set "
+        f"{attempts}, and {DIRECTORY} has no such file; install a provider of the group {PROVIDERS.name!r}, or set "
         f"{DIRECTORY} to "
         "a folder with one file per secret",
     )
