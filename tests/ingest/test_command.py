@@ -14,7 +14,7 @@ from kdsl.cli import ingest as command
 from kdsl.cli.app import app
 from kdsl.diagnostics import lag
 from kdsl.errors import UnreachableError
-from kdsl.ingest.evolution import UpstreamTable
+from kdsl.ingest.schema_changes import UpstreamTable
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import LocalKafka

@@ -15,7 +15,6 @@ from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, forgive_errors
 from kdsl.ingest.definition import Pipeline
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Refusal
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
@@ -35,6 +34,7 @@ from kdsl.ingest.run.tasks import (
 from kdsl.ingest.run.unstorable import choose_search
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.run.value_errors import explain_value_error
+from kdsl.ingest.schema_changes import Refusal
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.resolve.columns import find_case_clashes
 from kdsl.run.checkpoint.checkpoint import Checkpoint

@@ -12,7 +12,6 @@ import attrs
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import TableDelta
 from kdsl.ingest.ids import parse_id
 from kdsl.ingest.run.batch import BatchRunner, OpenBatch, join_places, open_decision
 from kdsl.ingest.run.rows import (
@@ -32,6 +31,7 @@ from kdsl.ingest.run.tasks import (
 )
 from kdsl.ingest.run.unstorable import find_null_characters
 from kdsl.ingest.run.value_counts import VALUE_COUNTS
+from kdsl.ingest.schema_changes import TableDelta
 from kdsl.ingest.state import IngestState
 from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS
 from kdsl.run.session import try_setting

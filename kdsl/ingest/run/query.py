@@ -14,8 +14,8 @@ from kdsl.errors import CheckpointError, KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Learned
 from kdsl.ingest.ids import format_id
+from kdsl.ingest.learn import Learned
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
 from kdsl.ingest.run.batch import BatchRunner
