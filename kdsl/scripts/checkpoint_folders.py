@@ -18,7 +18,6 @@ import attrs
 from kdsl.errors import CheckpointError, listing
 from kdsl.run.checkpoint.checkpoint import FOLDER
 from kdsl.run.checkpoint.folder import open_folder
-from kdsl.scripts.copies import read_topics
 from kdsl.scripts.script_plan import AnyJob, CopyJob
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Insert:
     def of(cls, job: AnyJob) -> Insert:
         """Describe a job: digest its queries, its views and the columns it writes, and name its sink and its topics."""
         if isinstance(job, CopyJob):
-            topics, names = read_topics(job.copies), ", ".join(copy.name for copy in job.copies)
+            topics, names = job.topics, ", ".join(copy.name for copy in job.copies)
             text = repr([(c.name, [rule.to_strings() for rule in c.ingestion.transform]) for c in job.copies])
             return cls(_digest(f"{text} {topics}"), names, topics)
         options = {name: table.declared.options for name, table in job.tables.items()}

@@ -102,6 +102,8 @@ CONNECTORS: Mapping[str, type[Options]] = {
     "blackhole": BlackholeOptions,
     "datagen": DatagenOptions,
 }
+WRITE_ONLY = ("print", "blackhole")
+"""The connectors of tables that cannot be read."""
 _FIELDS = "fields."
 
 

@@ -28,11 +28,10 @@ from kdsl.run.listeners.watch import error_of
 from kdsl.run.session import available_cores, change_settings, check_spark
 from kdsl.scripts.checkpoint_folders import jobs_by_base, open_folders
 from kdsl.scripts.datagen import NUMBER
-from kdsl.scripts.listings import Listing
 from kdsl.scripts.options import PrintOptions
 from kdsl.scripts.queries.scopes import Columns
 from kdsl.scripts.queries.translator import TranslatedQuery as Translated
-from kdsl.scripts.script_plan import AnyJob, CopyJob, Job, ScriptPlan, ScriptTable, View
+from kdsl.scripts.script_plan import AnyJob, CopyJob, Job, Listing, ScriptPlan, ScriptTable, View
 from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.sql_text import parse_column, run_sql
 from kdsl.types import model as t
