@@ -37,8 +37,8 @@ from kdsl.flink_sql.expressions.values import (
     same_in_spark,
 )
 from kdsl.flink_sql.syntax import tree as n
-from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
+from kdsl.flink_sql.syntax.errors import UntranslatableError, nesting_error
+from kdsl.flink_sql.syntax.expression_reader import read_expression
 from kdsl.flink_sql.syntax.intervals import interval_microseconds
 from kdsl.types import model as t
 from kdsl.types.arrays import Mask

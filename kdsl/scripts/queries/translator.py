@@ -10,8 +10,7 @@ import attrs
 from kdsl.flink_sql.expressions.casts import NoCastError, cast
 from kdsl.flink_sql.expressions.values import NoCommonTypeError, TypedSql, common_type, same_in_spark
 from kdsl.flink_sql.syntax import tree as n
-from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.flink_sql.syntax.expression_reader import nesting_error
+from kdsl.flink_sql.syntax.errors import UntranslatableError, nesting_error
 from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.formats import ROW_KIND
 from kdsl.own_columns import WINDOW
