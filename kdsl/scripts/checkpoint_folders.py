@@ -142,7 +142,7 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[AnyJob]) -> dict
     return folders
 
 
-def jobs_by_base(jobs: Iterable[AnyJob], checkpoint: str | None) -> dict[str, list[AnyJob]]:
+def group_jobs_by_base(jobs: Iterable[AnyJob], checkpoint: str | None) -> dict[str, list[AnyJob]]:
     """Group the jobs that run as streams by the folder of their checkpoints; jobs without one are left out.
 
     Args:
@@ -174,7 +174,7 @@ def predict_folders(jobs: Iterable[AnyJob], checkpoint: str | None = None) -> di
         CheckpointError: As for `_choose_folders`, in a folder of this machine.
     """
     expected: dict[str, str] = {}
-    for base, group in jobs_by_base(jobs, checkpoint).items():
+    for base, group in group_jobs_by_base(jobs, checkpoint).items():
         local = base.removeprefix("file:")
         if "://" in local or local.partition("/")[0].endswith(":"):
             remark = f", if {base}/{_INDEX} names no other folder"

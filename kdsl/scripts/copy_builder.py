@@ -31,12 +31,12 @@ from kdsl.scripts.copy_sources import (
     HINTS,
     KEYS_OF_TABLES,
     apply_hints,
-    catalog_feed,
-    catalog_transform,
     check_copied_catalog,
     check_copied_table,
     find_primary_key,
-    table_feed,
+    make_catalog_feed,
+    make_catalog_transform,
+    make_table_feed,
 )
 from kdsl.scripts.copy_targets import Target
 from kdsl.scripts.script_plan import Copy
@@ -98,7 +98,7 @@ class CopyBuilder:
         inferred = definition.inferred is not None or leaves_columns_out(definition, options)
         feed = None
         if cluster is not None and readable and not self._has_errors(source.where):
-            feed = table_feed(definition, cluster, name, inferred=inferred)
+            feed = make_table_feed(definition, cluster, name, inferred=inferred)
             feed = self._apply_hints(feed, hints)
         primary = statement.primary_key.columns if statement.primary_key else find_primary_key(definition)
         transform = Transform(
@@ -164,9 +164,9 @@ class CopyBuilder:
         source = str(statement.source)
         feed = None
         if catalog.cluster is not None and not self._has_errors(statement.source.where):
-            feed = catalog_feed(catalog, table, topic_pattern=pattern)
+            feed = make_catalog_feed(catalog, table, topic_pattern=pattern)
             feed = self._apply_hints(feed, statement.source_options)
-        ingestion = self._finish(statement, feed, target, catalog_transform(catalog), None)
+        ingestion = self._finish(statement, feed, target, make_catalog_transform(catalog), None)
         if ingestion is None:
             return None
         new = None if statement.if_not_exists else target.database or None
@@ -193,10 +193,10 @@ class CopyBuilder:
             return None
         name, feed = format_id(id_), None
         if catalog.cluster is not None and not self._has_errors(statement.copy.table.where):
-            feed = catalog_feed(catalog, name, topic=(topic,))
+            feed = make_catalog_feed(catalog, name, topic=(topic,))
             hints = statement.copy.options
             feed = self._apply_hints(feed, [h for h in hints if h.key in HINTS or h.key not in KEYS_OF_TABLES])
-        transform = catalog_transform(catalog)
+        transform = make_catalog_transform(catalog)
         primary = statement.primary_key.columns if statement.primary_key else transform.primary_keys
         added = _write_added(statement.copy.added)
         transform = attrs.evolve(transform, primary_keys=primary, add_columns=added)  # type: ignore[misc]

@@ -15,7 +15,7 @@ from kdsl.scripts.catalogs import ScriptCatalogs
 from kdsl.scripts.copy_builder import CopyBuilder
 from kdsl.scripts.copy_sources import ONLY_HINTS
 from kdsl.scripts.copy_targets import Target, find_target
-from kdsl.scripts.inferred_tables import InferredTables, errors_besides_columns, has_unknown_columns
+from kdsl.scripts.inferred_tables import InferredTables, find_errors_besides_columns, has_unknown_columns
 from kdsl.scripts.names import ScriptNames
 from kdsl.scripts.script_plan import Copy
 from kdsl.scripts.settings import Settings
@@ -89,7 +89,7 @@ class CopyPlanner:
         definition = planned.topic.definition
         cluster: Cluster | None
         if has_unknown_columns(planned.declared):
-            readable = not errors_besides_columns(definition)
+            readable = not find_errors_besides_columns(definition)
         else:
             self._problems += self._checks.check_topic(planned, "read")
             errors = (p for p in problems_of_table(definition, "read", self._catalogs.cluster))

@@ -37,7 +37,7 @@ class InferredTables:
         self._catalogs = catalogs
         self._tables: dict[str, tuple[ScriptCatalog, DeclaredTable | None]] = {}
 
-    def table_names(self, catalog: str, where: Where) -> list[str] | None:
+    def list_table_names(self, catalog: str, where: Where) -> list[str] | None:
         """The tables of a Kafka catalog, for which the cluster is asked.
 
         None if the cluster is not asked; and, with a problem, if that fails or the catalog is one of a sink.
@@ -101,7 +101,7 @@ class InferredTables:
 
         The cluster is asked for its other topics, to name them; if that fails, this is recorded, too.
         """
-        names = self.table_names(path[0], name.where) or []
+        names = self.list_table_names(path[0], name.where) or []
         message = f"the catalog {path[0]!r} has no table {path[-1]!r}{nearest(path[-1], names)}: its cluster has no "
         fix = f"use one of {listing(names[:20])}" if names else "create the topic first"
         self.problems.append(Problem("table-unknown", f"{message}such topic", fix, name.where))
@@ -118,7 +118,7 @@ class InferredTables:
         definition = table.definition()
         if not table.statement.complete or not leaves_columns_out(definition, table.options):
             return table
-        errors = errors_besides_columns(definition)
+        errors = find_errors_besides_columns(definition)
         if errors:
             self.problems += errors
             return None
@@ -135,7 +135,7 @@ class InferredTables:
         return _add_inferred(table, inferred)
 
 
-def errors_besides_columns(definition: TableDef) -> list[Problem]:
+def find_errors_besides_columns(definition: TableDef) -> list[Problem]:
     """Return the errors that prevent the columns of a table from being inferred.
 
     Missing columns, and mistakes in computed columns, keys and watermarks, do not count; the primary key of an upsert

@@ -13,9 +13,9 @@ from kdsl.java_patterns import PatternError
 from kdsl.resolve.topics import topics_of
 from kdsl.scripts.options import WRITE_ONLY
 from kdsl.scripts.queries.scopes import Changelog
-from kdsl.scripts.query_keys import QueryKey, key_mismatch
+from kdsl.scripts.query_keys import QueryKey, find_key_mismatch
 from kdsl.scripts.script_plan import Job, ScriptTable
-from kdsl.scripts.stream_checks import stream_problems
+from kdsl.scripts.stream_checks import find_stream_problems
 from kdsl.scripts.tables import DUPLICATE
 from kdsl.table import Table
 
@@ -86,7 +86,7 @@ def _check_stream(job: Job, fragment: Fragment) -> Iterator[Problem]:
         notes += [(n, fragment.where()) for n in view.query.notes]
         windows += [(w, fragment.where()) for w in view.query.windows]
     connector = None if job.sink is None else job.sink.connector
-    yield from stream_problems(
+    yield from find_stream_problems(
         notes,
         windows,
         watermarks=any(table.declared.watermarks for table in tables),
@@ -176,7 +176,7 @@ def _check_key(job: Job, sink: Table, where: Where, key: QueryKey | None) -> Ite
         return
     primary = sink.definition.primary_key
     indices = [c.index for c in job.columns if c.name in primary and c.index is not None]
-    lacking, changed = key_mismatch(key, indices, images=job.images)
+    lacking, changed = find_key_mismatch(key, indices, images=job.images)
     if lacking:
         missing = [key.columns[i] for i in lacking if i >= 0]
         more = f" (which lacks {listing(missing)})" if missing else ""

@@ -54,7 +54,7 @@ def _list_tables(
     catalog, database = catalogs.complete_database(statement.within)
     if statement.within is not None and not catalogs.has_database(catalog, database, statement.within.where):
         return None
-    return own if catalogs.is_own(catalog) else inferred_tables.table_names(catalog, statement.where)
+    return own if catalogs.is_own(catalog) else inferred_tables.list_table_names(catalog, statement.where)
 
 
 def describe_table(table: DeclaredTable) -> Listing:

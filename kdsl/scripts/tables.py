@@ -10,7 +10,7 @@ from kdsl.ddl.statements import Option
 from kdsl.ddl.tables import DeclaredTable
 from kdsl.errors import Problem
 from kdsl.scripts.datagen import plan_generated_rows
-from kdsl.scripts.options import script_options
+from kdsl.scripts.options import read_script_options
 from kdsl.scripts.script_plan import ScriptTable
 from kdsl.scripts.settings import Settings
 from kdsl.table import Table
@@ -52,7 +52,7 @@ class ScriptTables:
         connector = declared.connector
         if connector is None or connector.use != "script":
             return ScriptTable(declared, topic=Table(declared.definition()))
-        options = script_options(declared)
+        options = read_script_options(declared)
         self._problems += [*declared.problems, *options.problems]
         if connector.name != "datagen":
             return ScriptTable(declared, options=options)

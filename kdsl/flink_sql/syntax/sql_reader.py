@@ -25,7 +25,7 @@ _CORRECT = "correct the SQL at this position"
 
 
 class SqlReader(Cursor):
-    """Reads the tokens of a text.
+    """Reads the tokens of SQL.
 
     A method that reads something takes its tokens, and the next one comes after them.
     """
