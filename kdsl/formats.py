@@ -8,9 +8,9 @@ entry-point group ``kdsl.formats``; those of kdsl are in the package ``kdsl_form
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self
 
 import attrs
 import pyarrow as pa
@@ -24,6 +24,10 @@ from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
+    from kdsl.registry.model import RegisteredSchema, SubjectVersion
+
 Direction = Literal["read", "write"]
 Side = Literal["key", "value"]
 OnUnavailable = Literal["error", "null", "keep"]
@@ -33,6 +37,8 @@ FORMATS: Final = PluginGroup("kdsl.formats", "format")
 READ_ONLY: Final = "format-read-only"
 """The code of a problem of a format that can read a table with its options, but not write it."""
 
+SCHEMA_HEADERS: Final[Mapping[Side, str]] = {"key": "__key_schema_id", "value": "__value_schema_id"}
+"""The headers that name the schemas of keys and values in a registry, as Confluent's serializers write them."""
 ROW_KIND = "_row_kind"
 """The first column of a changelog's DataFrame."""
 UNAVAILABLE = "_unavailable"
@@ -263,6 +269,68 @@ class Encoder(Protocol):
         ...
 
 
+class RegistrySchemas(Protocol):
+    """What ``kdsl doctor`` and ``kdsl diff`` ask a format about its schemas in a registry."""
+
+    @property
+    def auto_register(self) -> bool:
+        """Whether a write registers a schema that is not registered under its subject."""
+        ...
+
+    @property
+    def use_latest_version(self) -> bool:
+        """Whether rows are written with the latest schema of the subject instead of the table's."""
+        ...
+
+    @property
+    def normalize(self) -> bool:
+        """Whether the registry normalizes schemas before it compares or stores them."""
+        ...
+
+    def find_subject(self, row: t.Row, use: Use, client: RegistryClient) -> str:
+        """Return the subject of the schema that a write of rows registers.
+
+        Raises:
+            KdslError: It depends on the topic, and the use has not exactly one; or on a registered schema that cannot
+                be read.
+            RegistryError: The registry does not answer, or refuses the request.
+        """
+        ...
+
+    def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
+        """Return the full name of the record that a write of rows writes, and the schema that it registers.
+
+        Raises:
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
+        """
+        ...
+
+    def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
+        """Return why rows of a type cannot be read or written with a registered schema; empty if they can.
+
+        Raises:
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
+        """
+        ...
+
+    def look_up(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> SubjectVersion:
+        """Return the version of the schema of written rows under a subject.
+
+        Raises:
+            UnknownSubjectError: It is not registered there.
+            RegistryError: The registry does not answer, or refuses the request.
+        """
+        ...
+
+    def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
+        """Return the defaults of nullable columns that the writer may have written in place of NULL, by column.
+
+        Raises:
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
+        """
+        ...
+
+
 class Format(Options):
     """A format: its options, the checks at planning, its decoder and encoder.
 
@@ -279,9 +347,16 @@ class Format(Options):
             connection to an external service, or that change with the columns.
         frame_headers: By side, the header that may name the schema of a message in place of a frame before its body;
             empty for formats whose messages name no schema.
+        registered_format: The format that reads the same bodies by the schemas that messages name, in a format that
+            reads all with one schema; None if messages need none.
+        holds_one_value: Whether a message is the value of the only column.
+        ingests: The sides of messages that a source of ingestions may have this format for; it then has an `observer`.
+        keyed_by_primary_key: Whether the message keys of its writers have the primary keys of the tables.
+        source_time: The key in `metadata` of the time of a change in the source, and the member of messages that has
+            it; None if messages do not say it.
 
-    The properties `is_lenient`, `on_unavailable` and `on_truncate` are decided by options of the format, which may have
-    any names: ``skip_bad: bool = option("skip-bad", "…", default=False, decides="is_lenient")``.
+    The properties `has_inline_schemas`,  `is_lenient`, `on_unavailable` and `on_truncate` are decided by options of the
+    format, which may have any names: ``skip_bad: bool = option("skip-bad", "…", default=False, decides="is_lenient")``.
     """
 
     identifier: ClassVar[str]
@@ -290,6 +365,11 @@ class Format(Options):
     needs_registry: ClassVar[bool] = False
     connection: ClassVar[tuple[str, ...]] = ()
     frame_headers: ClassVar[Mapping[Side, str]] = {}
+    registered_format: ClassVar[str | None] = None
+    holds_one_value: ClassVar[bool] = False
+    ingests: ClassVar[tuple[Side, ...]] = ()
+    keyed_by_primary_key: ClassVar[bool] = False
+    source_time: ClassVar[tuple[str, str] | None] = None
     _deciding: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -326,6 +406,22 @@ class Format(Options):
         """
         chosen: OnTruncate = self._decide("on_truncate", "error")
         return chosen
+
+    @property
+    def has_inline_schemas(self) -> bool | None:
+        """Whether each message contains its schema; None, without an option that decides it, if none ever does."""
+        chosen: bool | None = self._decide("has_inline_schemas", None)
+        return chosen
+
+    @property
+    def names_tables(self) -> bool:
+        """Whether messages name their tables (`Observed.ids`); otherwise, by default, their topic is the table."""
+        return False
+
+    @property
+    def fixed_types(self) -> Mapping[str, t.DataType]:
+        """The types of columns that are not inferred, by their names in messages; none by default."""
+        return {}
 
     @property
     def tombstone(self) -> bytes | None:
@@ -474,6 +570,26 @@ class Format(Options):
     def choose_frame_header(self, side: Side) -> str | None:
         """The header that gets what names the schema of a written message (`Encoded.frame`); None if there is none."""
         del side
+        return None
+
+    def may_lack_values(self, messages: pa.BinaryArray) -> bool:
+        """Whether some messages may lack values, by a look at their bytes; by default whether any message may."""
+        del messages
+        return self.on_unavailable is not None
+
+    def explain_python(self, types: Sequence[t.DataType]) -> str:
+        """Name what needs Python to be read and written exactly, as a noun; empty if Spark's own expressions suffice.
+
+        They take a message as bytes, or as a string in UTF-8 (real-time mode). By default the format needs Python.
+
+        Args:
+            types: The types of the columns.
+        """
+        del types
+        return f"the format {self.identifier!r}"
+
+    def registry_schemas(self) -> RegistrySchemas | None:
+        """What can be asked about its schemas in a registry; None, the default, for a format without such schemas."""
         return None
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer | None:
