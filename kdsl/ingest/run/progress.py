@@ -27,6 +27,7 @@ from kdsl.ingest.state import IngestState, Note
 from kdsl.ingest.unused import UnusedPatterns
 from kdsl.java_patterns import python_pattern
 from kdsl.retry import PROGRESS
+from kdsl.run.listeners.events import Observer
 
 if TYPE_CHECKING:
     from kdsl.run.listeners.events import Progress, Query, ReadProgress
@@ -173,7 +174,7 @@ def _find_lag(reads: tuple[ReadProgress, ...]) -> int | None:
 
 
 @attrs.define
-class IngestLogs:
+class IngestLogs(Observer):
     """Passes the events of queries to the logs of their ingestions; an observer, see `kdsl.run.listeners.events`."""
 
     _of_queries: dict[str, tuple[IngestLog, ...]] = attrs.field(factory=dict)
