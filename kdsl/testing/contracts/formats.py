@@ -122,7 +122,7 @@ class FormatContract(ABC):
         message, values = self.message(number)
         return message, [("+I", values)]
 
-    def written_rows(self) -> Iterable[tuple[t.Row, Sequence[Mapping[str, Any]]]]:
+    def rows_to_write(self) -> Iterable[tuple[t.Row, Sequence[Mapping[str, Any]]]]:
         """Yield rows that read back as they were written, with their type; by default those of `message`.
 
         A subclass adds rows of every type that the format supports, with the smallest and greatest values and NULL.
@@ -326,8 +326,8 @@ class FormatContract(ABC):
         self.assert_rows(Decoded(decoded.rows.take(pa.array([0, len(owners) - 1]))), [0, 1])
 
     def test_what_was_written_reads_back(self) -> None:
-        """Rows of `written_rows` have no problems, and are the same after a write and a read."""
-        for row, values in self.written_rows():
+        """Rows of `rows_to_write` have no problems, and are the same after a write and a read."""
+        for row, values in self.rows_to_write():
             assert errors([*self.format.check(row, "read"), *self.format.check(row, "write")]) == []
             rows = pa.array(values, arrow_type(row))
             encoded = self.encoder(row).encode(rows)
