@@ -82,9 +82,10 @@ class Charset:
 
     @cached_property
     def keeps_ascii(self) -> bool:
-        """Whether a string whose bytes are all below 128 is ASCII; with shifts between alphabets it is not."""
+        """Whether a string whose bytes are all below 128 is ASCII; with shifts between alphabets it may be another."""
         ascii_bytes = bytes(range(128))
-        return ascii_bytes.decode(self.codec, "replace") == ascii_bytes.decode("ascii")
+        has_shifts = self.codec.startswith(("iso2022", "hz"))
+        return not has_shifts and ascii_bytes.decode(self.codec, "replace") == ascii_bytes.decode("ascii")
 
     def decode(self, data: bytes) -> str:
         """Decode bytes; invalid ones become U+FFFD, as in Java.
@@ -133,8 +134,8 @@ def charset(name: str) -> Charset | None:
     python = _ALIASES.get(bare) or re.sub(r"^(?:windows|ibm)-?(?=\d+$)", "cp", bare)
     try:
         codec = codecs.lookup(re.sub(r"^8859[-_]", "iso8859-", python)).name
-        b"".decode(codec)
-    except LookupError:
+        "a".encode(codec)
+    except (LookupError, UnicodeError):
         return None
     return None if codec in _REFUSED else Charset(name, codec)
 
