@@ -35,7 +35,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
     "kdsl.sinks": {
         "blackhole": "kdsl.ingest.ends.plain:Blackhole",
         "delta": "kdsl.ingest.ends.tables:DeltaTables",
-        "hologres": "kdsl.ingest.ends.tables:HologresTables",
+        "hologres": "kdsl.vendors.hologres:HologresTables",
         "jdbc": "kdsl.ingest.ends.tables:JdbcTables",
         "kafka": "kdsl.ingest.ends.kafka:KafkaTopics",
         "memory": "kdsl.ingest.ends.plain:Memory",
@@ -110,6 +110,18 @@ class PluginGroup:
                 "the entry point of its package"
             )
         return loaded
+
+
+def import_object(location: str) -> Any:
+    """Import an object by its module and its name, as an entry point does: ``package.module:name``.
+
+    With it the declaration of a plug-in names what runs it without importing that.
+
+    Raises:
+        ImportError: There is no such module.
+        AttributeError: The module has no such object.
+    """
+    return EntryPoint("", location, "").load()
 
 
 def forget_plugins() -> None:

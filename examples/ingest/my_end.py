@@ -10,8 +10,8 @@ json-files = "my_end:JsonFiles"
 json-files = "my_end:JsonFolder"
 ```
 
-Then ``sink: {type: json-files, path: /data/out}`` is checked, planned and run like the sinks of kdsl, and
-``source: {type: json-files, path: /data/out/orders, columns: "id BIGINT"}`` like its sources.
+``sink: {type: json-files, path: /data/out}`` then works like the sinks of kdsl, and ``source: {type: json-files, …}``
+like its sources.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class JsonFiles(Sink):
 
     path: str = option("path", "The folder; a table is a folder in it.", kw_only=False)
 
-    def writer(self, concurrency: int) -> SinkWriter:
-        """Create what writes to the sink."""
+    def writer(self, concurrency: int, name: str = "") -> SinkWriter:  # noqa: ARG002
+        """Create what writes to the sink; the name of the ingestion is of no use to it."""
         return JsonWriter(self.path, concurrency)
 
 

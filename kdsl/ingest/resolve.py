@@ -16,7 +16,6 @@ from kdsl.formats import TableId
 from kdsl.ingest.definition import WITHOUT_EFFECT, IngestionDef, Locations, Pipeline, Route, Transform
 from kdsl.ingest.ends.end import End, Sink, Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
-from kdsl.ingest.ends.tables import DeltaTables
 from kdsl.ingest.evolution import Policy, evolve_sink, merge_schemas
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
@@ -237,7 +236,7 @@ class _Check:
                          f"write '{meant}' for ids of one or two names", warning=True)  # fmt: skip
             if rule.pattern.fits_all and first_of_all is None:
                 first_of_all = i
-            if transform.partition_keys and sink is not None and not isinstance(sink, DeltaTables):
+            if transform.partition_keys and sink is not None and not sink.rules.stores_partitions:
                 message = f"partition-keys has no effect: the sink {sink.type!r} does not partition tables"
                 self.add("no-effect", f"{path}.partition-keys", message, "remove it", warning=True)
         return rules

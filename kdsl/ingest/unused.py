@@ -14,7 +14,6 @@ from kdsl.formats import TableId
 from kdsl.ingest.definition import Route, Transform
 from kdsl.ingest.ends.end import Sink, Source
 from kdsl.ingest.ends.kafka import ANY_TOPIC, KafkaFeed, KafkaTopics
-from kdsl.ingest.ends.tables import DeltaChanges
 from kdsl.ingest.ids import format_id, parse_id, quote_part
 from kdsl.ingest.selectors import (
     RouteMode,
@@ -154,10 +153,8 @@ def _find_targets(rules: Sequence[RouteRule], mode: RouteMode, table: TableId) -
 def find_known_tables(source: Source | None) -> frozenset[TableId] | None:
     """All upstream tables of a source, where the declaration says them; None if only messages do."""
     try:
-        if isinstance(source, DeltaChanges):
-            return frozenset([source.table_id])
         if not isinstance(source, KafkaFeed):
-            return None
+            return None if source is None else source.list_tables()
         feed = source.valid()
         if feed.table is not None and ANY_TOPIC not in feed.table:
             return frozenset(filter(None, [feed.table_id("")]))

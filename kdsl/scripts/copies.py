@@ -18,14 +18,14 @@ from kdsl.ddl.statements import AddedColumn, CreateDatabase, CreateTable, Option
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, Where, listing
 from kdsl.formats import TableId
-from kdsl.ingest import HologresTables, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Sink, Transform
+from kdsl.ingest import Ingestion, KafkaFeed, KafkaTopics, Pipeline, Sink, Transform
 from kdsl.ingest.definition import Locations
 from kdsl.ingest.ends.kafka import ANY_TOPIC
 from kdsl.ingest.ids import format_id, parse_id, quote_part
 from kdsl.ingest.resolve import check_parts
-from kdsl.java_patterns import PatternError, python_pattern
+from kdsl.name_patterns import PatternError, compile_pattern
 from kdsl.options import Spelling
-from kdsl.scripts.catalogs import ScriptCatalog, SinkCatalog, read_sink
+from kdsl.scripts.catalogs import ScriptCatalog, SinkCatalog, read_sink, sink_class
 from kdsl.scripts.copied_sources import (
     ALL_TABLES,
     HINTS,
@@ -98,7 +98,7 @@ class Target:
         Raises:
             ValueError: It is not the name of a table.
         """
-        return (*self.database, *parse_id(name)) if isinstance(self.sink, HologresTables) else (*self.database, name)
+        return (*self.database, *parse_id(name)) if self.sink.database_option else (*self.database, name)
 
 
 class CopyBuilder:
@@ -151,15 +151,15 @@ class CopyBuilder:
             own = {key: o for key, o in own.items() if key.startswith(_PROPERTIES) or key in written}
             own.setdefault("value.format", Option("value.format", format_, where, where))
             own.setdefault(f"properties.{SERVERS}", Option(f"properties.{SERVERS}", "unused", where, where))
-        if kind == HologresTables.type:
-            own["dbname"] = Option("dbname", database, where, where)
+        if (key := sink_class(kind).database_option) is not None:
+            own[key] = Option(key, database, where, where)
         sink, wrong, locations = read_sink(kind, list(own.values()))
         self.problems += (p.at(where) for p in wrong)
         if isinstance(sink, KafkaTopics) and isinstance(catalog, ScriptCatalog) and not list(sink.problems()):
             assert catalog.cluster is not None
             more = {o.key.removeprefix(_PROPERTIES): o.value for o in options if o.key.startswith(_PROPERTIES)}
             sink = attrs.evolve(sink, cluster=catalog.cluster.with_properties(more))  # type: ignore[misc]
-        ids = () if kind in ("kafka", HologresTables.type) else (database,)
+        ids = () if kind == KafkaTopics.type or sink.database_option is not None else (database,)
         return Target(name, sink, ids, locations)
 
     # tables
@@ -316,7 +316,7 @@ class CopyBuilder:
         if option is None:
             return None
         try:
-            python_pattern(option.value)
+            compile_pattern(option.value)
         except PatternError as e:
             self._add("copy-pattern", f"the pattern {option.value!r} {e}", e.fix, option.where)
             return None

@@ -12,7 +12,7 @@ import pytest
 
 from kdsl.errors import KdslError
 from kdsl.ingest import Ingestion, Memory, Sink, Source
-from kdsl.ingest.run.sinks import MemoryWriter, open_writer
+from kdsl.ingest.run.sinks import MemoryWriter
 from kdsl.ingest.run.sources import SourceBatch, SourceTable, open_reader
 from kdsl.options import option
 from kdsl.testing import LocalKafka
@@ -171,7 +171,7 @@ def test_a_sink_without_a_writer_says_so() -> None:
         type = "half"
 
     with pytest.raises(KdslError, match=r"the sink 'half' cannot be written: Half has no method writer\(\)"):
-        open_writer(Half(), 1)
+        Half().writer(1)
 
 
 def test_the_example_is_short() -> None:

@@ -9,7 +9,7 @@ import attrs
 
 from kdsl.errors import Problem
 from kdsl.formats import ALONE, MAX_COLUMNS, READ_ONLY, Decoder, Direction, Encoder, Observer, Use
-from kdsl.java_patterns import TOPIC_FIX, PatternError, compile_pattern
+from kdsl.name_patterns import TOPIC_FIX, PatternError, compile_pattern
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._connect.by_schema import SchemaReadingDecoder
@@ -167,12 +167,12 @@ class CanalJson(ChangeJson):
 
     database_include: str | None = option(
         "database.include",
-        "Read: a regular expression of Java; messages are read only if the whole name of their database matches it.",
+        "Read: a regular expression; messages are read only if the whole name of their database matches it.",
         default=None,
     )
     table_include: str | None = option(
         "table.include",
-        "Read: a regular expression of Java; messages are read only if the whole name of their table matches it.",
+        "Read: a regular expression; messages are read only if the whole name of their table matches it.",
         default=None,
     )
     infer_strategy: Literal["AUTO", "SQL_TYPE", "MYSQL_TYPE"] = option(

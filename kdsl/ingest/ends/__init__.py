@@ -10,14 +10,13 @@ from kdsl.ingest.ends.end import End, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.ingest.ends.plain import Blackhole, Memory, Print
 from kdsl.ingest.ends.registry import end_class, end_types
-from kdsl.ingest.ends.tables import DeltaChanges, DeltaTables, HologresTables, JdbcSnapshot, JdbcTables, MySqlSnapshot
+from kdsl.ingest.ends.tables import DeltaChanges, DeltaTables, JdbcSnapshot, JdbcTables, MySqlSnapshot
 
 __all__ = [
     "Blackhole",
     "DeltaChanges",
     "DeltaTables",
     "End",
-    "HologresTables",
     "JdbcSnapshot",
     "JdbcTables",
     "KafkaFeed",

@@ -29,10 +29,11 @@ from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOpti
 from kdsl.ingest.ids import parse_id
 from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
-from kdsl.java_patterns import PatternError, python_pattern
 from kdsl.kafka_table import KafkaTable
+from kdsl.name_patterns import PatternError, compile_pattern
 from kdsl.options import option
 from kdsl.own_columns import explain_reserved, is_reserved
+from kdsl.plugins import import_object
 from kdsl.resolve.delivery import wrong_prefix
 from kdsl.table import Table
 from kdsl.types import model as t
@@ -418,11 +419,12 @@ def _check_topics(feed: KafkaFeed) -> Iterator[WrongOption]:
         yield WrongOption("topic-missing", "topic", "the source has no topic", "add topic, or topic-pattern")
     if feed.topic_pattern is not None:
         try:
-            python_pattern(feed.topic_pattern)
+            compile_pattern(feed.topic_pattern)
         except PatternError as e:
             yield WrongOption("topic-pattern", "topic-pattern", f"the pattern {feed.topic_pattern!r} {e}", e.fix)
 
 
+_SERVERS = "servers"
 _NEEDS = {"timestamp": "scan.startup.timestamp-millis", "specific-offsets": "scan.startup.specific-offsets"}
 
 
@@ -560,6 +562,24 @@ class KafkaTopics(KafkaEnd, Sink):
         """
         mapping = TopicMapping.parse(self.mapping) if self.mapping else TopicMapping()
         return self.topic or mapping.topic(table) or ".".join(table)
+
+    def locate(self) -> Mapping[str, Any]:
+        """The bootstrap servers, and the options that choose topics."""
+        chosen = self.valid()
+        servers = sorted(server.strip() for server in self.cluster.bootstrap_servers.split(","))
+        return {_SERVERS: servers, "topic": chosen.topic, "mapping": chosen.mapping}
+
+    def is_same_location(self, before: Mapping[str, Any], now: Mapping[str, Any], tables: Iterable[TableId]) -> bool:
+        """Whether one bootstrap server is the same, and the tables have the same topics."""
+        if {*before} != {*now} or not {*before[_SERVERS]} & {*now[_SERVERS]}:
+            return False
+        earlier = attrs.evolve(self, topic=before["topic"], mapping=before["mapping"])  # type: ignore[misc]
+        return all(earlier.topic_of(table) == self.topic_of(table) for table in tables)
+
+    def writer(self, concurrency: int, name: str = "") -> Any:
+        """The writer of messages, which writes all tables at once."""
+        del concurrency
+        return import_object("kdsl.ingest.run.sinks.kafka:KafkaWriter")(self, self.cluster, name)
 
     def describe(self) -> Iterator[str]:
         """Yield the cluster, topics, formats, partitions and delivery, and the other options, with secrets hidden."""
