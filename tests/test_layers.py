@@ -14,7 +14,7 @@ from tests.source_trees import import_statements, modules, read, walk
 LAYERS = (
     (
         *("kdsl.callbacks", "kdsl.distribution", "kdsl.documents", "kdsl.durations", "kdsl.errors", "kdsl.extras"),
-        *("kdsl.folders", "kdsl.java", "kdsl.java_patterns", "kdsl.loading", "kdsl.notebooks", "kdsl.own_columns"),
+        *("kdsl.folders", "kdsl.java", "kdsl.loading", "kdsl.name_patterns", "kdsl.notebooks", "kdsl.own_columns"),
         *("kdsl.plugins", "kdsl.retry", "kdsl.shown_values"),
     ),
     ("kdsl.secrets",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from kdsl.client_settings.kerberos import needs_java
@@ -13,7 +12,7 @@ from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction
-from kdsl.java_patterns import PatternError, python_pattern
+from kdsl.name_patterns import PatternError, compile_pattern
 from kdsl.resolve.model import DeadLetterTopic
 from kdsl.resolve.rule import problem
 from kdsl.resolve.topics import LEGAL_NAME, LONGEST_NAME
@@ -111,7 +110,7 @@ def _reads(table: TableDef, topic: str) -> bool:
     if options.topic_pattern is None:
         return False
     try:
-        return re.fullmatch(python_pattern(options.topic_pattern), topic) is not None
+        return compile_pattern(options.topic_pattern).fullmatch(topic) is not None
     except PatternError:  # another rule reports it
         return False
 

@@ -43,7 +43,7 @@ from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.ingest.run.raw import can_share
-from kdsl.java_patterns import PatternError
+from kdsl.name_patterns import PatternError
 from kdsl.resolve import NO_TOPIC, problems as judged
 from kdsl.resolve.topics import topics_of
 from kdsl.scripts.catalogs import ScriptCatalogs, errors_besides_columns, has_unknown_columns
