@@ -264,8 +264,8 @@ class Cluster:
 
         Args:
             sizes: The transport's preferences, by librdkafka's names (``queued.min.messages``).
-            machine: Finds key files, reads Java's stores, writes chains of certificates, serves tokens; None means this
-                machine. It is used only where the settings need it.
+            machine: Finds key files, reads Java's stores, writes chains of certificates, creates tokens; None means
+                this machine. It is used only where the settings need it.
 
         Raises:
             ResolveError: The settings have errors, or a reference cannot be resolved here.
@@ -289,7 +289,7 @@ class Cluster:
     ) -> dict[str, Any]:
         """Translate the settings with resolved secrets to a configuration of librdkafka.
 
-        The machine, by default this one, reads and fetches key files, and serves tokens, as the settings need.
+        The machine, by default this one, reads and fetches key files, and creates tokens, as the settings need.
         """
         translated = make(self.settings(), resolve, machine or ThisMachine())
         subject = f"the cluster {self.name!r}" if self.name else "the cluster"

@@ -81,6 +81,7 @@ def option(
     codec: Codec | None = None,
     sql_only: bool = False,
     kw_only: bool = True,
+    decides: str | None = None,
 ) -> T: ...
 @overload
 def option(
@@ -95,6 +96,7 @@ def option(
     codec: Codec | None = None,
     sql_only: bool = False,
     kw_only: bool = True,
+    decides: str | None = None,
 ) -> Any: ...
 def option(
     key: str,
@@ -109,6 +111,7 @@ def option(
     codec: Codec | None = None,
     sql_only: bool = False,
     kw_only: bool = True,
+    decides: str | None = None,
 ) -> Any:
     """Declare an option of an `Options` class.
 
@@ -129,6 +132,8 @@ def option(
         codec: How DDL and YAML spell the value, if its type alone does not say it.
         sql_only: Whether only DDL and YAML have the option, for compatibility with Flink; Python has no keyword for it.
         kw_only: Whether the constructor takes the option by its name only; otherwise also by its position.
+        decides: The property of the group whose value is that of the option, for a property by which kdsl asks any
+            such group what it does (`kdsl.formats.Format.is_lenient`).
     """
     metadata = {
         "key": key,
@@ -141,6 +146,7 @@ def option(
         "codec": codec,
         "sql_only": sql_only,
         "kw_only": kw_only,
+        "decides": decides,
     }
     return attrs.field(default=default, metadata=metadata)
 

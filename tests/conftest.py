@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kdsl.plugins import forget_plugins
 from kdsl.spark_versions import pyspark_version
 from tests.class_archive import java_options, write_archive
+from tests.installed_plugins import InstallPlugins, Plugins, write_metadata
 from tests.python_workers.fork_server import fork_server
 
 if TYPE_CHECKING:
@@ -96,6 +98,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "test_connect.py" if file.endswith("/test_connect.py") else file
 
     return ByFileOrServer(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.fixture
+def install_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstallPlugins]:
+    """Installs a package with plug-ins; its modules may be in the folder of the test."""
+
+    def install(plugins: Plugins) -> None:
+        write_metadata(tmp_path, plugins)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        forget_plugins()
+
+    yield install
+    forget_plugins()
 
 
 @pytest.fixture(scope="session")

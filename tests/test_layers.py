@@ -14,8 +14,8 @@ from tests.source_trees import import_statements, modules, read, walk
 LAYERS = (
     (
         *("kdsl.callbacks", "kdsl.distribution", "kdsl.documents", "kdsl.durations", "kdsl.errors", "kdsl.extras"),
-        *("kdsl.folders", "kdsl.java", "kdsl.java_patterns", "kdsl.loading", "kdsl.notebooks", "kdsl.own_columns"),
-        *("kdsl.retry", "kdsl.shown_values"),
+        *("kdsl.folders", "kdsl.java", "kdsl.loading", "kdsl.name_patterns", "kdsl.notebooks", "kdsl.own_columns"),
+        *("kdsl.plugins", "kdsl.retry", "kdsl.shown_values"),
     ),
     ("kdsl.secrets",),
     ("kdsl.client_settings", "kdsl.ivy", "kdsl.spark_versions", "kdsl.sql_tokens"),
@@ -30,6 +30,7 @@ LAYERS = (
     ("kdsl.ddl", "kdsl.kafka_table"),
     ("kdsl.changelog", "kdsl.datastream", "kdsl.schemas"),
     ("kdsl.catalog", "kdsl.ingest"),
+    ("kdsl.vendors",),
     ("kdsl",),  # it imports a public name when the name is first used; generated code imports them from here
     ("kdsl.codegen",),
     ("kdsl.deployment", "kdsl.scripts"),

@@ -19,12 +19,14 @@ from docs.generate.avro_types import avro_types_page
 from docs.generate.client_settings import client_settings_page
 from docs.generate.metrics import metrics_page
 from docs.generate.type_changes import type_changes_page
+from kdsl import ingest
 from kdsl.catalog.options import CatalogOptions
 from kdsl.declare.connector import KafkaOptions, Transport, UpsertOptions
 from kdsl.declare.metadata import METADATA
-from kdsl.formats import BUILT_IN, ROW_KIND, Format, format_class
+from kdsl.formats import FORMATS, ROW_KIND, Format, format_class
 from kdsl.ingest import Pipeline, Route, Transform
-from kdsl.ingest.ends import end_class, end_types
+from kdsl.ingest.ends import End, end_class, end_types
+from kdsl.plugins import OWN
 from kdsl.resolve.transport import CAPABILITIES
 from kdsl.scripts.options import CONNECTORS as SCRIPT_CONNECTORS, DatagenField
 from kdsl.scripts.settings import Settings
@@ -227,6 +229,11 @@ def catalog_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _python_name(end: type[End]) -> str:
+    """The name of the class of a source or a sink, with its module if it is a vendor's."""
+    return end.__name__ if hasattr(ingest, end.__name__) else f"{end.__module__}.{end.__name__}"
+
+
 def ingest_page() -> str:
     """The reference page of the options of ingestions, in Markdown."""
     parts = [
@@ -240,7 +247,11 @@ def ingest_page() -> str:
         for name in end_types(kind):
             end = end_class(kind, name)
             assert end is not None
-            parts += [f"## The {kind} `{name}`", f"{inspect.getdoc(end)} In Python `{end.__name__}`.", end.reference()]
+            parts += [
+                f"## The {kind} `{name}`",
+                f"{inspect.getdoc(end)} In Python `{_python_name(end)}`.",
+                end.reference(),
+            ]
     for section, group in (("transform", Transform), ("route", Route), ("pipeline", Pipeline)):
         parts += [f"## The section `{section}`", inspect.getdoc(group) or "", group.reference()]
     return "\n\n".join(parts) + "\n"
@@ -361,7 +372,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """
     transports = root / _TRANSPORTS
     partly = {_TRANSPORTS: transports_page(transports.read_text(encoding="utf-8"))} if transports.exists() else {}
-    formats = {Path("formats", f"{name}.md"): format_page(format_class(name)) for name in sorted(BUILT_IN)}
+    formats = {Path("formats", f"{name}.md"): format_page(format_class(name)) for name in sorted(OWN[FORMATS.name])}
     return {
         Path("avro-types.md"): avro_types_page(),
         Path("catalog-options.md"): catalog_page(),

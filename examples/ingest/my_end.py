@@ -3,13 +3,15 @@
 A package registers them in its ``pyproject.toml``:
 
 ```toml
-[project.entry-points."kdsl.ingest.ends"]
-"sink.json-files" = "my_end:JsonFiles"
-"source.json-files" = "my_end:JsonFolder"
+[project.entry-points."kdsl.sinks"]
+json-files = "my_end:JsonFiles"
+
+[project.entry-points."kdsl.sources"]
+json-files = "my_end:JsonFolder"
 ```
 
-Then ``sink: {type: json-files, path: /data/out}`` is checked, planned and run like the sinks of kdsl, and
-``source: {type: json-files, path: /data/out/orders, columns: "id BIGINT"}`` like its sources.
+``sink: {type: json-files, path: /data/out}`` then works like the sinks of kdsl, and ``source: {type: json-files, …}``
+like its sources.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ class JsonFiles(Sink):
 
     path: str = option("path", "The folder; a table is a folder in it.", kw_only=False)
 
-    def writer(self, concurrency: int) -> SinkWriter:
-        """Create what writes to the sink."""
+    def writer(self, concurrency: int, name: str = "") -> SinkWriter:  # noqa: ARG002
+        """Create what writes to the sink; the name of the ingestion is of no use to it."""
         return JsonWriter(self.path, concurrency)
 
 

@@ -1,7 +1,7 @@
 """Tokens of Amazon MSK's IAM: a request for ``kafka-cluster:Connect``, signed with the credentials of this process.
 
 AWS's own signer creates them; this module finds the credentials that the options of Java's login module describe, and
-the region. A token is not a JWT, so librdkafka cannot fetch it from an identity provider: its clients call back.
+the region. A token is not a JWT, so its end is returned with it.
 
 The signer: https://github.com/aws/aws-msk-iam-sasl-signer-python. The options:
 https://github.com/aws/aws-msk-iam-auth.
@@ -9,19 +9,14 @@ https://github.com/aws/aws-msk-iam-auth.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 from kdsl.client_settings.cloud_logins import SERVERS, explain_failure, import_library
 from kdsl.client_settings.token_errors import TokenError
-
-_log = logging.getLogger(__name__)
 
 NAME = "aws_msk_iam"
 SESSION_NAME = "aws-msk-iam-auth"
@@ -30,65 +25,37 @@ refuse a login that is renewed with another principal."""
 LIFE = 600.0
 """For how many seconds a token is used at most; librdkafka requests the next one after 80 % of them. A token is valid
 for 900 seconds, but only as long as the credentials that signed it, which botocore renews when 10 minutes are left."""
-_BACKGROUND = (2, 13)  # confluent-kafka's first version that calls back without a poll
 _HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
-TokenCallback = Callable[[str | None], tuple[str, float, str, dict[str, str]]]
-"""Returns a token, when it expires (seconds since 1970), the principal's name for logs, and extensions."""
-
-_lock = threading.Lock()
-_callbacks: dict[tuple[int, tuple[tuple[str, str], ...]], TokenCallback] = {}
+_renewable: dict[tuple[int, tuple[tuple[str, str], ...]], Any] = {}
+"""The credentials that botocore renews, by process (their locks do not survive a fork) and options."""
 
 
-def token_callback(options: Mapping[str, str]) -> TokenCallback:
-    """Return the callback that creates tokens; the same one for the same options in one process.
-
-    The first token is created at once, so that a failure is reported with its reason.
+def provide_token(**options: str) -> tuple[str, float]:
+    """Sign a token.
 
     Args:
         options: The options of the login module, and ``servers``.
 
+    Returns:
+        The token, and when to replace it, in seconds since 1970.
+
     Raises:
-        TokenError: The library is not installed, confluent-kafka is too old, there are no credentials, or no region,
-            or the library fails for another reason. A failure of the first token is also logged.
+        TokenError: The library is not installed, there are no credentials, or no region, or the library fails for
+            another reason.
     """
-    client = version("confluent-kafka")
-    if tuple(int(part) for part in re.findall(r"\d+", client)[:2]) < _BACKGROUND:
-        raise TokenError(
-            f"the login with Amazon MSK's IAM needs confluent-kafka 2.13 or newer, and {client} is installed here; "
-            "install 'kdsl-kafka[aws]'"
-        )
-    key = (os.getpid(), tuple(sorted(options.items())))  # locks of the credentials do not survive a fork
-    with _lock:
-        if key not in _callbacks:
-            _callbacks[key] = _create_callback(dict(options))
-        callback = _callbacks[key]
-    callback(None)
-    return callback
-
-
-def _create_callback(options: dict[str, str]) -> TokenCallback:
-    """Return a callback with its own credentials; when called, it raises `TokenError`, and logs why."""
-    credentials: Any = None
-
-    def create_token(_: str | None) -> tuple[str, float, str, dict[str, str]]:
-        nonlocal credentials
-        session, botocore_credentials, signer = _open_session(options)
-        try:
-            if not hasattr(credentials, "refresh_needed"):  # others may have changed, such as those in a file
-                credentials = _find_credentials(session, botocore_credentials, options)
-            region = _find_region(session, options)
-            token, expires = _sign(signer, botocore_credentials, credentials, region)
-        except TokenError as e:
-            _log.warning("%s", e)
-            raise
-        except Exception as e:  # noqa: BLE001  # botocore's errors have no common base with those of urllib3
-            error = explain_failure(NAME, e, options)
-            _log.warning("%s", error)
-            raise error from None
-        return token, min(expires, _now().timestamp() + LIFE), NAME, {}
-
-    return create_token
+    session, botocore_credentials, signer = _open_session(options)
+    key = (os.getpid(), tuple(sorted(options.items())))
+    try:
+        credentials = _renewable.get(key) or _find_credentials(session, botocore_credentials, options)
+        if hasattr(credentials, "refresh_needed"):  # others may change, such as those in a file
+            _renewable[key] = credentials
+        token, expires = _sign(signer, botocore_credentials, credentials, _find_region(session, options))
+    except TokenError:
+        raise
+    except Exception as e:  # noqa: BLE001  # botocore's errors have no common base with those of urllib3
+        raise explain_failure(NAME, e, options) from None
+    return token, min(expires, _now().timestamp() + LIFE)
 
 
 def _open_session(options: Mapping[str, str]) -> tuple[Any, Any, Any]:

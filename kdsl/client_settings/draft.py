@@ -13,10 +13,10 @@ from typing import TypeVar
 import attrs
 
 from kdsl.client_settings import librdkafka
-from kdsl.client_settings.aws_tokens import TokenCallback
 from kdsl.client_settings.bootstrap import check_servers, normalize_servers
 from kdsl.client_settings.model import Client, LibrdkafkaProperty, Setting
 from kdsl.client_settings.settings import TABLE
+from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.client_settings.token_errors import TokenError
 from kdsl.errors import KdslError, Problem, SecretError, listing, nearest
 from kdsl.secrets import has_reference, is_reference, references
@@ -47,7 +47,7 @@ class SettingsDraft:
         login: The parsed ``sasl.jaas.config``.
         settings: The translated settings, by the names of the target client.
         defaults: Java's defaults for what the user did not set, by librdkafka's names.
-        token_callback: What clients call for a token, if librdkafka cannot request it.
+        token_callback: What clients call for a token, if this process creates it.
         problems: Errors and warnings, in the order of the properties.
     """
 

@@ -1,7 +1,7 @@
 """Finds key files on this machine: stores, certificates, keytabs, also those that are fetched or shipped.
 
-A path is looked up as it is, then among the files that Spark ships (``spark.files``, ``--files``). A URL (``oss://…``,
-``obs://…``, ``s3://…``) is fetched by a plug-in of the group ``kdsl.files``, once per process, and kept in memory.
+A path is looked up as it is, then among the files that Spark ships (``spark.files``, ``--files``). A URL
+(``s3://…``) is fetched by a plug-in of the group ``kdsl.files``, once per process, and kept in memory.
 
 What a library can read only from a file goes into a folder that only this user may open: a key for as long as the
 library reads it (`load_key`), anything else until the process ends. Workers of PySpark are forks that end without
@@ -20,16 +20,16 @@ import socket
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from kdsl.errors import KdslError, listing
+from kdsl.plugins import PluginGroup
 
-GROUP = "kdsl.files"
+FETCHERS = PluginGroup("kdsl.files", "fetcher of files")
 
 Fetcher = Callable[[str], bytes]
 """Returns the content of the file at a URL."""
@@ -46,12 +46,6 @@ class KeyFileError(KdslError):
     """A key file that is not available on this machine."""
 
 
-@cache
-def fetchers() -> Mapping[str, EntryPoint]:
-    """The entry points of the installed fetchers by scheme; found once, and not loaded."""
-    return {point.name: point for point in entry_points(group=GROUP)}
-
-
 def scheme(location: str) -> str | None:
     """The scheme of a URL, in lower case; None for a path, also for one of Windows, as ``C:/keys``."""
     match = _SCHEME.match(location)
@@ -61,12 +55,13 @@ def scheme(location: str) -> str | None:
 def explain_unreachable(location: str) -> str | None:
     """Say why no machine can read the file at a location, by its scheme alone; None if some machine may."""
     kind = scheme(location)
-    if kind is None or kind == "file" or kind in fetchers():
+    schemes = FETCHERS.find_all()
+    if kind is None or kind == "file" or kind in schemes:
         return None
-    known = f"there are fetchers for {listing(fetchers())}" if fetchers() else "no package registers a fetcher"
+    known = f"there are fetchers for {listing(schemes)}" if schemes else "no package registers a fetcher"
     return (
-        f"it is not a local file ({kind}://), and {known} (an entry point of the group {GROUP!r} with the name of "
-        "the scheme)"
+        f"it is not a local file ({kind}://), and {known} (an entry point of the group {FETCHERS.name!r} with the name "
+        "of the scheme)"
     )
 
 
@@ -224,20 +219,19 @@ def _remove(owner: int, folder: Path) -> None:
 @cache
 def _fetch(location: str, kind: str) -> bytes:
     """Fetch a file with the fetcher of its scheme, and return its content; each location once per process."""
-    point = fetchers().get(kind)
-    if point is None:
+    if kind not in FETCHERS.find_all():
         raise KeyFileError(
             f"{location} cannot be fetched: {explain_unreachable(location)}; copy the file to the driver and to every "
             "executor and write its path, or install a fetcher"
         )
     try:
-        fetch: Fetcher = point.load()
+        fetch: Fetcher = FETCHERS.load(kind)
         return fetch(location)
     except Exception as e:  # noqa: BLE001  # another package's; its message may contain credentials
         failure = type(e).__name__
     raise KeyFileError(
-        f"{location} cannot be fetched on {socket.gethostname()}: the fetcher {kind!r} of the group {GROUP!r} "
-        f"failed with {failure}; call it alone to see why"
+        f"{location} cannot be fetched on {socket.gethostname()}: the fetcher {kind!r} of the group "
+        f"{FETCHERS.name!r} failed with {failure}; call it alone to see why"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a process does for the clients that it creates: finds key files, reads Java's stores, serves tokens.
+"""What a process does for the clients that it creates: finds key files, reads Java's stores, creates tokens.
 
 The translations of `kdsl.client_settings.to_librdkafka` are pure. Access to this machine is passed to them, and only
 when a client is created.
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from kdsl.client_settings.aws_tokens import TokenCallback, token_callback
 from kdsl.client_settings.key_files import find_file, read_file, write_private_file
 from kdsl.client_settings.stores import Pem, Store, read_store
-from kdsl.client_settings.token_service import Endpoint, serve_tokens
+from kdsl.client_settings.token_callback import TokenCallback
 
 
 class Machine(Protocol):
@@ -34,12 +33,10 @@ class Machine(Protocol):
         """Write a file for this process, which must not contain a private key, and return its path."""
         ...
 
-    def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
-        """Serve the tokens of a Python function or of a cloud's login, and return where."""
-        ...
-
-    def token_callback(self, options: Mapping[str, str]) -> TokenCallback:
-        """Return the callback that creates tokens of Amazon MSK's IAM."""
+    def create_token_callback(
+        self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
+    ) -> TokenCallback:
+        """Return a callback for tokens, after it has created one, so that a failure is reported with its reason."""
         ...
 
 
@@ -66,10 +63,10 @@ class ThisMachine:
         """Write a file that only this user may read, and return its path; OSError if that fails."""
         return str(write_private_file(name, text.encode()))
 
-    def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
-        """Serve tokens, and return where; see `kdsl.client_settings.token_service`, also for errors."""
-        return serve_tokens(provider, options)
-
-    def token_callback(self, options: Mapping[str, str]) -> TokenCallback:
-        """Return the callback that creates tokens; see `kdsl.client_settings.aws_tokens`, also for errors."""
-        return token_callback(options)
+    def create_token_callback(
+        self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
+    ) -> TokenCallback:
+        """Return a callback for tokens, after it has created one; TokenError if it cannot."""
+        callback = TokenCallback(provider, options, extensions)
+        callback()
+        return callback

@@ -19,7 +19,6 @@ from kdsl.client_settings.draft import JAAS, SettingsDraft
 from kdsl.client_settings.kerberos import warn_of_unused_logins
 from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.model import MAX_INT, OVER_JVM, LibrdkafkaProperty
-from kdsl.client_settings.token_service import Endpoint
 from kdsl.errors import listing, nearest
 from kdsl.secrets import has_reference
 from kdsl.secrets.jaas import MODULES, Login
@@ -38,10 +37,10 @@ _GRANTS = {
 }
 _OAUTH = "sasl.oauthbearer."
 _URL = f"{_OAUTH}token.endpoint.url"
-CLIENT_ID = f"{_OAUTH}client.id"
+_CLIENT_ID = f"{_OAUTH}client.id"
 _ID, _SECRET = f"{_OAUTH}client.credentials.client.id", f"{_OAUTH}client.credentials.client.secret"
 _RENAMED = {
-    _ID: CLIENT_ID,
+    _ID: _CLIENT_ID,
     _SECRET: f"{_OAUTH}client.secret",
     f"{_OAUTH}assertion.template.file": f"{_OAUTH}assertion.jwt.template.file",
 }
@@ -72,8 +71,8 @@ def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None
     """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems.
 
     If the protocol does not use SASL, only warnings are recorded. Nothing is translated if the protocol or the
-    mechanism is an unresolved reference. With a machine, this process begins to serve the tokens of a provider of kdsl;
-    without one (while planning) the provider is only checked.
+    mechanism is an unresolved reference. With a machine, a provider of kdsl creates a first token; without
+    one (while planning) the provider is only checked.
     """
     names = [name for name in draft.java if name.startswith("sasl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
@@ -231,8 +230,8 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
 
     Nothing is translated if the login's callback handler or module does not fit, which is recorded as a problem (as is
     any client callback handler), or if the JAAS configuration is an unresolved reference. The settings of an identity
-    provider are not translated, either, if librdkafka's own properties configure the tokens. With a machine, this
-    process begins to serve the tokens of a provider of kdsl; without one, while planning, the provider is only checked.
+    provider are not translated, either, if librdkafka's own properties configure the tokens. With a machine, a
+    provider of kdsl creates a first token; without one, while planning, the provider is only checked.
     """
     _refuse_handler(draft, None, CLIENT_HANDLER)
     handler = draft.java.get(LOGIN_HANDLER, "OAuthBearerLoginCallbackHandler")
@@ -250,18 +249,18 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
     provider = draft.java.get(PROVIDER)
     url = draft.value(_URL) or ""
     if provider is not None or url.lower().startswith("file:"):
-        _serve_provider(draft, provider or url, options if provider else {}, machine)
+        _translate_provider(draft, provider or url, options if provider else {}, machine)
     elif any(name.startswith(_UNSECURED) for name in options) or handler.endswith("UnsecuredLoginCallbackHandler"):
         _translate_unsecured(draft, options)
     elif draft.value(f"{_OAUTH}config") is None and draft.value(f"{_OAUTH}metadata.authentication.type") is None:
         _translate_oidc(draft, options)
 
 
-def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
-    """Serve the tokens of a Python function, or of a file, and point librdkafka to them.
+def _translate_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
+    """Let the client call for the tokens of a Python function, or of a file.
 
-    A provider that is not a function's name, that is set beside an identity provider, or that cannot be served is
-    recorded as a problem. Without a machine (while planning) nothing is served.
+    A provider that is not a function's name, that is set beside an identity provider, or that creates no token is
+    recorded as a problem. Without a machine (while planning) none is created.
     """
     if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
         draft.add_error(
@@ -271,9 +270,8 @@ def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str]
             property=PROVIDER,
         )
         return
-    if _refuse_two_providers(draft) or machine is None:
-        return
-    _use_endpoint(draft, draft.attempt(lambda: machine.serve_tokens(provider, options)))
+    if not _refuse_two_providers(draft):
+        _use_callback(draft, provider, options, machine)
 
 
 def _refuse_two_providers(draft: SettingsDraft) -> bool:
@@ -289,17 +287,12 @@ def _refuse_two_providers(draft: SettingsDraft) -> bool:
     return bool(both)
 
 
-def _use_endpoint(draft: SettingsDraft, endpoint: Endpoint | None) -> None:
-    """Point librdkafka to an endpoint of this process; nothing happens without one."""
-    if endpoint is not None:
-        draft.settings.update(
-            {
-                f"{_OAUTH}method": "oidc",
-                _URL: endpoint.url,
-                CLIENT_ID: endpoint.id,
-                f"{_OAUTH}client.secret": endpoint.secret,
-            }
-        )
+def _use_callback(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
+    """Set the callback for a provider's tokens, if there is a machine; record a problem if it creates no token."""
+    if machine is not None:
+        text = draft.value(f"{_OAUTH}extensions") or ""
+        extensions = {name: value for name, _, value in (pair.partition("=") for pair in text.split(",")) if name}
+        draft.token_callback = draft.attempt(lambda: machine.create_token_callback(provider, options, extensions))
 
 
 def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, machine: Machine | None) -> None:
@@ -341,15 +334,11 @@ def _translate_cloud(draft: SettingsDraft, cloud: CloudLogin, mechanism: str, ma
             property=PROVIDER,
         )
     unresolved = draft.is_unresolved(JAAS) and draft.login is None
-    if _refuse_two_providers(draft) or machine is None or unresolved:
+    if _refuse_two_providers(draft) or unresolved:
         return
     options = {name: text for name, text in options.items() if name in cloud.options}
     options[SERVERS] = draft.value("bootstrap.servers") or ""
-    if cloud.name == "aws_msk_iam":
-        draft.settings[CLIENT_ID] = cloud.name  # for messages about refused tokens
-        draft.token_callback = draft.attempt(lambda: machine.token_callback(options))
-    else:
-        _use_endpoint(draft, draft.attempt(lambda: machine.serve_tokens(cloud.name, options)))
+    _use_callback(draft, cloud.name, options, machine)
 
 
 def _check_role(draft: SettingsDraft, options: Mapping[str, str]) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import attrs
 
 from kdsl.client_settings import librdkafka
-from kdsl.client_settings.aws_tokens import TokenCallback
 from kdsl.client_settings.draft import Resolve, SettingsDraft, draft_settings, refusal
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.machine import Machine
@@ -22,6 +21,7 @@ from kdsl.client_settings.model import MAX_INT, Client, LibrdkafkaProperty
 from kdsl.client_settings.sasl import KERBEROS, asks_for_kerberos, translate_sasl
 from kdsl.client_settings.settings import TABLE, settings_of
 from kdsl.client_settings.tls import translate_tls
+from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.errors import Problem
 from kdsl.secrets import has_reference
 from kdsl.secrets.hiding import redact
@@ -55,7 +55,7 @@ class LibrdkafkaSettings:
         fixed: What kdsl sets, whatever the user sets.
         kdsl: The settings that kdsl keeps for itself.
         problems: Everything that is wrong (errors) or ignored (warnings).
-        token_callback: What clients call for a token, if librdkafka cannot request it.
+        token_callback: What clients call for a token, if this process creates it.
     """
 
     settings: Mapping[str, str] = attrs.field(converter=_frozen, repr=lambda m: repr(redact(m)))
@@ -103,7 +103,7 @@ def consumer_settings(
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
         resolve: Replaces references to secrets, in the process that creates the client. Without it references stay
             unchanged, and settings that depend on them are not checked.
-        machine: Finds key files, reads Java's stores, serves tokens; without it no file is read, and nothing is served.
+        machine: Finds key files, reads Java's stores, creates tokens; without it none of that is done.
     """
     return _translate(properties, "consumer", resolve, machine)
 
@@ -127,7 +127,7 @@ def _translate(
 ) -> LibrdkafkaSettings:
     """Translate client properties for one kind of client; mistakes become problems. See `consumer_settings`.
 
-    With a machine, key files are fetched to it, and it serves tokens.
+    With a machine, key files are fetched to it, and it creates tokens.
     """
     draft = draft_settings(properties, client, resolve)
     draft.settings.update(draft.librdkafka)

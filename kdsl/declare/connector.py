@@ -92,8 +92,7 @@ class KafkaOptions(Options):
     )
     topic_pattern: str | None = option(
         "topic-pattern",
-        "A regular expression that the whole name of a topic must match, in Java's or Python's syntax; a construct "
-        "that only one of the two has keeps its meaning.",
+        "A regular expression that the whole name of a topic must match, in the syntax that Java and Python share.",
         default=None,
     )
     topic_partitions: int | None = option(

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions
-from kdsl.secrets import Secret, has_reference, providers
+from kdsl.secrets import PROVIDERS, Secret, has_reference
 
 PROVIDER = "dew"
 PREFIX = "properties."
@@ -42,7 +42,7 @@ def with_secret_references(properties: Properties, options: KafkaOptions) -> Pro
         return properties
     arguments = {"endpoint": options.dew_endpoint, "secret_name": options.dew_secret, "version": options.dew_version}
     query = urlencode({name: value for name, value in arguments.items() if value})
-    installed = PROVIDER in providers()
+    installed = PROVIDER in PROVIDERS.find_all()
 
     def reference(value: str | Secret) -> str | Secret:
         key = value.reveal() if isinstance(value, Secret) else value

@@ -24,7 +24,6 @@ from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.restart import find_restart_problem
 from kdsl.ingest.run.sinks.delta import change_delta_table
 from kdsl.ingest.run.sinks.jdbc import change_database_table
-from kdsl.ingest.run.sinks.open import open_writer
 from kdsl.ingest.run.sinks.writer import TableChanger
 from kdsl.ingest.state import START, IngestState, StateFiles
 from kdsl.run.checkpoint.folder import Folder
@@ -171,7 +170,7 @@ def _compare_new(declaration: Declaration, plan: IngestPlan, where: Where, open_
     Nothing is created here: otherwise the first start would refuse that.
     """
     assert isinstance(declaration.item, Ingestion)
-    writer = open_writer(declaration.item.sink, plan.pipeline.sink_concurrency)
+    writer = declaration.item.sink.writer(plan.pipeline.sink_concurrency)
     if not isinstance(writer, TableChanger):
         return
     new, kind = (declaration.new_table, "TABLE") if declaration.new_table else (declaration.new_database, "DATABASE")
@@ -203,7 +202,7 @@ def _compare_sink(
     None for a sink whose tables cannot be changed apart from a batch. Delta or the JDBC driver is added to a session
     without it.
     """
-    writer = open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
+    writer = ingestion.sink.writer(plan.pipeline.sink_concurrency)
     if not isinstance(writer, TableChanger):
         return
     spark = open_spark()

@@ -254,8 +254,8 @@ def _declares_type(source: Source, table: TableId, name: str) -> bool:
         return True
     initial = source.initial_tables.get(table)
     declared = () if initial is None else initial.schema.columns
-    fixed = getattr(source.value, "infer_fixed_types", None) or ""
-    return getattr(source.value, "schema_include", False) or name in fixed or name in {f.name for f in declared}
+    chosen = source.value
+    return bool(chosen.has_inline_schemas) or name in chosen.fixed_types or name in {f.name for f in declared}
 
 
 def _select_new_or_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
@@ -267,8 +267,8 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
     """Refuse a batch whose unreadable records are not accepted, or are too many with those before.
 
     If they are at least ten and most of a batch, no table is known, and there is a hint of a wrong format, the batch is
-    refused with that hint instead, whatever the options accept. Otherwise the format's ``ignore-parse-errors`` accepts
-    all. Only sources in Kafka have such records.
+    refused with that hint instead, whatever the options accept. Otherwise a lenient format accepts all. Only sources in
+    Kafka have such records.
     """
     feed = plan.source
     if not seen.dirty or not isinstance(feed, KafkaFeed):
@@ -280,7 +280,7 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
         return
     total = state.counts.get(DIRTY, 0) - state.counts.get(FORGIVEN, 0) + seen.dirty
     first = "; ".join(seen.reasons[:_FIRST_REASONS])
-    if getattr(feed.value, "ignore_parse_errors", False):
+    if feed.value.is_lenient:
         return
     code: RefusalCode = "unreadable"
     if not feed.ignore_errors:

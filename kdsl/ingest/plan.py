@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
-from kdsl.changelog.address import name_database
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import TableId
 from kdsl.ingest.definition import IngestionDef, Pipeline, Route, Transform
 from kdsl.ingest.ends.end import Sink, Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
-from kdsl.ingest.ends.tables import JdbcTables
 from kdsl.ingest.evolution import Policy
 from kdsl.ingest.projection import TransformedTable, TransformRule
 from kdsl.ingest.resolve import find_problems, route_problem, transform_source_table
 from kdsl.ingest.selectors import RouteRule, route_table
 from kdsl.ingest.unused import NamedPattern, find_patterns
 from kdsl.options import Spelling
-from kdsl.secrets import Secret
 from kdsl.types.widening import TableSchema
 
 
@@ -56,8 +54,8 @@ class IngestPlan:
         initial_schemas: The schemas of tables that are known before any record, by upstream table.
         notices: What a reader should know: warnings, and options without effect.
         in_sql: Whether the ingestion is a statement of a script, in whose words errors say what to do.
-        address: Which database the sink writes (`find_address`); None for other sinks. The sink itself does not say it
-            if its address has a literal password.
+        location: Where the tables of the sink are (`Sink.locate`). The sink of the plan does not say it if its address
+            has a literal password.
     """
 
     source: Source
@@ -71,7 +69,7 @@ class IngestPlan:
     initial_schemas: Mapping[TableId, TableSchema]
     notices: tuple[str, ...] = ()
     in_sql: bool = attrs.field(default=False, eq=False)
-    address: str | None = None
+    location: Mapping[str, Any] | None = None
 
     def patterns(self) -> tuple[NamedPattern, ...]:
         """The patterns of tables; none of a statement of a script, which says its tables itself."""
@@ -143,10 +141,5 @@ def plan_ingestion(ingestion: IngestionDef) -> IngestPlan:
         schemas,
         tuple(f"{p.message}; {p.fix}" for p in warnings),
         ingestion.locations.spelling is Spelling.DDL,
-        find_address(ingestion.sink) if isinstance(ingestion.sink, JdbcTables) else None,
+        ingestion.sink.locate(),
     )
-
-
-def find_address(sink: JdbcTables) -> str:
-    """Find which database a sink writes: its address without login and parameters."""
-    return name_database(sink.url.reveal() if isinstance(sink.url, Secret) else str(sink.url))

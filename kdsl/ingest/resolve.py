@@ -12,11 +12,10 @@ from kdsl.cluster import Cluster
 from kdsl.ddl.statement_reader import StatementError
 from kdsl.errors import Problem, Severity, Where
 from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.formats import TableId, keeps_unavailable
+from kdsl.formats import TableId
 from kdsl.ingest.definition import WITHOUT_EFFECT, IngestionDef, Locations, Pipeline, Route, Transform
 from kdsl.ingest.ends.end import End, Sink, Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
-from kdsl.ingest.ends.tables import DeltaTables
 from kdsl.ingest.evolution import Policy, evolve_sink, merge_schemas
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
@@ -166,8 +165,8 @@ class _Check:
             self.add("ingest-collector", f"{path}.{collector}.topic", message, "choose another topic")
         if chosen.collector is not None and isinstance(source, KafkaFeed):
             value_format = source.value
-            if getattr(value_format, "ignore_parse_errors", False):
-                name = f"{value_format.identifier}.ignore-parse-errors"
+            if value_format.is_lenient:
+                name = value_format.deciding_option("is_lenient")[1]
                 message = f"{name} skips records that {collector} would collect"
                 self.add("ingest-collector", f"$.source.{name}", message, "keep one of the two")
             elif source.valid().ignore_errors:
@@ -193,9 +192,9 @@ class _Check:
     def unavailable_values(self, source: KafkaFeed, sink: Sink | None) -> None:
         """Add the problem of a sink that cannot leave values as they are although the source says so."""
         value = source.valid().value
-        if sink is None or sink.rules.keeps_values or not keeps_unavailable(value):
+        if sink is None or sink.rules.keeps_values or value.on_unavailable != "keep":
             return
-        name = f"{value.identifier}.unavailable"
+        name = value.deciding_option("on_unavailable")[1]
         message = f"{name} is keep, and the sink {sink.type!r} cannot leave values of a row as they are"
         self.add("ingest-unavailable", f"$.source.{name}", message,
                  "set it to null, or the REPLICA IDENTITY of the tables to FULL, and leave it out")  # fmt: skip
@@ -237,7 +236,7 @@ class _Check:
                          f"write '{meant}' for ids of one or two names", warning=True)  # fmt: skip
             if rule.pattern.fits_all and first_of_all is None:
                 first_of_all = i
-            if transform.partition_keys and sink is not None and not isinstance(sink, DeltaTables):
+            if transform.partition_keys and sink is not None and not sink.rules.stores_partitions:
                 message = f"partition-keys has no effect: the sink {sink.type!r} does not partition tables"
                 self.add("no-effect", f"{path}.partition-keys", message, "remove it", warning=True)
         return rules

@@ -9,19 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import attrs
 
 from kdsl.errors import CheckpointError, listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import Route, Transform
-from kdsl.ingest.ends import DeltaTables, HologresTables, JdbcTables, KafkaTopics, Sink
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.ends.tables import DeltaChanges
 from kdsl.ingest.evolution import merge_schemas
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.plan import IngestPlan, find_address
+from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.state import IngestState
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
@@ -33,14 +31,13 @@ _DISTRIBUTED = "distributed-tables"
 _COLUMNS = "initial-schemas"
 """The declared tables with columns that are not those of messages."""
 _PATH = "path"
-_SERVERS = "servers"
 
 
 def write_declaration(plan: IngestPlan) -> dict[str, str]:
     """The parts of a declaration that a checkpoint keeps, as text, by their names.
 
     Always routes and transforms; of a source in Kafka whether tables are distributed, and initial schemas with other
-    than physical columns; of a Delta table its path. Of a sink that stores tables, where they are.
+    than physical columns; of a source with one table, where it is. Of a sink that stores tables, where they are.
     """
     rules: dict[str, tuple[Route, ...] | tuple[Transform, ...]] = {"route": plan.route, "transform": plan.transform}
     parts = {name: json.dumps([rule.to_strings() for rule in of_name]) for name, of_name in rules.items()}
@@ -48,49 +45,9 @@ def write_declaration(plan: IngestPlan) -> dict[str, str]:
         parts[_DISTRIBUTED] = json.dumps(plan.source.valid().distributed_tables)
         if any(table.other_columns for table in plan.source.initial_tables.values()):
             parts[_COLUMNS] = plan.source.initial_ddl or ""
-    if isinstance(plan.source, DeltaChanges):
-        parts[_PATH] = json.dumps(plan.source.path.rstrip("/"))
-    place = _place_of(plan)
-    return parts if place is None else {**parts, _SINK: json.dumps(place, sort_keys=True)}
-
-
-def _place_of(plan: IngestPlan) -> dict[str, Any] | None:
-    """Where the tables of the sink are, without logins; None if it stores none."""
-    sink = plan.sink
-    match sink:
-        case KafkaTopics():
-            chosen = sink.valid()
-            servers = sorted(server.strip() for server in sink.cluster.bootstrap_servers.split(","))
-            return {_SERVERS: servers, "topic": chosen.topic, "mapping": chosen.mapping}
-        case DeltaTables():
-            return {"path": None if sink.path is None else sink.path.rstrip("/"), "catalog": sink.catalog}
-        case JdbcTables():
-            return {"url": plan.address or find_address(sink)}
-        case HologresTables():
-            return {"endpoint": sink.endpoint, "database": sink.dbname}
-        case _:
-            return None
-
-
-def _is_same_place(before: str, now: str, sink: Sink, tables: Collection[TableId]) -> bool:
-    """Whether two places of a sink are the same for some of its tables.
-
-    Those of Kafka are if they share one bootstrap server, and the tables have the same topics.
-
-    Args:
-        before: The place with the checkpoint.
-        now: That of the plan.
-        sink: The sink of the plan.
-        tables: The sink tables.
-    """
-    one, other = json.loads(before), json.loads(now)
-    if isinstance(sink, KafkaTopics) and {*one} == {*other}:
-        chosen = {name: one.pop(name) for name in ("topic", "mapping")}
-        earlier = attrs.evolve(sink, **chosen)  # type: ignore[misc]
-        one["topics"] = [earlier.topic_of(table) for table in tables]
-        other = {_SERVERS: other[_SERVERS], "topics": [sink.topic_of(table) for table in tables]}
-    servers = one.pop(_SERVERS, []), other.pop(_SERVERS, [])
-    return bool(one == other) and (servers[0] == servers[1] or bool({*servers[0]} & {*servers[1]}))
+    if (path := plan.source.locate()) is not None:
+        parts[_PATH] = json.dumps(path)
+    return parts if plan.location is None else {**parts, _SINK: json.dumps(plan.location, sort_keys=True)}
 
 
 @attrs.frozen
@@ -131,7 +88,9 @@ def find_restart_problem(
             f"by an ingestion of another table, at {json.loads(state.declared[_PATH])!r}", "start with a new checkpoint"
         )
     before, now = state.declared.get(_SINK), declared.get(_SINK)
-    moved = before is not None and (now is None or not _is_same_place(before, now, plan.sink, state.sinks))
+    moved = before is not None and (
+        now is None or not plan.sink.is_same_location(json.loads(before), json.loads(now), state.sinks)
+    )
     if moved and state.sinks and _SINK not in (allow or ()):
         accept = ", or accept that (--allow sink)" if allow is not None else ""
         return RestartProblem(

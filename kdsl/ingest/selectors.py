@@ -3,7 +3,7 @@ r"""The two kinds of patterns that select tables, as Flink CDC has them, and the
 In both, ``.`` separates the names of a table id, ``\.`` is any character, ``,`` separates alternatives, and the whole
 id must match. The pattern of a route is one regular expression over the whole id, and its letter case counts. The
 pattern of a transform or of a topic mapping has one regular expression for each name, and ignores letter case; in it,
-``\,`` is a comma. Regular expressions are Java's, see `kdsl.java_patterns`. A name in back-quotes, as messages write
+``\,`` is a comma. Regular expressions: see `kdsl.name_patterns`. A name in back-quotes, as messages write
 one with a dot, stands for itself; Flink CDC does not have that.
 
 Source: https://nightlies.apache.org/flink/flink-cdc-docs-stable/docs/core-concept/route/ and …/transform/.
@@ -19,7 +19,7 @@ import attrs
 
 from kdsl.formats import TableId
 from kdsl.ingest.ids import MAX_PARTS, parse_id
-from kdsl.java_patterns import TABLES, TOPIC_FIX, PatternError, compile_pattern
+from kdsl.name_patterns import TOPIC_FIX, PatternError, compile_pattern
 
 RouteMode = Literal["ALL_MATCH", "FIRST_MATCH"]
 _GROUP = re.compile(r"\$(\d+)")
@@ -45,7 +45,7 @@ def _compile(pattern: str, written: str, *, ignore_case: bool = False) -> re.Pat
         message = f"the part '{written}' has a '{{' without '}}': a comma separates tables"
         raise SelectorError(message, "write out repetitions such as {1,3}")
     try:
-        return compile_pattern(pattern, TABLES, ignore_case=ignore_case)
+        return compile_pattern(pattern, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
     except PatternError as e:
         fix = r"write one that a whole name must match, such as 'orders_\d+'" if e.fix == TOPIC_FIX else e.fix
         raise SelectorError(f"the part '{written}' {e}", fix) from None
@@ -57,8 +57,8 @@ def _swap_dots(text: str) -> str:
 
 
 def _unquote(text: str) -> str:
-    """Replace names in back-quotes by the codes of their characters, which have no other meaning in a pattern."""
-    return _QUOTED.sub(lambda m: "".join(f"\\x{{{ord(c):x}}}" for c in m[1].replace("``", "`")), text)
+    """Replace the ASCII of names in back-quotes by its codes, which have no other meaning in a pattern."""
+    return _QUOTED.sub(lambda m: re.sub("[ -~]", lambda c: f"\\x{ord(c[0]):02x}", m[1].replace("``", "`")), text)
 
 
 def _split(text: str, separator: str) -> list[str]:

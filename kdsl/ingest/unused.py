@@ -14,7 +14,6 @@ from kdsl.formats import TableId
 from kdsl.ingest.definition import Route, Transform
 from kdsl.ingest.ends.end import Sink, Source
 from kdsl.ingest.ends.kafka import ANY_TOPIC, KafkaFeed, KafkaTopics
-from kdsl.ingest.ends.tables import DeltaChanges
 from kdsl.ingest.ids import format_id, parse_id, quote_part
 from kdsl.ingest.selectors import (
     RouteMode,
@@ -25,7 +24,6 @@ from kdsl.ingest.selectors import (
     TopicMapping,
     route_table,
 )
-from kdsl_formats.json import Json
 
 _MOST_TABLES = 5
 Matches = Callable[[TableId], object]
@@ -154,10 +152,8 @@ def _find_targets(rules: Sequence[RouteRule], mode: RouteMode, table: TableId) -
 def find_known_tables(source: Source | None) -> frozenset[TableId] | None:
     """All upstream tables of a source, where the declaration says them; None if only messages do."""
     try:
-        if isinstance(source, DeltaChanges):
-            return frozenset([source.table_id])
         if not isinstance(source, KafkaFeed):
-            return None
+            return None if source is None else source.list_tables()
         feed = source.valid()
         if feed.table is not None and ANY_TOPIC not in feed.table:
             return frozenset(filter(None, [feed.table_id("")]))
@@ -167,8 +163,7 @@ def find_known_tables(source: Source | None) -> frozenset[TableId] | None:
             return frozenset(filter(None, map(feed.table_id, feed.topic)))
     except ValueError:  # a problem of the option
         return None
-    names_tables = not isinstance(feed.value, Json) or feed.value.table_id_fields is not None
-    return None if names_tables else frozenset((topic,) for topic in feed.topic)
+    return None if feed.value.names_tables else frozenset((topic,) for topic in feed.topic)
 
 
 @attrs.define

@@ -12,7 +12,7 @@ from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.declare.metadata import IN_VALUE
 from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import KdslError, listing, nearest
-from kdsl.formats import ROW_KIND, UNAVAILABLE, has_placeholders, keeps_unavailable
+from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Upserts, UpsertWrite, Watermark, WritePlan
 from kdsl.resolve.model import Part, ResolvedTable
 from kdsl.resolve.startup import discovery_of
@@ -52,7 +52,8 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
     changelog = resolved.changelog
     shown = [c for c in resolved.metadata if c.name in names]
     value = _prune(resolved.value, names, always=_decides_rows(resolved))
-    lacking = value.columns if value is not None and upserts is None and keeps_unavailable(value.format) else ()
+    keeps = value is not None and upserts is None and value.format.on_unavailable == "keep"
+    lacking = value.columns if value is not None and keeps else ()
     sourced = [_make_nullable(c) if c.name in lacking and c.name not in table.primary_key else c for c in sourced]
     by_name.update({c.name: c for c in sourced})
     kind, unavailable = (_KIND, _UNAVAILABLE)
@@ -128,7 +129,7 @@ def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str,
     if table.is_changelog and not table.in_ingestion:
         for always in (ROW_KIND, UNAVAILABLE):
             wanted.pop(always, None)  # these columns always exist
-    if UNAVAILABLE not in names and table.value_format is not None and keeps_unavailable(table.value_format):
+    if UNAVAILABLE not in names and table.value_format is not None and table.value_format.on_unavailable == "keep":
         wanted.pop(UNAVAILABLE, None)
     unknown = [name for name in wanted if name not in names]
     if unknown:
@@ -232,7 +233,7 @@ def _plan_upserts(table: TableDef) -> Upserts | None:
         options.changelog != "upsert",
         options.changelog_buckets,
         table.normalized,
-        has_placeholders(table.value_format) and not table.normalized,
+        table.value_format is not None and table.value_format.on_unavailable is not None and not table.normalized,
         options.changelog_state,
         options.changelog == "net",
         options.state_ttl,

@@ -13,7 +13,7 @@ from kdsl.formats import Direction
 from kdsl.resolve.rule import problem
 from kdsl.resolve.startup import commits_offsets
 from kdsl.resolve.transport import transport_of
-from kdsl.secrets import GROUP, providers
+from kdsl.secrets import PROVIDERS
 
 _COMMIT_SWITCHES = ("enable.auto.commit", "commit.offsets.on.checkpoint")
 
@@ -75,12 +75,12 @@ def decrypt_fields(table: TableDef, direction: Direction) -> Iterator[Problem]:
                 "name client properties, such as properties.sasl.jaas.config; elsewhere write ${secret_values.KEY}",
                 option="dew_fields",
             )
-    if PROVIDER not in providers():
+    if PROVIDER not in PROVIDERS.find_all():
         yield problem(
             table,
             "decrypt-fields",
             f"{table.option_name('dew_fields')} needs the secrets provider {PROVIDER!r}, which is not installed",
-            f"install a package that registers {PROVIDER!r} in the entry-point group {GROUP!r}, a function "
+            f"install a package that registers {PROVIDER!r} in the entry-point group {PROVIDERS.name!r}, a function "
             "(key, endpoint, secret_name, version) -> secret; or write the secret as ${env:NAME} or ${file:PATH}",
             option="dew_fields",
         )

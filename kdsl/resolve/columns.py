@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.errors import Problem, listing
-from kdsl.formats import ROW_KIND, UNAVAILABLE, Direction, keeps_unavailable
+from kdsl.formats import ROW_KIND, UNAVAILABLE, Direction
 from kdsl.options import Spelling
 from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.resolve.rule import problem
@@ -159,7 +159,8 @@ def names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
     """
     if table.in_ingestion:
         return
-    keeps = table.value_format is not None and keeps_unavailable(table.value_format) and not table.keeps_rows
+    chosen = table.value_format
+    keeps = chosen is not None and chosen.on_unavailable == "keep" and not table.keeps_rows
     for column in table.columns:
         if table.is_changelog and column.name.lower() == ROW_KIND:
             source = table.options.title if table.upserts else f"the format {table.value_format.identifier!r}"  # type: ignore[union-attr]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from kdsl.client_settings.kerberos import needs_java
@@ -13,7 +12,7 @@ from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction
-from kdsl.java_patterns import PatternError, python_pattern
+from kdsl.name_patterns import PatternError, compile_pattern
 from kdsl.resolve.model import DeadLetterTopic
 from kdsl.resolve.rule import problem
 from kdsl.resolve.topics import LEGAL_NAME, LONGEST_NAME
@@ -68,12 +67,12 @@ def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
         fix = f"name another topic, such as {topic + '.dead'!r}, and a pattern that does not match it"
         yield problem(table, "dead-letter-topic", message, fix, option="dead_letter_topic")
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
-        if chosen is not None and getattr(chosen, "ignore_parse_errors", False):
+        if chosen is not None and chosen.is_lenient:
             message = (
                 f"the format of the {side} ignores parse errors, so records that cannot be read are dropped, and "
                 f"{named} would never get them"
             )
-            fix = f"remove ignore-parse-errors from the {side}'s format, or remove {named}"
+            fix = f"remove {chosen.deciding_option('is_lenient')[1]} from the {side}'s format, or remove {named}"
             yield problem(table, "dead-letter-lenient", message, fix, option="dead_letter_topic")
     if options.latency == "realtime":
         shown = table.setting("latency", "realtime")
@@ -111,7 +110,7 @@ def _reads(table: TableDef, topic: str) -> bool:
     if options.topic_pattern is None:
         return False
     try:
-        return re.fullmatch(python_pattern(options.topic_pattern), topic) is not None
+        return compile_pattern(options.topic_pattern).fullmatch(topic) is not None
     except PatternError:  # another rule reports it
         return False
 

@@ -9,7 +9,7 @@ from kdsl.client_settings.properties import Properties
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, listing
 from kdsl.formats import Direction
-from kdsl.java_patterns import PatternError, python_pattern
+from kdsl.name_patterns import PatternError, compile_pattern
 from kdsl.resolve.model import Topics
 from kdsl.resolve.rule import problem
 from kdsl.secrets import Secret
@@ -21,13 +21,15 @@ LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def topics_of(table: TableDef) -> Topics:
-    """The topics of a valid table, each once, or its pattern in Python's syntax.
+    """The topics of a valid table, each once, or its pattern.
 
     Raises:
-        PatternError: The pattern cannot be translated, so the table is not valid.
+        PatternError: The pattern cannot be used, so the table is not valid.
     """
     pattern = table.options.topic_pattern
-    return Topics(tuple(dict.fromkeys(table.options.topic)), None if pattern is None else python_pattern(pattern))
+    if pattern is not None:
+        compile_pattern(pattern)
+    return Topics(tuple(dict.fromkeys(table.options.topic)), pattern)
 
 
 def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
@@ -44,7 +46,7 @@ def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report topic names that Kafka does not allow, and an empty or untranslatable pattern; warn of repeated names."""
+    """Report topic names that Kafka does not allow, and an empty or unusable pattern; warn of repeated names."""
     option = table.option_name("topic")
     for name in table.options.topic:
         if not LEGAL_NAME.fullmatch(name) or len(name) > LONGEST_NAME or name in (".", ".."):
@@ -61,7 +63,7 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
         yield problem(table, "topic-pattern", message, "write a pattern such as 'orders-.*'", option="topic_pattern")
     elif pattern is not None:
         try:
-            python_pattern(pattern)
+            compile_pattern(pattern)
         except PatternError as e:
             message = f"{table.setting('topic_pattern', pattern)} {e}"
             yield problem(table, "topic-pattern", message, e.fix, option="topic_pattern")

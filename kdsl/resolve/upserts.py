@@ -24,7 +24,6 @@ _PRIMARY_KEY = {
 }
 
 
-_SKIP = "truncate = 'skip' in the format, with which the rows of a truncated table stay"
 _TRUE: dict[Spelling, object] = {Spelling.PYTHON: True, Spelling.DDL: "true", Spelling.YAML: "true"}
 
 
@@ -119,19 +118,20 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
             fix = "name its columns with primary_key=[...]; where the message key has them, too, "
             fix += "declare them as PrimaryKey[...]"
         yield problem(table, "cdc-duplicate-key", message, fix, option="cdc_events_duplicate")
-    if getattr(chosen, "truncate", "error") == "apply":
-        option = "value.format"
+    if chosen is not None and chosen.on_truncate == "apply":
+        option, key = "value.format", chosen.deciding_option("on_truncate")[1]
+        skip = f"{key} = 'skip', with which the rows of a truncated table stay"
         if options.changelog == "upsert":
             without = table.setting("changelog", "upsert")
-            message = f"truncate = 'apply' deletes all rows, but with {without} the table keeps no rows"
-            fix = f"set {table.setting('changelog', 'full')}, or {_SKIP}"
+            message = f"{key} = 'apply' deletes all rows, but with {without} the table keeps no rows"
+            fix = f"set {table.setting('changelog', 'full')}, or {skip}"
             yield problem(table, "cdc-duplicate-truncate", message, fix, option=option)
         if options.topic_pattern is not None or len(set(options.topic)) > 1:
             message = (
-                "truncate = 'apply' deletes all rows, but with several topics it is unknown which rows came "
+                f"{key} = 'apply' deletes all rows, but with several topics it is unknown which rows came "
                 "from the truncated table"
             )
-            fix = f"declare a table for each topic, or set {_SKIP}"
+            fix = f"declare a table for each topic, or set {skip}"
             yield problem(table, "cdc-duplicate-truncate", message, fix, option=option)
     by_name = {c.name: c for c in table.columns}
     for column in (by_name[name] for name in table.primary_key if name in by_name):

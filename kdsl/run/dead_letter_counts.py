@@ -38,6 +38,7 @@ from kdsl.run.dead_letters.report import (
     storing,
     too_many,
 )
+from kdsl.run.listeners.events import Observer
 from kdsl.run.listeners.listener import observe
 from kdsl.spark_internals.queries import RunningQuery, cancel_stage, set_in_query_session
 from kdsl.spark_internals.session import is_connect
@@ -145,7 +146,7 @@ class _QueryCounts:
         return sorted(gone)
 
 
-class LetterCounts:
+class LetterCounts(Observer):
     """Counts the letters of the queries and actions of this process (an observer, and a receiver of reports)."""
 
     def __init__(self) -> None:
@@ -186,9 +187,6 @@ class LetterCounts:
         """Wait until the letters of the batch are stored; raise the error, a CheckpointError, if they could not be."""
         del reads
         self._wait(progress.query.id)
-
-    def on_idle(self, query: Query) -> None:
-        """Do nothing."""
 
     def on_end(self, query: Query) -> None:
         """Forget a query once its letters are stored, unless it runs again already: Spark reports ends late.

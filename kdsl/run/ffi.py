@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError, cimpl
 
-from kdsl.client_settings.aws_tokens import TokenCallback
 from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
+from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.errors import KdslError
 
 PRODUCER, CONSUMER = 0, 1  # rd_kafka_type_t
@@ -140,7 +140,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_sasl_background_callbacks_enable": (_HANDLE, [_HANDLE]),
     "rd_kafka_oauthbearer_set_token": (
         c.c_int,
-        [_HANDLE, _TEXT, c.c_int64, _TEXT, _HANDLE, c.c_size_t, _TEXT, c.c_size_t],
+        [_HANDLE, _TEXT, c.c_int64, _TEXT, c.POINTER(_TEXT), c.c_size_t, _TEXT, c.c_size_t],
     ),
     "rd_kafka_oauthbearer_set_token_failure": (c.c_int, [_HANDLE, _TEXT]),
     "rd_kafka_new": (_HANDLE, [c.c_int, _HANDLE, _TEXT, c.c_size_t]),
@@ -249,11 +249,12 @@ def set_token_callback(conf: int, callback: TokenCallback | None) -> None:
     def refresh(handle: int, _: bytes, __: int) -> None:
         text = c.create_string_buffer(512)
         try:
-            token, expires, principal, _extensions = create(None)
+            token, expires, principal, extensions = create(None)
         except Exception as e:  # noqa: BLE001  # nothing may be raised into librdkafka; the callback has logged it
             lib.rd_kafka_oauthbearer_set_token_failure(handle, str(e).encode())
             return
-        arguments = token.encode(), int(expires * 1000), principal.encode(), None, 0
+        pairs = [part.encode() for pair in extensions.items() for part in pair]
+        arguments = token.encode(), int(expires * 1000), principal.encode(), (_TEXT * len(pairs))(*pairs), len(pairs)
         if lib.rd_kafka_oauthbearer_set_token(handle, *arguments, text, len(text)):
             lib.rd_kafka_oauthbearer_set_token_failure(handle, text.value)
 

@@ -11,7 +11,7 @@ import attrs
 
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import read_plan_text
-from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Query
 from kdsl.run.session import get_setting
 from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.plans import Expression, PlanNode, plan_of, plan_of_query
@@ -43,7 +43,7 @@ def warn_of_mixed_times(df: DataFrame, target: str) -> None:
         _log.warning(message)
 
 
-class MixedTimes:
+class MixedTimes(Observer):
     """The observer that warns of streaming queries when they start, whatever their sink is (`warn_of_mixed_times`)."""
 
     def on_start(self, query: Query) -> None:
@@ -51,15 +51,6 @@ class MixedTimes:
         name = query.name or f"the query {query.id}"
         if message := _find_mixes(lambda: plan_of_query(query.session, query.id), name, query.session):
             _log.warning(message)
-
-    def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Do nothing."""
-
-    def on_idle(self, query: Query) -> None:
-        """Do nothing."""
-
-    def on_end(self, query: Query) -> None:
-        """Do nothing."""
 
 
 MIXED_TIMES: Observer = MixedTimes()

@@ -288,6 +288,14 @@ class ScriptCatalogs:
         return True
 
 
+def find_sink_class(kind: str) -> type[Sink]:
+    """The class of a type of sink, which exists."""
+    loaded = end_class("sink", kind)
+    assert loaded is not None
+    assert issubclass(loaded, Sink)
+    return loaded
+
+
 def read_sink(kind: str, options: Sequence[Option]) -> tuple[Sink, list[Problem], dict[str, Where]]:
     """Create the sink of a type from options.
 
@@ -299,10 +307,7 @@ def read_sink(kind: str, options: Sequence[Option]) -> tuple[Sink, list[Problem]
         The sink; what is wrong with options that it does not keep; and the locations of the options.
     """
     own = {o.key: o for o in options if o.key not in ("type", "connector")}
-    sink_class = end_class("sink", kind)
-    assert sink_class is not None
-    sink, wrong = sink_class.read({key: o.value for key, o in own.items()})
-    assert isinstance(sink, Sink)
+    sink, wrong = find_sink_class(kind).read({key: o.value for key, o in own.items()})
     locations = {key: o.where for key, o in own.items()}
     problems = [Problem(w.code, w.message, w.fix, locations.get(w.key, Where()), w.severity) for w in wrong]
     return sink, problems, locations

@@ -23,7 +23,7 @@ from kdsl.ingest.definition import Locations
 from kdsl.ingest.ends.kafka import ANY_TOPIC
 from kdsl.ingest.ids import format_id, parse_id, quote_part
 from kdsl.ingest.resolve import check_parts
-from kdsl.java_patterns import PatternError, python_pattern
+from kdsl.name_patterns import PatternError, compile_pattern
 from kdsl.options import Spelling
 from kdsl.scripts.catalogs import ScriptCatalog
 from kdsl.scripts.copy_sources import (
@@ -210,7 +210,7 @@ class CopyBuilder:
         if option is None:
             return None
         try:
-            python_pattern(option.value)
+            compile_pattern(option.value)
         except PatternError as e:
             self._add("copy-pattern", f"the pattern {option.value!r} {e}", e.fix, option.where)
             return None

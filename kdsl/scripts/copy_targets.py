@@ -10,9 +10,9 @@ from kdsl.cluster import SERVERS
 from kdsl.ddl.statements import CreateDatabase, CreateTable, Option
 from kdsl.errors import Problem, Where
 from kdsl.formats import TableId
-from kdsl.ingest import HologresTables, KafkaTopics, Sink
+from kdsl.ingest import KafkaTopics, Sink
 from kdsl.ingest.ids import parse_id
-from kdsl.scripts.catalogs import ScriptCatalog, ScriptCatalogs, SinkCatalog, read_sink
+from kdsl.scripts.catalogs import ScriptCatalog, ScriptCatalogs, SinkCatalog, find_sink_class, read_sink
 
 _PROPERTIES = "properties."
 
@@ -41,7 +41,7 @@ class Target:
         Raises:
             ValueError: It cannot have that name.
         """
-        names = parse_id(self.table) if isinstance(self.sink, HologresTables) else (self.table,)
+        names = parse_id(self.table) if self.sink.database_option else (self.table,)
         return (*self.database, *names)
 
 
@@ -112,14 +112,14 @@ def _make_target(
         own = {key: o for key, o in own.items() if key.startswith(_PROPERTIES) or key in written}
         own.setdefault("value.format", Option("value.format", format_, where, where))
         own.setdefault(f"properties.{SERVERS}", Option(f"properties.{SERVERS}", "unused", where, where))
-    if kind == HologresTables.type:
-        own["dbname"] = Option("dbname", database, where, where)
+    if (key := find_sink_class(kind).database_option) is not None:
+        own[key] = Option(key, database, where, where)
     sink, wrong, locations = read_sink(kind, list(own.values()))
     problems += (p.at(where) for p in wrong)
     if isinstance(sink, KafkaTopics) and isinstance(catalog, ScriptCatalog) and not list(sink.problems()):
         assert catalog.cluster is not None
         more = {o.key.removeprefix(_PROPERTIES): o.value for o in options if o.key.startswith(_PROPERTIES)}
         sink = attrs.evolve(sink, cluster=catalog.cluster.with_properties(more))  # type: ignore[misc]
-    ids = () if kind in ("kafka", HologresTables.type) else (database,)
+    ids = () if kind == KafkaTopics.type or sink.database_option is not None else (database,)
     name = f"{catalog_name}.{database}.{table}" if table else f"{catalog_name}.{database}"
     return Target(name, table, sink, ids, locations)

@@ -9,7 +9,7 @@ from kdsl.cluster import Cluster
 from kdsl.ddl.statements import Fragment, Insert
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem, ResolveError, Where, listing
-from kdsl.java_patterns import PatternError
+from kdsl.name_patterns import PatternError
 from kdsl.resolve.topics import topics_of
 from kdsl.scripts.options import WRITE_ONLY
 from kdsl.scripts.queries.scopes import Changelog

@@ -9,7 +9,6 @@ import attrs
 
 from kdsl.cluster import Cluster
 from kdsl.errors import Problem, ResolveError, Where
-from kdsl.formats import keeps_unavailable
 from kdsl.resolve import NO_TOPIC, problems
 from kdsl.scripts.script_plan import ScriptTable
 
@@ -48,8 +47,9 @@ class TableChecks:
             message = f"{table.name} does not name its brokers"
             fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
             yield Problem("cluster-missing", message, fix, table.declared.where)
-        if direction == "read" and definition.value_format is not None and keeps_unavailable(definition.value_format):
-            key = f"'{definition.value_format.identifier}.unavailable'"
+        chosen = definition.value_format
+        if direction == "read" and chosen is not None and chosen.on_unavailable == "keep":
+            key = f"'{chosen.deciding_option('on_unavailable')[1]}'"
             message = f"{table.name} is read with {key} = 'keep', and SQL cannot leave a value unchanged"
             fix = f"set {key} = 'null', which reads NULL for such a value, or remove it to get an error; or read the "
             fix += "table in Python"

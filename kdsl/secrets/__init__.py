@@ -12,29 +12,27 @@ from __future__ import annotations
 
 from kdsl.secrets.properties_file import read_properties
 from kdsl.secrets.reference import (
-    GROUP,
     HIDDEN,
+    PROVIDERS,
     Reference,
     Secret,
     escape_references,
     has_reference,
     is_reference,
-    providers,
     references,
 )
 from kdsl.secrets.resolving import DIRECTORY, Provider, resolve
 
 __all__ = [
     "DIRECTORY",
-    "GROUP",
     "HIDDEN",
+    "PROVIDERS",
     "Provider",
     "Reference",
     "Secret",
     "escape_references",
     "has_reference",
     "is_reference",
-    "providers",
     "read_properties",
     "references",
     "resolve",

@@ -11,16 +11,18 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Mapping
-from http.server import ThreadingHTTPServer
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from kdsl.client_settings.token_server import Granted, Refused, TokenRequest, serve
 from kdsl.testing.errors import LocalKafkaError
 
 AUDIENCE = "kafka"
@@ -93,7 +95,7 @@ class TokenService:
         Raises:
             OSError: The port is in use.
         """
-        self._server = serve(self._answer, self._port)
+        self._server = _start_server(self._port, self._answer)
         self._port = self._server.server_address[1]
 
     def stop(self) -> None:
@@ -142,12 +144,49 @@ class TokenService:
         process.returncode = 0  # it outlives this process, which does not wait for it
         return process.pid
 
-    def _answer(self, request: TokenRequest) -> Granted | Refused:
-        """Grant a token to a client with the right secret, and count it; refuse others (401)."""
-        if not request.secret or self._users.get(request.client) != request.secret:
-            return Refused(401, "invalid_client")
+    def _answer(self, client: str, secret: str) -> tuple[int, Mapping[str, object]]:
+        """Return the HTTP status and the document of an answer: a token, which is counted, if the secret is right."""
+        if not secret or self._users.get(client) != secret:
+            return 401, {"error": "invalid_client"}
         self.issued += 1
-        return Granted(self.token(request.client), self._life)
+        return 200, {"access_token": self.token(client), "token_type": "Bearer", "expires_in": self._life}
+
+
+def _start_server(port: int, answer: Callable[[str, str], tuple[int, Mapping[str, object]]]) -> ThreadingHTTPServer:
+    """Start a server on 127.0.0.1, in daemon threads; ``answer`` gets the client's id and secret of each request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode(errors="replace")
+            status, document = answer(*_parse_login(self.headers.get("Authorization", ""), form))
+            body = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    serving = {"poll_interval": 0.1}
+    threading.Thread(target=server.serve_forever, kwargs=serving, name="kdsl-tokens", daemon=True).start()
+    return server
+
+
+def _parse_login(authorization: str, form: str) -> tuple[str, str]:
+    """Return the client's id and secret, which are in the header or in the form; empty strings if they are not."""
+    kind, _, text = authorization.partition(" ")
+    if kind == "Basic":
+        try:
+            client, _, secret = base64.b64decode(text).decode().partition(":")
+        except ValueError:
+            return "", ""
+        return unquote(client), unquote(secret)
+    fields = parse_qs(form)
+    return fields.get("client_id", [""])[0], fields.get("client_secret", [""])[0]
 
 
 def _base64(data: bytes) -> str:

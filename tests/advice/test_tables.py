@@ -31,6 +31,18 @@ CASES = [
     Declared("topic-repeated", {"options": {"topic": "a;a"}}, "", {"options": {"topic": "a"}}),
     Declared("topic-pattern", {"without": ("topic",), "options": {"topic-pattern": "a("}}, "",
              {"without": ("topic",), "options": {"topic-pattern": "a.*"}}),
+    *(Declared("topic-pattern", {"without": ("topic",), "options": {"topic-pattern": wrong}}, advice,
+               {"without": ("topic",), "options": {"topic-pattern": right}})
+      for wrong, advice, right in (
+          (r"\Qa.b\E", "write a backslash before each special character", r"a\.b"),
+          (r"\p{Lower}+", "write the characters out, as [a-z]", "[a-z]+"),
+          ("[a-z&&[^b]]", "write one class in brackets, such as", "[ac-z]"),
+          (r"(?<n>a)\k<n>", "write a group as (…), and", r"(a)\1"),
+          ("a(?i)b", "or write (?i:…) around a part", "a(?i:b)"),
+          ("(?s)a", "remove it; the only flag is (?i)", "a"),
+          (r"a\z", "remove it: the whole name must match", "a"),
+          (r"\x{61}", "or its code, as", r"\x61"),
+      )),
     Declared("topic-and-pattern", {"options": {"topic-pattern": "a.*"}}, "", {}),
     Declared("value-format", {"without": ("format",)}, "", {"options": {"format": "json"}}),
     Declared("group-id", {"options": {"properties.group.id": " "}}, "name the group", {}),

@@ -20,8 +20,8 @@ from kdsl.client_settings import aws_tokens, cloud_logins, entra_tokens, gcp_tok
 from kdsl.client_settings.machine import ThisMachine
 from kdsl.client_settings.to_java import java_settings
 from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK, admin_settings, consumer_settings, producer_settings
+from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.client_settings.token_errors import TokenError
-from kdsl.client_settings.token_service import serve_tokens
 from tests.client_settings.installed import create
 from tests.clouds import ACCOUNT, CONTAINER, KEY_ID, ROLE, SECRET, Clouds, unpad
 
@@ -94,7 +94,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(aws_tokens, "_callbacks", {})
+    monkeypatch.setattr(aws_tokens, "_renewable", {})
     gcp_tokens._credentials.cache_clear()
     entra_tokens._credential.cache_clear()
 
@@ -150,7 +150,7 @@ def test_a_token_is_byte_equal_to_that_of_aws_s_signer(
     set_all(monkeypatch, {**clouds.aws(), "AWS_SESSION_TOKEN": "session/+="})
     at(datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC))
 
-    token, *_ = aws_tokens.token_callback({"servers": MSK})(None)
+    token, _ = aws_tokens.provide_token(servers=MSK)
 
     assert token == signer.generate_auth_token("us-east-1")[0]
     query = parse_qs(urlsplit(unpad(token).decode()).query)
@@ -164,7 +164,7 @@ def test_the_token_of_a_role_has_a_fixed_session_name(clouds: Clouds, monkeypatc
     set_all(monkeypatch, clouds.aws())
     options = {"servers": MSK, "awsRoleArn": ROLE, "awsRoleExternalId": "shop", "awsStsRegion": "eu-west-1"}
 
-    token, *_ = aws_tokens.token_callback(options)(None)
+    token, _ = aws_tokens.provide_token(**options)
 
     accepted = clouds.check(token)
     assert accepted is not None
@@ -198,7 +198,7 @@ def test_a_token_and_its_credentials_are_renewed_before_they_expire(
     start = datetime.now(UTC)
     clouds.life = 1000
     set_all(monkeypatch, clouds.aws())
-    create_token = aws_tokens.token_callback({"servers": MSK, "awsRoleArn": ROLE})
+    create_token = TokenCallback("aws_msk_iam", {"servers": MSK, "awsRoleArn": ROLE})
     renewed = []
     time = start
     for _ in range(4):
@@ -222,7 +222,8 @@ def test_static_credentials_are_read_again(clouds: Clouds, monkeypatch: pytest.M
     """A file of credentials may be written again by another program."""
     file = tmp_path / "credentials"
     file.write_text("[job]\naws_access_key_id = OLD\naws_secret_access_key = old\n")
-    create_token = aws_tokens.token_callback({"servers": MSK, "awsProfileName": "job"})
+    create_token = TokenCallback("aws_msk_iam", {"servers": MSK, "awsProfileName": "job"})
+    create_token()
     file.write_text(f"[job]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {SECRET}\n")
 
     assert clouds.check(create_token(None)[0]) is not None
@@ -231,7 +232,7 @@ def test_static_credentials_are_read_again(clouds: Clouds, monkeypatch: pytest.M
 def test_the_role_of_a_container_is_used(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> None:
     set_all(monkeypatch, clouds.aws_container())
 
-    accepted = clouds.check(aws_tokens.token_callback({"servers": MSK})(None)[0])
+    accepted = clouds.check(aws_tokens.provide_token(servers=MSK)[0])
 
     assert accepted is not None
     assert accepted.principal == "container"
@@ -253,14 +254,14 @@ def test_the_region_is_that_of_the_brokers_or_of_the_environment(
     monkeypatch.delenv("AWS_REGION")
     set_all(monkeypatch, variables)
 
-    token, *_ = aws_tokens.token_callback({"servers": servers})(None)
+    token, _ = aws_tokens.provide_token(servers=servers)
 
     assert urlsplit(unpad(token).decode()).netloc == f"kafka.{region}.amazonaws.com"
 
 
 def reason_of(options: dict[str, str]) -> str:
     with pytest.raises(TokenError) as e:
-        aws_tokens.token_callback(options)
+        TokenCallback("aws_msk_iam", options)()
     return str(e.value)
 
 
@@ -293,12 +294,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, login: dict
 
     assert problem.severity == "error"
     assert f"install 'kdsl-kafka[{extra}]', on the driver and on every executor" in problem.message
-
-
-def test_an_old_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aws_tokens, "version", lambda _: "2.12.2")
-
-    assert "needs confluent-kafka 2.13 or newer, and 2.12.2 is installed here" in reason_of({"servers": MSK})
 
 
 def test_a_managed_identity_gets_a_token_of_entra(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,14 +348,17 @@ def test_credentials_of_google_without_an_expiry_are_an_error(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("name", "declared", "variables"),
-    [("entra", ENTRA, lambda c, _: c.azure()), ("gcp", GCP, lambda c, folder: c.google(folder))],
+    ("subject", "declared", "variables"),
+    [
+        ("machine@https://orders.servicebus.windows.net", ENTRA, lambda c, _: c.azure()),
+        (ACCOUNT, GCP, lambda c, folder: c.google(folder)),
+    ],
 )
-def test_tokens_that_are_jwts_are_served_to_librdkafka(
+def test_tokens_that_are_jwts_end_when_their_claims_say(
     clouds: Clouds,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    name: str,
+    subject: str,
     declared: dict[str, str],
     variables: Callable[[Clouds, Path], dict[str, str]],
 ) -> None:
@@ -368,11 +366,13 @@ def test_tokens_that_are_jwts_are_served_to_librdkafka(
 
     translated = consumer_settings(declared, machine=ThisMachine())
 
-    at = serve_tokens(name, {"servers": declared["bootstrap.servers"]})
+    config = translated.client_config()
+    token, expires, principal, extensions = config.pop(TOKEN_CALLBACK)(None)
     assert translated.problems == ()
-    assert translated.settings["sasl.oauthbearer.token.endpoint.url"] == at.url
-    assert translated.settings["sasl.oauthbearer.client.id"] == name  # by which a refusal is explained
-    assert create("consumer", translated.client_config()) == []
+    accepted = clouds.check(token)
+    assert accepted is not None
+    assert (int(expires), principal, extensions) == (int(accepted.expires), subject, {})
+    assert create("consumer", config) == []
 
 
 def test_what_a_cloud_refuses_is_a_problem_with_its_reason(
@@ -487,7 +487,7 @@ def test_keys_of_a_role_that_is_not_named_are_not_used(clouds: Clouds, monkeypat
     set_all(monkeypatch, clouds.aws())
 
     keys = {"awsRoleAccessKeyId": "other", "awsRoleSecretAccessKey": "other", "awsRoleArn": ""}
-    token, *_ = aws_tokens.token_callback({"servers": MSK, **keys})(None)
+    token, _ = aws_tokens.provide_token(servers=MSK, **keys)
 
     accepted = clouds.check(token)
     assert accepted is not None

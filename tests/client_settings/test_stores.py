@@ -6,7 +6,7 @@ import ssl
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from kdsl.registry.settings import read_settings
 from kdsl.registry.tls import make_context
 from kdsl.testing.certificates import Certificates, StoreType
 from tests.client_settings.installed import create
+from tests.installed_plugins import InstallPlugins
 
 PASSWORD = "pass word"
 READ = ThisMachine()
@@ -198,18 +199,11 @@ def fetch(url):
 
 
 @pytest.fixture
-def fetcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fetcher(tmp_path: Path, install_plugins: InstallPlugins) -> None:
     """An installed package that fetches ``obs://``; every fetch is written down."""
     (tmp_path / "bucket_for_tests.py").write_text(BUCKET)
-    info = tmp_path / "bucket_for_tests-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bucket-for-tests\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[kdsl.files]\nobs = bucket_for_tests:fetch\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    key_files.fetchers.cache_clear()
+    install_plugins({"kdsl.files": {"obs": "bucket_for_tests:fetch"}})
     sys.modules.pop("bucket_for_tests", None)
-    yield
-    key_files.fetchers.cache_clear()
 
 
 @pytest.mark.usefixtures("fetcher")

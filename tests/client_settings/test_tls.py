@@ -4,11 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from kdsl.client_settings.aws_tokens import TokenCallback
 from kdsl.client_settings.model import Client
 from kdsl.client_settings.stores import Pem, Store
 from kdsl.client_settings.to_librdkafka import consumer_settings
-from kdsl.client_settings.token_service import Endpoint
+from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.errors import KdslError
 from tests.client_settings.installed import DATA, MAKE, create
 
@@ -217,7 +216,9 @@ class Stores:
         self.asked.append(store)
         return Pem(CA) if store.which == "truststore" else Pem(self.chain, KEY)
 
-    def token_callback(self, options: Mapping[str, str]) -> TokenCallback:
+    def create_token_callback(
+        self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
+    ) -> TokenCallback:
         raise AssertionError
 
     def find_file(self, location: str) -> str:
@@ -233,9 +234,6 @@ class Stores:
     def write_file(self, name: str, text: str) -> str:
         self.asked.append(text)
         return f"/private/{name}"
-
-    def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
-        return Endpoint("http://127.0.0.1:1/x", "id", "HUSH")
 
 
 STORES = {

@@ -1,24 +1,24 @@
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from kdsl.formats import BUILT_IN, GROUP, Format, UnknownFormatError, format_class, format_names
+from kdsl.formats import FORMATS, Format, UnknownFormatError, format_class, format_names
+from kdsl.plugins import OWN
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_built_in_table_the_entry_points_and_the_modules_on_disk_are_the_same() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    entries = project["project"]["entry-points"][GROUP]
+BUILT_IN = OWN[FORMATS.name]
+
+
+def test_the_formats_and_the_modules_on_disk_are_the_same() -> None:
     folder = ROOT / "formats" / "kdsl_formats"
     # py.typed, what formats with a registry share, and which format messages seem to have
     not_formats = {"py", "registry", "suggest"}
     modules = {p.stem for p in folder.iterdir() if not p.name.startswith(("_", "."))} - not_formats
 
-    assert entries == BUILT_IN
     assert {target.partition(":")[0].rpartition(".")[2] for target in BUILT_IN.values()} == modules
 
 

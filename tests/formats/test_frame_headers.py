@@ -374,9 +374,9 @@ def test_headers_are_added_after_those_of_a_record(
 
 
 def test_the_header_is_an_option_of_all_formats_with_a_registry() -> None:
-    from kdsl.formats import BUILT_IN, format_class
+    from kdsl.formats import format_class, format_names
 
-    for identifier in BUILT_IN:
+    for identifier in format_names():
         chosen = format_class(identifier)()
         if chosen.needs_registry:
             in_header = attrs.evolve(chosen, schema_id_location="header")  # type: ignore[misc]

@@ -14,7 +14,7 @@ from kdsl.changelog.to_delta import DeltaTarget, _Delta
 from kdsl.cluster import Cluster
 from kdsl.errors import ChangelogError, CheckpointError
 from kdsl.ingest import DeltaChanges, DeltaTables, Ingestion, JdbcTables, KafkaTopics, Memory, Route, Sink, Transform
-from kdsl.ingest.run.sinks import MemoryWriter, SinkWriter, open_writer
+from kdsl.ingest.run.sinks import MemoryWriter, SinkWriter
 from tests.changelog.tables import needs_delta
 from tests.ingest.setup import Failing, Row, Setup
 from tests.postgres import PASSWORD, Postgres
@@ -195,7 +195,7 @@ class TestChanges:
         orders.run(ingestion)
         orders.sql("UPDATE {} SET n = 'z' WHERE id = 1", "DELETE FROM {} WHERE id = 2")
         with pytest.raises(StreamingQueryException, match="gone"):
-            orders.run(ingestion, Failing(open_writer(sink, 1), 1, point))
+            orders.run(ingestion, Failing(sink.writer(1), 1, point))
         orders.sql("INSERT INTO {} VALUES (3, 'c')")
         orders.run(ingestion)
 
@@ -236,7 +236,7 @@ def test_changes_are_messages_in_kafka(orders: Orders, kdsl_topic: MakeTopic, de
     orders.sql("UPDATE {} SET n = 'b'", "UPDATE {} SET n = 'c'", "DELETE FROM {} WHERE id = 1")
     if delivery == "exactly-once":
         with pytest.raises(StreamingQueryException, match="gone"):
-            orders.run(ingestion, Failing(open_writer(sink, 1), 1, "after all tables"))
+            orders.run(ingestion, Failing(sink.writer(1), 1, "after all tables"))
     orders.run(ingestion)
 
     messages = [json.loads(record.value() or b"") for record in setup.kafka.read(topic)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,12 +34,13 @@ from kdsl.ingest import (
     Transform,
 )
 from kdsl.ingest.document import is_ingestion_document
-from kdsl.ingest.ends import registry
+from kdsl.ingest.ends import end_types
 from kdsl.ingest.ends.end import WrongOption
 from kdsl.options import option
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
+from tests.installed_plugins import InstallPlugins
 
 SOURCE = {"type": "kafka", "properties.bootstrap.servers": "a:9092", "topic": "t"}
 SINK = {"type": "memory"}
@@ -516,18 +516,15 @@ class Shout(Sink):
     loud: bool = option("loud", "Whether it is loud.", default=False)
 
 
-def test_ends_of_other_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = {"sink.shout": EntryPoint("sink.shout", f"{__name__}:Shout", registry.GROUP),
-              "sink.odd": EntryPoint("sink.odd", "os:path", registry.GROUP)}  # fmt: skip
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
-    registry.end_class.cache_clear()
+def test_ends_of_other_packages_are_found_by_their_entry_points(install_plugins: InstallPlugins) -> None:
+    install_plugins({"kdsl.sinks": {"shout": f"{__name__}:Shout", "odd": "os:path"}})
 
     ingestion, wrong = Ingestion.read(document(sink={"type": "shout", "loud": "true"}))
 
     assert wrong == ()
     assert ingestion is not None
     assert ingestion.sink == Shout(loud=True)
-    assert "shout" in registry.end_types("sink")
+    assert "shout" in end_types("sink")
     assert "is not a subclass of kdsl.ingest.Sink" in str(problems(document(sink={"type": "odd"})))
 
 
@@ -542,10 +539,8 @@ class Whisper(Sink):
         return cls(), wrong
 
 
-def test_an_ingestion_with_warnings_of_an_end_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    points = {"sink.whisper": EntryPoint("sink.whisper", f"{__name__}:Whisper", registry.GROUP)}
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
-    registry.end_class.cache_clear()
+def test_an_ingestion_with_warnings_of_an_end_is_read(install_plugins: InstallPlugins, tmp_path: Path) -> None:
+    install_plugins({"kdsl.sinks": {"whisper": f"{__name__}:Whisper"}})
     file = tmp_path / "shop.yaml"
     file.write_text(document(sink={"type": "whisper", "loud": "true"}), encoding="utf-8")
 

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from kdsl.cluster import Cluster
 from kdsl.formats import TableId
-from kdsl.ingest import Blackhole, DeltaTables, HologresTables, JdbcTables, KafkaTopics, Memory, Pipeline, Sink
+from kdsl.ingest import Blackhole, DeltaTables, JdbcTables, KafkaTopics, Memory, Pipeline, Sink
 from kdsl.ingest.definition import Behavior
 from kdsl.ingest.ends.end import CHANGE_TAGS, SinkRules
 from kdsl.ingest.evolution import (
@@ -30,6 +30,7 @@ from kdsl.ingest.evolution import (
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import PrimaryKeyError, TableSchema, can_change, holds, stores
+from kdsl.vendors.hologres import HologresTables
 from tests.strategies import examples, scalar_types
 
 TABLE: TableId = ("shop", "orders")

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from kdsl.changelog.to_delta import _Delta
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError
-from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Memory, Route, Transform
+from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Memory, Route, Sink, Transform
 from kdsl.ingest.learned import COPY_FILE
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import check_restart, write_declaration
@@ -262,8 +262,12 @@ def test_another_topic_of_the_name_is_refused(setup: Setup) -> None:
     assert [json.loads(message.value() or b"")["after"]["id"] for message in setup.kafka.read(topic)] == [2, 3]
 
 
+def plan_for(sink: Sink) -> IngestPlan:
+    return attrs.evolve(plan(), sink=sink, location=sink.locate())
+
+
 def kafka_plan(servers: str = "one:9092,two:9092", **options: Any) -> IngestPlan:
-    return attrs.evolve(plan(), sink=KafkaTopics(Cluster(servers), **options))
+    return plan_for(KafkaTopics(Cluster(servers), **options))
 
 
 def database_plan(address: str) -> IngestPlan:
@@ -283,15 +287,15 @@ def write_batch(planned: IngestPlan) -> IngestState:
         (kafka_plan(topic="a"), kafka_plan(topic="b"), '"topic": "b"'),
         (kafka_plan(), kafka_plan("three:9092"), "three:9092"),
         (kafka_plan(), kafka_plan(mapping="t:other"), "t:other"),
-        (attrs.evolve(plan(), sink=DeltaTables("/lake")), attrs.evolve(plan(), sink=DeltaTables("/sea")), "/sea"),
+        (plan_for(DeltaTables("/lake")), plan_for(DeltaTables("/sea")), "/sea"),
         (
-            attrs.evolve(plan(), sink=JdbcTables("jdbc:postgresql://a/b?user=me")),
-            attrs.evolve(plan(), sink=JdbcTables("jdbc:postgresql://a/c?user=me")),
+            plan_for(JdbcTables("jdbc:postgresql://a/b?user=me")),
+            plan_for(JdbcTables("jdbc:postgresql://a/c?user=me")),
             "jdbc:postgresql://a/c",
         ),
         (database_plan("postgresql://a/b?password=HUSH"), database_plan("postgresql://a/c?password=HUSH"), "a/c"),
         (database_plan("postgresql://me:HUSH@a/b"), database_plan("postgresql://me:HUSH@c/b"), "c/b"),
-        (attrs.evolve(plan(), sink=DeltaTables("/lake")), kafka_plan(), "one:9092"),
+        (plan_for(DeltaTables("/lake")), kafka_plan(), "one:9092"),
     ],
 )
 def test_another_sink_is_refused_unless_it_is_allowed(before: IngestPlan, after: IngestPlan, named: str) -> None:

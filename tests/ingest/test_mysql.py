@@ -16,7 +16,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import ChangelogError, KdslError
 from kdsl.ingest import DeltaTables, Ingestion, JdbcSnapshot, KafkaTopics, Memory, MySqlSnapshot, Route, Transform
 from kdsl.ingest.run.batch import IngestError
-from kdsl.ingest.run.sinks import MemoryWriter, open_writer
+from kdsl.ingest.run.sinks import MemoryWriter
 from kdsl.ingest.run.sources.databases import select_tables
 from kdsl.secrets import DIRECTORY
 from tests.changelog.tables import needs_delta
@@ -274,7 +274,7 @@ class TestACopy:
         """)  # fmt: skip
         sink = DeltaTables(setup.lake)
         ingestion = Ingestion(source(mariadb, rf"{name}.\.*"), sink)
-        failing = Failing(open_writer(sink, 1), 0, "after the first table")
+        failing = Failing(sink.writer(1), 0, "after the first table")
         with pytest.raises(RuntimeError, match="gone"):
             ingestion.copy(setup.spark, setup.checkpoint, writer=failing)
         mariadb.execute(f"INSERT INTO {name}.a VALUES (2, NULL); INSERT INTO {name}.b VALUES (2, NULL)")
@@ -290,7 +290,7 @@ class TestACopy:
         sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic, delivery="exactly-once",
                            transactional_id_prefix=topic)  # fmt: skip
         ingestion = Ingestion(source(mariadb, f"{name}.a"), sink)
-        failing = Failing(open_writer(sink, 1), 0, "after all tables")
+        failing = Failing(sink.writer(1), 0, "after all tables")
         with pytest.raises(RuntimeError, match="gone"):
             ingestion.copy(setup.spark, setup.checkpoint, writer=failing)
         assert ingestion.copy(setup.spark, setup.checkpoint)

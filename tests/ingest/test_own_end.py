@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,13 @@ import pytest
 
 from kdsl.errors import KdslError
 from kdsl.ingest import Ingestion, Memory, Sink, Source
-from kdsl.ingest.ends import registry
-from kdsl.ingest.run.sinks import MemoryWriter, open_writer
+from kdsl.ingest.run.sinks import MemoryWriter
 from kdsl.ingest.run.sources import SourceBatch, SourceTable, open_reader
 from kdsl.options import option
 from kdsl.testing import LocalKafka
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
+from tests.installed_plugins import InstallPlugins
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,14 +34,12 @@ sink: {{type: json-files, path: {path}}}
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(monkeypatch: pytest.MonkeyPatch, install_plugins: InstallPlugins) -> None:
     """The package of the example is installed."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.delitem(sys.modules, "my_end", raising=False)
-    classes = {"sink.json-files": "my_end:JsonFiles", "source.json-files": "my_end:JsonFolder"}
-    points = {name: EntryPoint(name, value, registry.GROUP) for name, value in classes.items()}
-    monkeypatch.setattr(registry, "_entry_points", lambda: points)
-    registry.end_class.cache_clear()
+    sinks, sources = {"json-files": "my_end:JsonFiles"}, {"json-files": "my_end:JsonFolder"}
+    install_plugins({"kdsl.sinks": sinks, "kdsl.sources": sources})
 
 
 def read(folder: Path, servers: str = "localhost:1", topic: str = "t") -> Ingestion:
@@ -174,7 +171,7 @@ def test_a_sink_without_a_writer_says_so() -> None:
         type = "half"
 
     with pytest.raises(KdslError, match=r"the sink 'half' cannot be written: Half has no method writer\(\)"):
-        open_writer(Half(), 1)
+        Half().writer(1)
 
 
 def test_the_example_is_short() -> None:

@@ -21,7 +21,6 @@ from kdsl.cluster import Cluster
 from kdsl.formats import TableId
 from kdsl.ingest import (
     DeltaTables,
-    HologresTables,
     Ingestion,
     JdbcTables,
     KafkaFeed,
@@ -49,6 +48,7 @@ from kdsl.testing import LocalKafka
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import TableSchema
+from kdsl.vendors.hologres import HologresTables
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
 from tests.changelog.tables import needs_delta

@@ -35,7 +35,7 @@ from kdsl.ingest import (
     Route,
     Transform,
 )
-from kdsl.ingest.run.sinks import MemoryWriter, open_writer
+from kdsl.ingest.run.sinks import MemoryWriter
 from kdsl.ingest.run.sinks.delta import DeltaWriter
 from kdsl.spark_internals.session import jvm_of
 from kdsl.testing import Record
@@ -471,7 +471,7 @@ class TestPostgres:
         setup.produce({"t": "a", "id": 1, "n": 1, "at": "10:00:00", "d": "2024-01-01"}, {"t": "b", "id": 7})
         setup.run(ingestion)
         setup.produce({"t": "a", "id": 1, "n": "one"}, {"t": "a", "id": 2, "x y": 0.5}, {"t": "b", "id": 8})
-        failing = Failing(open_writer(sink, 1), 1, "after the first table")
+        failing = Failing(sink.writer(1), 1, "after the first table")
         with pytest.raises(StreamingQueryException, match="gone"):
             setup.run(ingestion, failing)
         setup.run(ingestion)
@@ -798,7 +798,7 @@ class TestSnapshot:
         sink = JdbcTables(postgres.url, username="kdsl", password=PASSWORD)
         ingestion = Ingestion(self.source(postgres, table), sink, route=[Route(table, f"public.{table}_copy")])
         with pytest.raises(RuntimeError, match="gone"):
-            ingestion.copy(setup.spark, setup.checkpoint, writer=Failing(open_writer(sink, 1), 0, "after all tables"))
+            ingestion.copy(setup.spark, setup.checkpoint, writer=Failing(sink.writer(1), 0, "after all tables"))
         postgres.execute(f"INSERT INTO {table} VALUES (2)")
         assert ingestion.copy(setup.spark, setup.checkpoint)
 

@@ -106,5 +106,5 @@ def test_the_filters_of_canal_are_checked_where_they_filter() -> None:
     (result,) = errors(actual)
 
     assert result.code == "canal-json-include"
-    assert "database.include = '[a', which has a class in brackets that does not end" in result.message
+    assert "database.include = '[a', which is not a regular expression: unterminated character set" in result.message
     assert codes(actual, "write") == []

@@ -224,7 +224,7 @@ class TestTruncates:
 
         assert actual.code == "cdc-duplicate-truncate"
         assert actual.fix == (
-            "set changelog='full', or truncate = 'skip' in the format, with which the rows of a truncated table stay"
+            "set changelog='full', or debezium-json.truncate = 'skip', with which the rows of a truncated table stay"
         )
 
     def test_deletes_cannot_be_identified_across_several_topics(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -12,7 +12,8 @@ from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
 from kdsl.resolve import problems
-from kdsl.secrets import providers, resolve
+from kdsl.secrets import resolve
+from tests.installed_plugins import InstallPlugins
 from tests.resolve.tables import table
 
 OPTIONS = {
@@ -32,21 +33,14 @@ LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
 
 
 @pytest.fixture
-def dew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def dew(tmp_path: Path, install_plugins: InstallPlugins) -> None:
     """An installed provider ``dew``."""
     (tmp_path / "dew_for_tests.py").write_text(
         "def secret(key, endpoint, secret_name, version):\n"
         "    assert (endpoint, secret_name, version) == ('kms.example.com', 'kafka', 'v1')\n"
         f"    return {{'login': {LOGIN!r}, 'store': 'HUSH'}}[key]\n"
     )
-    info = tmp_path / "dew_for_tests-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dew-for-tests\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[kdsl.secrets]\ndew = dew_for_tests:secret\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    providers.cache_clear()
-    yield
-    providers.cache_clear()
+    install_plugins({"kdsl.secrets": {"dew": "dew_for_tests:secret"}})
 
 
 def declare(options: Mapping[str, str] = OPTIONS, properties: Mapping[str, str] = GIVEN) -> TableDef:

@@ -10,11 +10,12 @@ from kdsl.cluster import Cluster
 from kdsl.ddl.script_reader import parse_script, read_script
 from kdsl.ddl.statements import CreateDatabase, CreateTable, StatementSet
 from kdsl.errors import Problem
-from kdsl.ingest import DeltaTables, HologresTables, JdbcTables, KafkaTopics
+from kdsl.ingest import DeltaTables, JdbcTables, KafkaTopics
 from kdsl.scripts.checkpoint_folders import Insert
 from kdsl.scripts.planner import check_script
 from kdsl.scripts.script_plan import Copy, CopyJob, ScriptPlan
 from kdsl.scripts.show import show_script
+from kdsl.vendors.hologres import HologresTables
 
 CATALOGS = """CREATE CATALOG shop WITH ('type' = 'kafka', 'format' = 'json', 'properties.bootstrap.servers' = 'a:1');
 CREATE CATALOG lake WITH ('type' = 'delta', 'path' = '/lake');

@@ -3,7 +3,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
@@ -28,17 +27,17 @@ from kdsl.secrets import (
     escape_references,
     has_reference,
     is_reference,
-    providers,
     read_properties,
     references,
     resolve,
 )
 from kdsl.secrets.hiding import contains_secret, hide_secrets, is_secret, redact, redact_value
 from kdsl.table import Table
+from tests.installed_plugins import InstallPlugins
 
 
 @pytest.fixture
-def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def provider(tmp_path: Path, install_plugins: InstallPlugins) -> None:
     """An installed package that registers two providers; the second knows the secret 'token'."""
     (tmp_path / "vault_for_tests.py").write_text(
         "def empty(name):\n    raise KeyError(name)\n\ndef full(name):\n    return {'token': 'HUSH'}[name]\n"
@@ -46,17 +45,8 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "def bad(name):\n    if name == 'number':\n        return 1\n"
         "    if name == 'boom':\n        raise RuntimeError('HUSH')\n    raise KeyError(name)\n"
     )
-    info = tmp_path / "vault_for_tests-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vault-for-tests\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(
-        "[kdsl.secrets]\na-empty = vault_for_tests:empty\nb-full = vault_for_tests:full\n"
-        "c-told = vault_for_tests:told\nd-bad = vault_for_tests:bad\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    providers.cache_clear()
-    yield
-    providers.cache_clear()
+    names = {"a-empty": "empty", "b-full": "full", "c-told": "told", "d-bad": "bad"}
+    install_plugins({"kdsl.secrets": {name: f"vault_for_tests:{function}" for name, function in names.items()}})
 
 
 @pytest.mark.parametrize(
@@ -124,11 +114,9 @@ def test_providers_are_asked_in_the_order_of_their_names() -> None:
 
 @pytest.mark.usefixtures("provider")
 def test_a_secret_that_no_provider_has_is_an_error_that_names_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    install_plugins: InstallPlugins,
 ) -> None:
-    (tmp_path / "vault_for_tests-1.dist-info" / "entry_points.txt").write_text(
-        "[kdsl.secrets]\na-empty = vault_for_tests:empty\nb-full = vault_for_tests:full\n"
-    )
+    install_plugins({"kdsl.secrets": {"a-empty": "vault_for_tests:empty", "b-full": "vault_for_tests:full"}})
     with pytest.raises(SecretError, match="asked 'a-empty' and 'b-full'"):
         resolve("${secret_values.other}")
 

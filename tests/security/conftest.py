@@ -101,7 +101,7 @@ DECLARED: dict[str, Declared] = {
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes of a login does not depend on how busy the machine is: no timeout is reported here."""
-    monkeypatch.setattr("kdsl.run.admin.librdkafka_admin.FIRST_ANSWER", 60.0)
+    monkeypatch.setattr("kdsl.run.admin.admin_requests.FIRST_ANSWER", 60.0)
     monkeypatch.setattr("kdsl.run.admin.java_admin.FIRST_ANSWER", 60.0)
     monkeypatch.setattr("kdsl.run.reachability.login.TIMEOUT", 60.0)
 

@@ -105,7 +105,7 @@ def fresh(clouds: Clouds, environment: dict[str, str], monkeypatch: pytest.Monke
     clouds.accepted.clear()
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(aws_tokens, "_callbacks", {})
+    monkeypatch.setattr(aws_tokens, "_renewable", {})
     gcp_tokens._credentials.cache_clear()
     entra_tokens._credential.cache_clear()
 
@@ -235,7 +235,7 @@ def test_doctor_explains_what_prevents_a_login(
     assert ADVICE["AWS_MSK_IAM"] in find_errors(kafka, "AWS_MSK_IAM")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    monkeypatch.setattr(aws_tokens, "_callbacks", {})  # as in another process
+    monkeypatch.setattr(aws_tokens, "_renewable", {})  # as in another process
     assert "Amazon MSK's IAM returned no credentials (NoCredentialsError" in find_errors(kafka, "AWS_MSK_IAM")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from kdsl import Cluster
 from kdsl.errors import UnreachableError
-from kdsl.run.admin import librdkafka_admin
+from kdsl.run.admin import admin_requests
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.testing import LocalKafka
 from kdsl.testing.certificates import Pair, make_pair
@@ -122,7 +122,7 @@ def test_the_reason_of_a_failed_login_is_reported(
     secure_kafka: LocalKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Brokers that expect another protocol do not answer, so that the first attempt takes all of its time."""
-    monkeypatch.setattr(librdkafka_admin, "FIRST_ATTEMPT", 1.0)
+    monkeypatch.setattr(admin_requests, "FIRST_ATTEMPT", 1.0)
     case, reason = CASES[name]
 
     assert reason in login_error(*case(secure_kafka))

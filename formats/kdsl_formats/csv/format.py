@@ -99,6 +99,7 @@ class Csv(Format):
         "ignore-parse-errors",
         "Read: whether a bad value becomes NULL and an unreadable message produces no row, instead of an error.",
         default=False,
+        decides="is_lenient",
     )
     array_element_delimiter: str = option(
         "array-element-delimiter",

@@ -40,6 +40,7 @@ class JsonFormat(Format):
         "ignore-parse-errors",
         "Read: whether a bad value becomes NULL and an unreadable message produces no row, instead of an error.",
         default=False,
+        decides="is_lenient",
     )
     timestamp_format: Literal["SQL", "ISO-8601"] = option(
         "timestamp-format.standard",
@@ -177,6 +178,7 @@ class ConnectJson(ValueModesJson):
         "Whether messages contain their schema, next to the row in the member payload, as Kafka Connect writes them "
         "with value.converter.schemas.enable.",
         default=False,
+        decides="has_inline_schemas",
     )
 
     def alternatives(self) -> Iterable[Format]:
@@ -250,6 +252,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
     """One JSON object per message, with columns matched by name (Flink's format ``json``)."""
 
     identifier = "json"
+    ingests = ("key", "value")
 
     fail_on_missing_field: bool = option(
         "fail-on-missing-field",
@@ -284,6 +287,21 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
                 "set only one of them",
             )
         yield from super().check(row, direction)
+
+    @property
+    def names_tables(self) -> bool:
+        """Whether `table_id_fields` says which members name the table."""
+        return self.table_id_fields is not None
+
+    @property
+    def tombstone(self) -> bytes | None:
+        """The JSON value null with `null_is_tombstone`."""
+        return b"null" if self.null_is_tombstone else None
+
+    def alternatives(self) -> Iterable[Format]:
+        """The formats of the base class, and the format that reads the JSON value null as a tombstone."""
+        yield from super().alternatives()
+        yield attrs.evolve(self, null_is_tombstone=True)  # type: ignore[misc]
 
     def prunable(self) -> bool:
         """True unless every member must be present: members are matched by name, so unread columns are skipped."""

@@ -61,6 +61,7 @@ class MessageFormat(Format):
         "ignore-parse-errors",
         "Read: whether an unreadable message produces no row, instead of an error.",
         default=False,
+        decides="is_lenient",
     )
     read_default_values: bool = option(
         "read-default-values",
@@ -193,6 +194,7 @@ class Protobuf(MessageFormat):
     """
 
     identifier = "protobuf"
+    registered_format = "protobuf-confluent"
 
     message_class_name: str | type = option(
         "message-class-name",

@@ -1,7 +1,7 @@
 """The ends of an ingestion: sources of tables and sinks for tables, each a group of options.
 
-Other packages add ends with entry points of the group ``kdsl.ingest.ends``: the name is ``source.TYPE`` or
-``sink.TYPE``, the object a subclass of `Source` or `Sink`.
+They are plug-ins of the groups ``kdsl.sources`` and ``kdsl.sinks``, as those of other packages: each has the name of
+its type, and is a subclass of `Source` or `Sink`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from kdsl.ingest.ends.end import End, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.ingest.ends.plain import Blackhole, Memory, Print
 from kdsl.ingest.ends.registry import end_class, end_types
-from kdsl.ingest.ends.tables import DeltaChanges, DeltaTables, HologresTables, JdbcSnapshot, JdbcTables, MySqlSnapshot
+from kdsl.ingest.ends.tables import DeltaChanges, DeltaTables, JdbcSnapshot, JdbcTables, MySqlSnapshot
 
 __all__ = [
     "Blackhole",
     "DeltaChanges",
     "DeltaTables",
     "End",
-    "HologresTables",
     "JdbcSnapshot",
     "JdbcTables",
     "KafkaFeed",

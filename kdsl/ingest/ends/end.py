@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import attrs
 
-from kdsl.errors import Severity, listing, nearest
+from kdsl.errors import KdslError, Severity, listing, nearest
 from kdsl.formats import TableId
 from kdsl.options import Codec, Options, option
 from kdsl.types import model as t
@@ -113,6 +113,30 @@ class Source(End):
         """Whether its tables are copied once (`Ingestion.copy`); otherwise their changes are a stream."""
         return False
 
+    def locate(self) -> str | None:
+        """Where its only table is, which must not change between two runs from one checkpoint; None by default."""
+        return None
+
+    def list_tables(self) -> frozenset[TableId] | None:
+        """All its tables, if the options name them; None, the result by default, if only a run can tell.
+
+        Raises:
+            ValueError: An option that names a table is wrong, which `check` reports.
+        """
+        return None
+
+    def reader(self) -> Any:
+        """Create what reads the source; nothing is connected yet.
+
+        Returns:
+            A `kdsl.ingest.run.sources.SnapshotReader` if the source is copied once, otherwise a
+            `kdsl.ingest.run.sources.StreamReader`.
+
+        Raises:
+            KdslError: The source cannot be read; by default always.
+        """
+        raise KdslError(f"{self.title} cannot be read: {type(self).__name__} has no method reader()")
+
 
 def _check_tags(tags: tuple[str, ...]) -> str | None:
     """What to write instead of tags that do not exist; None if all exist."""
@@ -157,6 +181,7 @@ class SinkRules:
         stores_members: Whether it stores rows inside columns, whose members have names, too.
         stores_times: Whether it has a type for TIME; otherwise such columns are STRING.
         stores_keys: Whether its tables have primary keys, which can be read.
+        stores_partitions: Whether its tables can be partitioned by columns (``partition-keys`` of transforms).
         stores_rows: Whether its columns have earlier rows; otherwise a column can get any type, unless it is in the
             primary key.
         checks_not_null: Whether its columns may be NOT NULL, which kdsl cannot change; otherwise they become nullable,
@@ -177,6 +202,7 @@ class SinkRules:
     stores_members: bool = False
     stores_times: bool = True
     stores_keys: bool = True
+    stores_partitions: bool = False
     stores_rows: bool = True
     checks_not_null: bool = True
     stores_null_character: bool = True
@@ -233,10 +259,13 @@ class Sink(End):
 
     Attributes:
         rules: What it can do with the columns of its tables.
+        database_option: The key of the option that names the database, if the sink writes to one database only, whose
+            name the ids of its tables then lack; None if ids begin with the names of databases.
     """
 
     kind: ClassVar[str] = "sink"
     rules: ClassVar[SinkRules] = SinkRules()
+    database_option: ClassVar[str | None] = None
 
     include_changes: tuple[str, ...] = option(
         "include.schema.changes",
@@ -270,6 +299,37 @@ class Sink(End):
     def locate_table(self, table: TableId) -> TableId:
         """What two ids of one table of the sink have in common; here the id itself."""
         return table
+
+    def locate(self) -> Mapping[str, Any] | None:
+        """Where its tables are, without logins, as values of JSON; None, the result by default, if it stores none.
+
+        A checkpoint keeps it, and a run that would write elsewhere is refused.
+        """
+        return None
+
+    def is_same_location(self, before: Mapping[str, Any], now: Mapping[str, Any], tables: Iterable[TableId]) -> bool:
+        """Whether tables are where they were in an earlier run; by default if `locate` had the same result.
+
+        Args:
+            before: The result of `locate` in the earlier run.
+            now: Its result now.
+            tables: The tables.
+        """
+        del tables
+        return before == now
+
+    def writer(self, concurrency: int, name: str = "") -> Any:
+        """Create what writes to the sink, a `kdsl.ingest.run.sinks.SinkWriter`; nothing is connected yet.
+
+        Args:
+            concurrency: How many tables may be written at the same time.
+            name: The name of the ingestion, if several share a query.
+
+        Raises:
+            KdslError: The sink cannot be written; by default always.
+        """
+        del concurrency, name
+        raise KdslError(f"{self.title} cannot be written: {type(self).__name__} has no method writer()")
 
     def find_reserved_names(self, properties: Mapping[str, str]) -> frozenset[str]:
         """Return the names that columns of a table with some properties cannot have, beside those of the rules.

@@ -1,57 +1,33 @@
-"""Finds the class of an end by its type: those of kdsl, and those of other packages."""
+"""Finds the class of a source or sink by its type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Literal
 
-from kdsl.errors import KdslError
-from kdsl.ingest.ends.end import End
-from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
-from kdsl.ingest.ends.plain import Blackhole, Memory, Print
-from kdsl.ingest.ends.tables import DeltaChanges, DeltaTables, HologresTables, JdbcSnapshot, JdbcTables, MySqlSnapshot
+from kdsl.ingest.ends.end import End, Sink, Source
+from kdsl.plugins import PluginGroup
 
 Kind = Literal["source", "sink"]
-GROUP = "kdsl.ingest.ends"
-_BUILT_IN: Mapping[Kind, tuple[type[End], ...]] = {
-    "source": (KafkaFeed, JdbcSnapshot, MySqlSnapshot, DeltaChanges),
-    "sink": (KafkaTopics, DeltaTables, JdbcTables, HologresTables, Print, Blackhole, Memory),
-}
-
-
-@cache
-def _entry_points() -> dict[str, EntryPoint]:
-    """The entry points of other packages, by their names; cached, not loaded."""
-    return {point.name: point for point in entry_points(group=GROUP)}
+_GROUPS = {"source": PluginGroup("kdsl.sources", "source"), "sink": PluginGroup("kdsl.sinks", "sink")}
 
 
 def end_types(kind: Kind) -> tuple[str, ...]:
-    """The types of sources or of sinks, sorted: kdsl's own, and those of other packages."""
-    others = (name.partition(".")[2] for name in _entry_points() if name.startswith(f"{kind}."))
-    return tuple(sorted({*(end.type for end in _BUILT_IN[kind]), *others}))
-
-
-@cache
-def end_class(kind: Kind, name: str) -> type[End] | None:
-    """The class of a type of source or sink: kdsl's own, or that of an entry point; None if there is no such type.
-
-    It is cached.
+    """The types of sources or of sinks, sorted.
 
     Raises:
-        KdslError: The entry point cannot be imported, or is not a class of such a source or sink.
+        PluginError: Two packages register the same type.
     """
-    for end in _BUILT_IN[kind]:
-        if end.type == name:
-            return end
-    point = _entry_points().get(f"{kind}.{name}")
-    if point is None:
+    return tuple(sorted(_GROUPS[kind].find_all()))
+
+
+def end_class(kind: Kind, name: str) -> type[End] | None:
+    """The class of a type of source or sink; None if there is no such type.
+
+    Raises:
+        PluginError: It cannot be imported, or is not a class of such a source or sink; or as for `end_types`.
+    """
+    if name not in _GROUPS[kind].find_all():
         return None
-    try:
-        loaded = point.load()
-    except (ImportError, AttributeError) as e:
-        raise KdslError(f"the {kind} {name!r} ({point.value}) cannot be imported: {e}; install what it needs") from e
-    if not (isinstance(loaded, type) and issubclass(loaded, End) and loaded.kind == kind):
-        raise KdslError(f"the {kind} {name!r} ({point.value}) is not a subclass of kdsl.ingest.{kind.capitalize()}")
+    parent = Source if kind == "source" else Sink
+    loaded: type[End] = _GROUPS[kind].load_class(name, parent, f"kdsl.ingest.{parent.__name__}")
     return loaded

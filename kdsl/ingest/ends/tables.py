@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import ClassVar
-from urllib.parse import quote
+from typing import Any, ClassVar
 
-from kdsl.changelog.address import hide_login
+from kdsl.changelog.address import hide_login, name_database
 from kdsl.changelog.dialects import BATCHES, product
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.formats import TableId
@@ -17,6 +16,7 @@ from kdsl.ingest.ids import parse_id
 from kdsl.ingest.selectors import RoutePattern, SelectorError
 from kdsl.options import option
 from kdsl.plan.change_columns import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from kdsl.plugins import import_object
 from kdsl.secrets import Secret
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
@@ -63,6 +63,7 @@ class DeltaTables(Sink):
         stores_members=True,
         stores_times=False,
         stores_keys=False,
+        stores_partitions=True,
         keeps_values=True,
     )
 
@@ -105,6 +106,15 @@ class DeltaTables(Sink):
         names = [name for name in table if not _CATALOG_NAME.fullmatch(name)]
         return f"{_SPARK_CATALOG} only allows ASCII letters, digits and '_', not {names[0]!r}" if names else None
 
+    def locate(self) -> Mapping[str, Any]:
+        """The folder, or the catalog."""
+        return {"path": None if self.path is None else self.path.rstrip("/"), "catalog": self.catalog}
+
+    def writer(self, concurrency: int, name: str = "") -> Any:
+        """The writer of Delta tables."""
+        del name
+        return import_object("kdsl.ingest.run.sinks.delta:DeltaWriter")(self.valid(), concurrency)
+
     def locate_table(self, table: TableId) -> TableId:
         """The id, in lower case in a catalog, because most catalogs ignore letter case."""
         return table if self.catalog is None else tuple(name.lower() for name in table)
@@ -127,7 +137,7 @@ def _wrong_folder(name: str) -> str | None:
     return f"the name of a folder has {size} bytes, and at most {_MAX_FOLDER} fit" if size > _MAX_FOLDER else None
 
 
-def _wrong_database_table(table: TableId) -> str | None:
+def wrong_database_table(table: TableId) -> str | None:
     """Why a name cannot be a table of a Postgres database; None if it can."""
     if len(table) > _POSTGRES_PARTS:
         return "a table of a database has a schema and a name"
@@ -183,41 +193,20 @@ class JdbcTables(Sink):
 
     def wrong_table(self, table: TableId) -> str | None:
         """Why a name cannot be a table of a database; None if it can."""
-        return _wrong_database_table(table)
+        return wrong_database_table(table)
+
+    def locate(self) -> Mapping[str, Any]:
+        """The address, without login and parameters."""
+        return {"url": name_database(self.url.reveal() if isinstance(self.url, Secret) else str(self.url))}
+
+    def writer(self, concurrency: int, name: str = "") -> Any:
+        """The writer of tables of databases."""
+        del name
+        return import_object("kdsl.ingest.run.sinks.jdbc:JdbcWriter")(self.valid(), concurrency)
 
     def describe(self) -> Iterable[str]:
         """Yield the type and name, the address without a login, and the other options, without the password."""
         return describe_jdbc(self)
-
-
-class HologresTables(Sink):
-    """Writes tables of Hologres, which speaks the protocol of Postgres and cannot change the types of columns."""
-
-    type: ClassVar[str] = "hologres"
-    rules: ClassVar[SinkRules] = SinkRules(
-        "Hologres",
-        alters_types=False,
-        max_name_bytes=_POSTGRES_NAME,
-        forbidden="\0",
-        reserved=_SYSTEM_COLUMNS,
-        stores_null_character=False,
-        keeps_values=True,
-    )
-
-    endpoint: str = option("endpoint", "The host and port.")
-    dbname: str = option("dbname", "The database.")
-    username: str = option("username", "The user; may be a reference to a secret.")
-    password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
-
-    def wrong_table(self, table: TableId) -> str | None:
-        """Why a name cannot be a table of a database; None if it can."""
-        return _wrong_database_table(table)
-
-    def jdbc(self) -> JdbcTables:
-        """The same tables as a sink of the type ``jdbc``, with the options that all sinks have."""
-        url = f"jdbc:postgresql://{self.endpoint}/{quote(self.dbname, safe='')}"
-        shared = {a.name: getattr(self, a.name) for a in Sink.declarations()}
-        return JdbcTables(url=url, username=self.username, password=self.password, **shared)
 
 
 class DatabaseSnapshot(Source):
@@ -280,6 +269,10 @@ class JdbcSnapshot(DatabaseSnapshot):
             fix = "write jdbc:mysql://…: MySQL's driver, which kdsl adds to the session, reads MariaDB, too"
             yield WrongOption("ingest-jdbc", "url", message, fix)
 
+    def reader(self) -> Any:
+        """The reader of databases."""
+        return import_object("kdsl.ingest.run.sources.databases:DatabaseReader")(self)
+
     def describe(self) -> Iterable[str]:
         """Yield the type and name, the address without a login, and the other options, without the password."""
         return describe_jdbc(self)
@@ -313,6 +306,10 @@ class MySqlSnapshot(DatabaseSnapshot):
         yield f"  {self.hostname}:{self.port}"
         hidden = ("name", "hostname", "port", "password")
         yield from (f"  {key} = {text}" for key, text in self.write().items() if key not in hidden)
+
+    def reader(self) -> Any:
+        """The reader of the source ``jdbc``."""
+        return self.valid().jdbc().reader()
 
     def jdbc(self) -> JdbcSnapshot:
         """The same tables as a source of the type ``jdbc``."""
@@ -363,6 +360,19 @@ class DeltaChanges(Source):
         if not name:
             raise ValueError("the last name of the path is empty")
         return (name,)
+
+    def locate(self) -> str:
+        """The folder."""
+        return self.path.rstrip("/")
+
+    def list_tables(self) -> frozenset[TableId]:
+        """The one table; ValueError as for `table_id`."""
+        return frozenset([self.table_id])
+
+    def reader(self) -> Any:
+        """The reader of the rows, or of the changes."""
+        kind = "DeltaRowReader" if self.copied_once else "DeltaChangeReader"
+        return import_object(f"kdsl.ingest.run.sources.delta:{kind}")(self.valid())
 
     def check(self) -> Iterable[WrongOption]:
         """Report a table without a name, and, as warnings, options of the change data feed without the feed."""

@@ -7,7 +7,6 @@ a moment after the batch: the report has the time that all of it took, and how f
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -25,8 +24,9 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.state import IngestState, Note
 from kdsl.ingest.unused import UnusedPatterns
-from kdsl.java_patterns import python_pattern
+from kdsl.name_patterns import compile_pattern
 from kdsl.retry import PROGRESS
+from kdsl.run.listeners.events import Observer
 
 if TYPE_CHECKING:
     from kdsl.run.listeners.events import Progress, Query, ReadProgress
@@ -50,7 +50,7 @@ def explain_missing_topics(feed: KafkaFeed) -> str | None:
         return None
     with suppress(KdslError):  # the query asks the same brokers, and reports what is wrong with them
         topics = open_admin(feed.cluster, "ingestion").names()
-        matches = re.compile(python_pattern(feed.topic_pattern)).fullmatch
+        matches = compile_pattern(feed.topic_pattern).fullmatch
         if not any(map(matches, topics)):
             hint = nearest(feed.topic_pattern, topics)
             return f"no topic matches {feed.topic_pattern} so far{hint}; correct topic-pattern, or create a topic"
@@ -173,7 +173,7 @@ def _find_lag(reads: tuple[ReadProgress, ...]) -> int | None:
 
 
 @attrs.define
-class IngestLogs:
+class IngestLogs(Observer):
     """Passes the events of queries to the logs of their ingestions; an observer, see `kdsl.run.listeners.events`."""
 
     _of_queries: dict[str, tuple[IngestLog, ...]] = attrs.field(factory=dict)

@@ -25,7 +25,7 @@ from kdsl.ingest.run.prefetch import sample_tables
 from kdsl.ingest.run.progress import INGEST_LOGS, IngestLog, explain_missing_topics
 from kdsl.ingest.run.raw import raw_table, topic_regex
 from kdsl.ingest.run.rows import RawRead
-from kdsl.ingest.run.sinks import SinkWriter, open_writer
+from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import SCHEMAS, START, STARTED, IngestState, Note, StateFiles, add_started, read_started
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -155,8 +155,8 @@ def start_ingestions(
             raise KdslError(
                 f"the source {part.ingestion.source.type!r} is not a stream; copy it once with Ingestion.copy"
             )
-    writers = [
-        part.writer or open_writer(part.ingestion.sink, plan.pipeline.sink_concurrency, part.name)
+    writers: list[SinkWriter] = [
+        part.writer or part.ingestion.sink.writer(plan.pipeline.sink_concurrency, part.name)
         for part, plan in zip(parts, plans, strict=True)
     ]
     feeds = [part.ingestion.source for part in parts if isinstance(part.ingestion.source, KafkaFeed)]

@@ -19,7 +19,7 @@ from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.batch import configure_session, open_decision, refusal_error, with_losses
 from kdsl.ingest.run.changes import decide_tables, row_reader
 from kdsl.ingest.run.rows import build_sink_tables, count_losses, refuse_losses, refuse_rows
-from kdsl.ingest.run.sinks import SinkWriter, open_writer
+from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources import SnapshotReader, open_reader
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -134,7 +134,7 @@ def _copy(
     batch = reader.read_tables(session, document.get("progress", {}))
     document["progress"] = dict(batch.progress)
     folder.write(COPY_FILE, json.dumps(document))
-    sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
+    sink_writer: SinkWriter = writer or ingestion.sink.writer(plan.pipeline.sink_concurrency)
     decision = decide_tables(plan, IngestState(), 0, batch, partial(sink_writer.read_schema, session))
     open_decision(session, plan, decision)
     changes = {table: evolution.changes for table, evolution in decision.sinks.items() if evolution.changes}

@@ -17,7 +17,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.checkpoint.checkpoint import FOLDER
 from kdsl.run.checkpoint.folder import Folder, open_folder
-from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.spark_internals.queries import RunningQuery
 from kdsl.spark_internals.session import is_connect
 
@@ -40,7 +40,7 @@ class TableColumns:
     selected: bool = False
 
 
-class StoredColumns:
+class StoredColumns(Observer):
     """Stores the columns of what a query reads when a run has completed its first batch (an observer).
 
     Nothing is stored on Spark Connect, where the checkpoint of a query is not known.
@@ -74,9 +74,6 @@ class StoredColumns:
                 store_columns(folder, tables)
         except KdslError as e:
             log.warning("the columns of %s cannot be stored for kdsl diff: %s", ", ".join(sorted(tables)), e)
-
-    def on_idle(self, query: Query) -> None:
-        """Do nothing."""
 
     def on_end(self, query: Query) -> None:
         """Forget the run."""

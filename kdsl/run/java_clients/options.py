@@ -53,13 +53,9 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
     return {f"kafka.{name}": text for name, text in java.settings.items()}
 
 
-def java_pattern(pattern: str) -> str:
-    """Convert Python's pattern of topics to Java's, anchored to whole names: Java's searches also match parts.
-
-    Of the syntax only named groups are converted.
-    """
-    named = re.sub(r"\(\?P=(\w+)\)", r"\\k<\1>", pattern.replace("(?P<", "(?<"))
-    return f"^(?:{named})$"
+def anchor_pattern(pattern: str) -> str:
+    """Anchor a pattern of topics to whole names: Java's searches also match parts."""
+    return f"^(?:{pattern})$"
 
 
 def hide_secrets(spark: SparkSession, options: Iterable[str]) -> None:

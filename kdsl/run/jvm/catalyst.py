@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, WritePlan
-from kdsl.run.java_clients.options import java_pattern
+from kdsl.run.java_clients.options import anchor_pattern
 from kdsl.run.records.encode import names_topics
 from kdsl.run.records.metadata import TIMESTAMP_TYPES
 from kdsl.types import model as t
@@ -175,7 +175,7 @@ def _allow_topic(plan: WritePlan, topic: Column) -> Column:
     from pyspark.sql import functions as sf
 
     pattern = plan.topics.pattern
-    fits = topic.isin(list(plan.topics.names)) if pattern is None else topic.rlike(java_pattern(pattern))
+    fits = topic.isin(list(plan.topics.names)) if pattern is None else topic.rlike(anchor_pattern(pattern))
     return sf.when(fits, topic)
 
 

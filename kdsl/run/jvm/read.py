@@ -17,7 +17,7 @@ from kdsl.plan.model import HeaderCondition, ReadPlan
 from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.admin.java_admin import JavaAdmin, open_admin
 from kdsl.run.java_clients.jars import attach_connector, check_login_classes
-from kdsl.run.java_clients.options import hide_secrets, java_pattern, kafka_options
+from kdsl.run.java_clients.options import anchor_pattern, hide_secrets, kafka_options
 from kdsl.run.java_clients.system_properties import set_system_properties
 from kdsl.run.listeners.reads import READ_OPTION
 from kdsl.run.listeners.spark_source import guard
@@ -143,7 +143,7 @@ def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, 
 def _subscribe_option(plan: ReadPlan) -> dict[str, str]:
     """Return the option of Spark's source for the plan's pattern or topics, whatever partitions the plan names."""
     if plan.topics.pattern is not None:
-        return {"subscribePattern": java_pattern(plan.topics.pattern)}
+        return {"subscribePattern": anchor_pattern(plan.topics.pattern)}
     return {"subscribe": ",".join(plan.topics.names)}
 
 

@@ -26,7 +26,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, LeaseHeldError
 from kdsl.retry import Backoff, Deadline, retry
-from kdsl.run.admin.librdkafka_admin import OFFSETS_TOPIC, LibrdkafkaAdmin, Member
+from kdsl.run.admin.admin_requests import OFFSETS_TOPIC
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin, Member
 
 log = logging.getLogger("kdsl.lease")
 

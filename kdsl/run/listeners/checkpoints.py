@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Query
 from kdsl.run.upsert.state_folder import CHECKPOINT
 from kdsl.spark_internals.queries import RunningQuery, set_in_query_session
 from kdsl.spark_internals.session import is_connect
 
 
-class CheckpointLocations:
+class CheckpointLocations(Observer):
     """Sets the location in the session of each query, which passes it to tasks (an observer); not on Spark Connect."""
 
     def on_start(self, query: Query) -> None:
@@ -19,12 +19,3 @@ class CheckpointLocations:
         if not is_connect(query.session):
             location = RunningQuery(query.session, query.id).checkpoint
             set_in_query_session(query.session, query.id, CHECKPOINT, location)
-
-    def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Do nothing."""
-
-    def on_idle(self, query: Query) -> None:
-        """Do nothing."""
-
-    def on_end(self, query: Query) -> None:
-        """Do nothing."""

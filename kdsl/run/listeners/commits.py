@@ -21,7 +21,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
-from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.listeners.reads import Read, admin_of, read_id
 
 log = logging.getLogger("kdsl.commits")
@@ -88,15 +88,12 @@ def wait_for_commits(seconds: float = _AT_EXIT) -> bool:
     return all(worker.wait(until) for worker in tuple(_workers.values()))
 
 
-class Commits:
+class Commits(Observer):
     """Commits the positions of the reads of a process (an observer)."""
 
     def __init__(self) -> None:
         self._runs: dict[str, dict[str, Worker]] = {}
         self._reported: set[str] = set()
-
-    def on_start(self, query: Query) -> None:
-        """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Hand the new positions of each read to the worker that commits them; log once why a read commits nothing.
@@ -118,9 +115,6 @@ class Commits:
             elif id_ not in self._reported:
                 self._reported.add(id_)
                 log.info("%s: offsets are not committed to Kafka: %s", by_id[id_].plan.table, reason)
-
-    def on_idle(self, query: Query) -> None:
-        """Do nothing: a commit that failed is retried by its worker."""
 
     def on_end(self, query: Query) -> None:
         """Forget the run, and let its workers commit its pending positions at once; do not wait for them."""

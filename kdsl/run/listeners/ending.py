@@ -12,22 +12,19 @@ from collections.abc import Iterable, Mapping
 from threading import Thread
 from typing import Any
 
-from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.listeners.listener import current_reads
 from kdsl.run.listeners.reads import has_unrecorded_ends
 
 log = logging.getLogger("kdsl.queries")
 
 
-class Endings:
+class Endings(Observer):
     """Stops the queries that have read everything up to their ends (an observer)."""
 
     def __init__(self) -> None:
         self._ending: set[str] = set()
         self._progressed: set[str] = set()
-
-    def on_start(self, query: Query) -> None:
-        """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Stop the query, in a thread, if all its sources are reads of kdsl and have reached their ends.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -70,24 +70,20 @@ class Progress:
     java: Any = attrs.field(default=None, eq=False, repr=False)
 
 
-class Observer(Protocol):
-    """Receives the events of queries, on the listener's thread; it must not wait for anything.
+class Observer:
+    """Receives the events of queries, on the listener's thread: by default none. It must not wait for anything.
 
     The events of one session come one after the other; those of several sessions may come at once.
     """
 
     def on_start(self, query: Query) -> None:
         """Receive the start of a query."""
-        ...
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Receive the end of a batch. ``reads`` are the query's sources that are reads of kdsl; there may be none."""
-        ...
 
     def on_idle(self, query: Query) -> None:
         """Receive that a query waits for data."""
-        ...
 
     def on_end(self, query: Query) -> None:
         """Receive the end of a query, with or without an error."""
-        ...

@@ -10,11 +10,11 @@ from threading import Lock, Thread
 
 from kdsl.run.leases.group import acquire_group_lease
 from kdsl.run.leases.lease import Lease
-from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.listeners.reads import Read
 
 
-class GroupLocks:
+class GroupLocks(Observer):
     """Holds the leases of the groups of reads that check them (an observer)."""
 
     def __init__(self) -> None:
@@ -37,17 +37,11 @@ class GroupLocks:
             if read.id not in self._leases or used:
                 self._leases[read.id] = acquire_group_lease(read.plan, read.cluster)
 
-    def on_start(self, query: Query) -> None:
-        """Do nothing: what the query reads is not known yet."""
-
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Note which reads of a query hold a lease, so that its end releases these."""
         leased = {one.read.id for one in reads if one.read.id in self._leases}
         if leased:
             self._runs[progress.query.run_id] = leased
-
-    def on_idle(self, query: Query) -> None:
-        """Do nothing: the query continues."""
 
     def on_end(self, query: Query) -> None:
         """Release the leases of the query's reads, in threads."""

@@ -24,7 +24,7 @@ from kdsl.errors import KdslError, TopicRecreatedError
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.listeners.ending import has_reached
-from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.listeners.reads import Read
 from kdsl.run.offsets.subscription import warn_of_unread
 from kdsl.spark_internals.errors import GatewayError
@@ -104,7 +104,7 @@ def count_lost_in_batch(
     return lost
 
 
-class SparkSourceGuard:
+class SparkSourceGuard(Observer):
     """Checks the batches of guarded reads (an observer)."""
 
     def __init__(self) -> None:
@@ -113,21 +113,12 @@ class SparkSourceGuard:
         self._lock = Lock()
         self._errors: dict[str, TopicRecreatedError] = {}
 
-    def on_start(self, query: Query) -> None:
-        """Do nothing: what the query reads is not known yet."""
-
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Queue a batch that has ended for the check, which a thread makes, if a guarded read has moved in it."""
         for one in reads:
             if one.read.id in _guarded and (one.start is None or one.start.positions != one.end.positions):
                 self._work.put((progress, one))
                 self._wake()
-
-    def on_idle(self, query: Query) -> None:
-        """Do nothing: nothing was read."""
-
-    def on_end(self, query: Query) -> None:
-        """Do nothing: pending batches are still checked."""
 
     def wait(self) -> None:
         """Wait, without a time limit, until all batches are checked; for the end of the process, and for tests."""

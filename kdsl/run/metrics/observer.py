@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kdsl.run.leases.lease import group_lease, transactions_lease
 from kdsl.run.listeners.commits import counts_of
+from kdsl.run.listeners.events import Observer
 from kdsl.run.listeners.spark_source import count_lost
 from kdsl.run.metrics.accumulated import forget
 from kdsl.run.metrics.model import QueryMetrics
@@ -31,7 +32,7 @@ _trackers: OrderedDict[str, Tracker] = OrderedDict()
 _lock = Lock()
 
 
-class MetricsObserver:
+class MetricsObserver(Observer):
     """Updates the metrics of running queries (an observer of `kdsl.run.listeners`)."""
 
     def on_start(self, query: Query) -> None:

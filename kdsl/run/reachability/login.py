@@ -16,7 +16,8 @@ import attrs
 
 from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
 from kdsl.client_settings.cloud_logins import CLOUDS
-from kdsl.client_settings.sasl import CLIENT_ID
+from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
+from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.run.reachability.port import CHECK_NAME, Fault, asks_for_login, connect, fault_of, trusting, verifying
 
 TIMEOUT = 2.0
@@ -26,7 +27,6 @@ _TELLING = re.compile(r"SSL handshake failed|alert|incorrect security\.protocol"
 _PLAIN = (
     "security.protocol",
     "sasl.mechanism",
-    CLIENT_ID,
     CHECK_NAME,
     "enable.ssl.certificate.verification",
     "ssl.ca.location",
@@ -56,7 +56,9 @@ class Port:
 
 def public_settings(settings: Mapping[str, object]) -> dict[str, str]:
     """The settings of librdkafka that `explain_refusal` needs; none of them is a secret."""
-    return {name: str(settings[name]) for name in _PLAIN if name in settings}
+    shown = {name: str(settings[name]) for name in _PLAIN if name in settings}
+    callback = settings.get(TOKEN_CALLBACK)
+    return {**shown, TOKEN_CALLBACK: callback.provider} if isinstance(callback, TokenCallback) else shown
 
 
 def is_final_error(error: str) -> bool:
@@ -84,10 +86,11 @@ def explain_refusal(servers: str, settings: Mapping[str, str], error: str | None
 def _explain_error(error: str, settings: Mapping[str, str]) -> str | None:
     """Explain a login error of librdkafka; None if it is not a known one."""
     mechanism = settings.get("sasl.mechanism", "")
-    cloud = CLOUDS.get(settings.get(CLIENT_ID, ""))
+    provider = settings.get(TOKEN_CALLBACK, "")
+    cloud = CLOUDS.get(provider)
     if token := _TOKEN.search(error):
-        if cloud is not None:
-            return f"there is no token for the login with {cloud.title}: {token[1].strip()}"
+        if provider:
+            return f"there is no token for the login with {cloud.title if cloud else provider}: {token[1].strip()}"
         return (
             f"the identity provider returned no token ({token[1].strip()}); check "
             "sasl.oauthbearer.token.endpoint.url and the client's id and secret"

@@ -19,8 +19,9 @@ _MAX_MESSAGES = 1000
 def find_alternative(declared: Format, row: t.Row, use: Use, messages: pa.BinaryArray, index: int) -> Format | None:
     """Return the first alternative of a format that certainly improves the reading of a batch; None if there is none.
 
-    An alternative reads the bad message to a row in which a column has a value. It reads all messages that the declared
-    options read, to the same rows, and the values of all messages are plausible (`Format.is_plausible`).
+    An alternative reads the bad message to a row in which a column has a value, or as a tombstone. It reads all
+    messages that the declared options read, to the same rows, and the values of all messages are plausible
+    (`Format.is_plausible`).
 
     Args:
         declared: The format as declared, with its `Format.alternatives`.
@@ -35,7 +36,9 @@ def find_alternative(declared: Format, row: t.Row, use: Use, messages: pa.Binary
     before: Decoded | None = None
     for other in declared.alternatives():
         after = _decode(other, row, use, sample)
-        if after is None or any(bad.index == at for bad in after.bad) or not _has_value(after, at):
+        if after is None or any(bad.index == at for bad in after.bad):
+            continue
+        if not _has_value(after, at) and not (use.side == "value" and sample[at].as_py() == other.tombstone):
             continue
         before = before or _decode(declared, row, use, sample)
         if before is not None and _keeps_rows(before, after, len(sample)) and other.is_plausible(row, sample, after):
@@ -43,10 +46,21 @@ def find_alternative(declared: Format, row: t.Row, use: Use, messages: pa.Binary
     return None
 
 
+def replace_tombstones(chosen: Format, values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return message values with NULL for each that is the tombstone of a format; the array itself if none is."""
+    if chosen.tombstone is None:
+        return values
+    is_tombstone = pc.equal(values, chosen.tombstone)
+    if not pc.any(is_tombstone).as_py():
+        return values
+    return pc.if_else(is_tombstone, pa.scalar(None, values.type), values)
+
+
 def _decode(chosen: Format, row: t.Row, use: Use, messages: pa.BinaryArray) -> Decoded | None:
     """Decode messages; None if the format cannot be used."""
     try:
-        return chosen.decoder(row, use).decode(messages)
+        of_rows = replace_tombstones(chosen, messages) if use.side == "value" else messages
+        return chosen.decoder(row, use).decode(of_rows)
     except (KdslError, ValueError):
         return None
 

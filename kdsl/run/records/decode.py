@@ -18,18 +18,9 @@ from kdsl import own_columns
 from kdsl.cluster import Registry
 from kdsl.declare.metadata import IN_VALUE, METADATA
 from kdsl.errors import KdslError, RecordError
-from kdsl.formats import (
-    ROW_KINDS,
-    UNAVAILABLE,
-    BadRecord,
-    Decoded,
-    Decoder,
-    Side,
-    Use,
-    keeps_unavailable,
-)
+from kdsl.formats import ROW_KINDS, UNAVAILABLE, BadRecord, Decoded, Decoder, Side, Use
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
-from kdsl.run.records.alternatives import find_alternative
+from kdsl.run.records.alternatives import find_alternative, replace_tombstones
 from kdsl.run.records.drops import Reason, key_of_column
 from kdsl.run.records.frame_headers import join_frame_headers
 from kdsl.run.records.header_filter import filter_records
@@ -43,7 +34,6 @@ from kdsl.types.arrow import arrow_schema, arrow_type
 
 _UPSERT, _DELETE = "+U", "-D"
 _BEFORE, _AFTER, _GONE = (ROW_KINDS.index(kind) for kind in ("-U", "+U", "-D"))
-_JSON_NULL = b"null"
 
 
 class DecodeError(KdslError):
@@ -267,7 +257,7 @@ class RecordDecoder:
         Also return which of the rows are to be left out because of a NULL; None if none is. What is left out is counted
         in `dropped`, also if an error follows.
         """
-        raw = self._replace_json_nulls(raw)
+        raw = self._replace_tombstones(raw)
         value = self._decode_part(raw, "value", self._value)
         key = self._decode_part(raw, "key", self._key)
         self._count_undeclared(value)
@@ -348,16 +338,13 @@ class RecordDecoder:
         self.filtered += raw.num_rows - matching.num_rows
         return matching
 
-    def _replace_json_nulls(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records, with NULL for values that are the bytes ``null`` if ``null_is_tombstone`` is set."""
-        if self._plan.value is None or not getattr(self._plan.value.format, "null_is_tombstone", False):
+    def _replace_tombstones(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the records, with NULL for values that are the tombstone of the value format."""
+        if self._plan.value is None:
             return raw
         values = raw.column("value")
-        is_null = pc.equal(values, _JSON_NULL)
-        if not pc.any(is_null).as_py():
-            return raw
-        index = raw.schema.get_field_index("value")
-        return raw.set_column(index, "value", pc.if_else(is_null, pa.scalar(None, values.type), values))
+        replaced = replace_tombstones(self._plan.value.format, values)
+        return raw if replaced is values else raw.set_column(raw.schema.get_field_index("value"), "value", replaced)
 
     def _count_without_row(self, raw: pa.RecordBatch, messages: Indices | None, truncates: Sequence[int]) -> None:
         """Count the records without a row in `dropped`, except truncates: tombstones and, as one reason, the others.
@@ -370,7 +357,7 @@ class RecordDecoder:
         empty = np.ones(raw.num_rows, dtype=bool)
         empty[messages] = False
         tombstones = int((empty & raw.column("value").is_null().to_numpy(zero_copy_only=False)).sum())
-        lenient = self._plan.value is not None and _ignores_parse_errors(self._plan.value)
+        lenient = self._plan.value is not None and self._plan.value.format.is_lenient
         # Adding counters drops those that are zero.
         self.dropped += Counter(
             {Reason.TOMBSTONE: tombstones, Reason.PARSE_ERROR if lenient else Reason.NO_ROW: without - tombstones}
@@ -392,7 +379,7 @@ class RecordDecoder:
         self.dropped[reason] += count
 
     def _check_unavailable(self, raw: pa.RecordBatch, value: Decoded | None) -> None:
-        """Count the values that change events do not contain, if the format has ``unavailable='null'``.
+        """Count the values that change events do not contain, if the format reads them as NULL (`on_unavailable`).
 
         If the plan keeps such values, or its state has them, do nothing.
         """
@@ -402,7 +389,7 @@ class RecordDecoder:
             return
         assert self._plan.value is not None
         chosen = self._plan.value.format
-        if getattr(chosen, "unavailable", "error") == "null":
+        if chosen.on_unavailable == "null":
             self.dropped[Reason.UNAVAILABLE] += sum(mask.true_count for mask in value.unavailable.values())
             return
         rows = {name: np.flatnonzero(mask.to_numpy(zero_copy_only=False)) for name, mask in value.unavailable.items()}
@@ -415,15 +402,15 @@ class RecordDecoder:
             "a placeholder for it"
         )
         self._reject(messages, reason, "value", column)
+        option, key = chosen.deciding_option("on_unavailable")
         raise self._record_error(
             raw,
             None,
             BadRecord(int(messages[0]), reason),
             len(messages) - 1,
-            f"write {type(chosen).__name__}(unavailable='keep') and declare the primary key, so that delta(...) and "
-            "jdbc(...) leave the column unchanged, or 'null' for NULL (in SQL and YAML "
-            f"'{chosen.identifier}.unavailable'); or have the database send such values: ALTER TABLE … REPLICA "
-            "IDENTITY FULL",
+            f"write {type(chosen).__name__}({option}='keep') and declare the primary key, so that delta(...) and "
+            f"jdbc(...) leave the column unchanged, or 'null' for NULL (in SQL and YAML '{key}'); or have the database "
+            "send such values: ALTER TABLE … REPLICA IDENTITY FULL",
         )
 
     def _find_unavailable(self, value: Decoded | None, aligned: _Aligned) -> Mapping[str, Mask]:
@@ -453,7 +440,7 @@ class RecordDecoder:
         part = self._parts[name]
         messages, without_schema = join_frame_headers(raw, name, part)
         decoded = decoder.decode(messages)
-        if without_schema and not _ignores_parse_errors(part):
+        if without_schema and not part.format.is_lenient:
             decoded = attrs.evolve(decoded, bad=(*decoded.bad, *without_schema))
         if decoded.bad:
             if self.dead_letters is not None:
@@ -578,7 +565,7 @@ class RecordDecoder:
         if self._plan.drops_nulls:
             return True
         parts = [p for p in (self._plan.value, self._plan.key) if p is not None and column in p.columns]
-        return bool(parts) and _ignores_parse_errors(parts[0])
+        return bool(parts) and parts[0].format.is_lenient
 
     def _null_error(
         self, raw: pa.RecordBatch, field: t.Field, path: str, rows: Indices, aligned: _Aligned
@@ -636,7 +623,7 @@ class RecordDecoder:
     def _suggest_options(self, source: Side, raw: pa.RecordBatch, index: int) -> str:
         """Return advice that names options of the format with which the batch can be read (`find_alternative`).
 
-        It is empty if there are none. For the JSON value ``null`` the advice is the option that makes it a tombstone.
+        It is empty if there are none.
         """
         part = self._plan.key if source == "key" else self._plan.value
         if part is None:
@@ -644,16 +631,13 @@ class RecordDecoder:
         messages = join_frame_headers(raw, source, part)[0]
         if not messages[index].is_valid:  # its header cannot be read, which no option changes
             return ""
-        null_is_tombstone = getattr(part.format, "null_is_tombstone", None)
-        if source == "value" and messages[index].as_py() == _JSON_NULL and null_is_tombstone is False:
-            name, key = type(part.format).__name__, f"{part.format.identifier}.decode.null-is-tombstone"
-            return f"write {name}(null_is_tombstone=True), in SQL and YAML '{key}' = 'true', if it deletes its row"
         other = find_alternative(part.format, part.row, self._uses[source], messages, index)
         if other is None:
             return ""
         prefix = f"{'key.' if source == 'key' else ''}{other.identifier}."
         arguments, options = part.format.spell_changes(other, prefix)
-        return f"write {type(other).__name__}({arguments}) to read it, in SQL and YAML {options}"
+        purpose = "if it deletes its row" if messages[index].as_py() == other.tombstone else "to read it"
+        return f"write {type(other).__name__}({arguments}) {purpose}, in SQL and YAML {options}"
 
 
 def _columns_as_declared(plan: ReadPlan) -> tuple[t.Field, ...]:
@@ -675,7 +659,7 @@ def _unavailable_column(plan: ReadPlan) -> str | None:
     if plan.upserts is not None or plan.value is None or not plan.value.columns:
         return None
     last = plan.columns.names[-1]
-    is_listed = last in (UNAVAILABLE, own_columns.UNAVAILABLE) and keeps_unavailable(plan.value.format)
+    is_listed = last in (UNAVAILABLE, own_columns.UNAVAILABLE) and plan.value.format.on_unavailable == "keep"
     return last if is_listed else None
 
 
@@ -695,11 +679,6 @@ def _collect_names(masks: Mapping[str, Mask], count: int) -> pa.ListArray:
     offsets = np.concatenate([[0], np.cumsum(flags.sum(axis=1))]).astype(np.int32)
     names = pa.array(list(masks), pa.string()).take(pa.array(np.nonzero(flags)[1]))
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets)], children=[names])
-
-
-def _ignores_parse_errors(part: Part) -> bool:
-    """Return whether a format has the option ``ignore_parse_errors`` and it is set."""
-    return bool(getattr(part.format, "ignore_parse_errors", False))
 
 
 def _part_decoder(part: Part | None, use: Use) -> Decoder | None:

@@ -66,8 +66,9 @@ def unavailable_rule(
     if plan.upserts is None or not plan.upserts.may_lack_values or plan.value is None:
         return None
     chosen = plan.value.format
-    option = f"{type(chosen).__name__}(unavailable='null') (in SQL and YAML '{chosen.identifier}.unavailable' = 'null')"
-    return UnavailableRule(getattr(chosen, "unavailable", "error") == "null", option, report)
+    name, key = chosen.deciding_option("on_unavailable")
+    option = f"{type(chosen).__name__}({name}='null') (in SQL and YAML '{key}' = 'null')"
+    return UnavailableRule(chosen.on_unavailable == "null", option, report)
 
 
 def count_as_dropped(nulls: int) -> dict[str, int]:

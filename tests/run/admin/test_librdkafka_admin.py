@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, TopicMissingError, UnreachableError
 from kdsl.run import ffi as native
-from kdsl.run.admin import librdkafka_admin as asking
+from kdsl.run.admin import admin_requests, librdkafka_admin
 from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.admin.errors import NotAllowedError
 from kdsl.run.admin.group_offsets import GroupOffsets
@@ -180,7 +180,7 @@ def test_a_topic_that_was_seen_and_that_a_broker_does_not_know_yet_is_asked_for_
 def test_a_topic_that_was_seen_and_stays_unknown_is_left_out_in_the_end(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "SETTLING", 0.3)
+    monkeypatch.setattr(librdkafka_admin, "SETTLING", 0.3)
     known = kdsl_topic()
 
     result = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders").topics([known, "gone"], known=True)
@@ -320,7 +320,7 @@ def test_a_dead_broker_is_not_waited_for_if_others_lead_all_partitions(two_broke
     two_brokers.kill(2)
     until(lambda: set(leaders(two_brokers, topic).values()) == {1})
     for client in clients:
-        client._view.expire()  # as after half a minute
+        client._requests.view.expire()  # as after half a minute
     assert [client.latest(partitions, committed=False) for client in clients] == [empty] * 8
 
 
@@ -338,7 +338,7 @@ def explain_silence(servers: str, reason: str) -> str:
 
 
 def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
+    monkeypatch.setattr(admin_requests, "FIRST_ANSWER", 1.0)
 
     message = explain_silence("127.0.0.1:1", "Connection refused")
 
@@ -346,7 +346,7 @@ def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_name_that_does_not_resolve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
+    monkeypatch.setattr(admin_requests, "FIRST_ANSWER", 1.0)
 
     message = explain_silence("no-such-host.invalid:9092", "Failed to resolve 'no-such-host.invalid:9092'")
 
@@ -386,7 +386,7 @@ class TestSecurity:
     def test_a_refused_login_is_reported_at_once_and_without_the_password(
         self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "FIRST_ANSWER", 600.0)
+        monkeypatch.setattr(admin_requests, "FIRST_ANSWER", 600.0)
         monkeypatch.setattr(consumers, "LOGIN_SETTLING", 0.5)
         cluster = self.cluster(kafka, "admin", "hunter2")
 
@@ -405,7 +405,7 @@ class TestSecurity:
     def test_plaintext_against_a_login_is_an_error_soon(
         self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "FIRST_ANSWER", 2.0)
+        monkeypatch.setattr(admin_requests, "FIRST_ANSWER", 2.0)
         monkeypatch.setattr(login, "TIMEOUT", 60.0)
 
         with pytest.raises(UnreachableError, match="the listener requires a login, but"):

@@ -17,7 +17,6 @@ SETTINGS = {
     "bootstrap.servers": "127.0.0.1:1",
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "OAUTHBEARER",
-    "sasl.oauthbearer.client.id": "aws_msk_iam",
     "group.id": "orders",
     "log_level": "0",
 }
@@ -36,7 +35,7 @@ class Tokens:
             self._changed.notify_all()
         if self._fails:
             raise RuntimeError("there is no token, because ä")
-        return "token", time.time() + self._life, "aws_msk_iam", {}
+        return "token", time.time() + self._life, "aws_msk_iam", {"traceId": "7"}
 
     def wait_for(self, calls: int) -> None:
         with self._changed:

@@ -16,13 +16,13 @@ from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.listeners.commits import wait_for_commits
-from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.read import read_stream
 from tests.run.read_plans import read_plan
 
 
 @attrs.define
-class Seen:
+class Seen(Observer):
     """An observer that stores its events."""
 
     events: list[tuple[str, Any]] = attrs.field(factory=list)

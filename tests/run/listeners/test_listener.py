@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.listeners.listener import Listener, listen, observe, sessions, unobserve
 from kdsl.run.listeners.reads import Read, find_by_topics, read_id, register
 from kdsl.testing import RunningKafka
@@ -16,7 +16,7 @@ from tests.run.listeners.queries import Seen, Streams
 from tests.run.read_plans import read_plan
 
 
-class Broken:
+class Broken(Observer):
     """An observer that cannot deal with anything."""
 
     def on_start(self, query: Query) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kdsl.ingest.run.sinks.open import open_writer
 from kdsl.ingest.run.sinks.plain import MemoryWriter
 from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter, TableWriter
 from kdsl.own_columns import KIND, UNAVAILABLE
 
-__all__ = ["KIND", "UNAVAILABLE", "MemoryWriter", "SinkTable", "SinkWriter", "TableWriter", "open_writer"]
+__all__ = ["KIND", "UNAVAILABLE", "MemoryWriter", "SinkTable", "SinkWriter", "TableWriter"]

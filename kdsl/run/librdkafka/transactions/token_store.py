@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
@@ -56,7 +57,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         if code == KafkaError.GROUP_ID_NOT_FOUND:
             return None
         if code != KafkaError.NO_ERROR:
-            raise self._read_error(KafkaError(code), f"the token in the group {id_!r}")
+            raise self._requests.status.read_error(KafkaError(code), f"the token in the group {id_!r}")
         tokens = [read_token(text, offset) for offset, text in offsets]
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
@@ -81,7 +82,9 @@ class TokenAdmin(LibrdkafkaAdmin):
             KafkaReadError: The brokers refuse the login, or do not answer in time.
         """
         names = TopicCollection([topic])
-        description = self._ask(lambda timeout: self._admin.describe_topics(names, request_timeout=timeout))[topic]
+        description = self._requests.ask(
+            lambda client, timeout: client.describe_topics(names, request_timeout=timeout)
+        )[topic]
         return 0 if isinstance(description, KafkaError) else min(len(p.replicas) for p in description.partitions)
 
     def topic_settings(self, topic: str) -> dict[str, str]:
@@ -93,12 +96,11 @@ class TokenAdmin(LibrdkafkaAdmin):
             NotAllowedError: This user may not read the settings.
             KafkaReadError: The settings cannot be read.
         """
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        config = self._ask(lambda timeout: self._admin.describe_configs([resource], request_timeout=timeout))[resource]
+        config = self._describe_configs(ConfigResource(ResourceType.TOPIC, topic))
         if isinstance(config, KafkaError):
             if is_unknown_topic(config):
                 return {}
-            raise self._read_error(config, f"the settings of the topic {topic!r}")
+            raise self._requests.status.read_error(config, f"the settings of the topic {topic!r}")
         return {name: entry.value for name, entry in config.items()}
 
     def settings(self, names: Iterable[str]) -> dict[str, int]:
@@ -107,10 +109,14 @@ class TokenAdmin(LibrdkafkaAdmin):
         Raises:
             KafkaReadError: The brokers refuse, or do not answer in time.
         """
-        metadata = self._retry(lambda seconds: self._admin.list_topics(timeout=seconds))
-        broker = next(iter(metadata.brokers))
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        config = self._ask(lambda seconds: self._admin.describe_configs([resource], request_timeout=seconds))[resource]
+        broker = next(iter(self._requests.list_topics().brokers))
+        config = self._describe_configs(ConfigResource(ResourceType.BROKER, str(broker)))
         if isinstance(config, KafkaError):
             return {}
         return {name: int(config[name].value) for name in names if name in config}
+
+    def _describe_configs(self, resource: ConfigResource) -> Any:
+        """Ask for the configs of a topic or broker, by name; return a KafkaError that is not retriable."""
+        return self._requests.ask(lambda client, timeout: client.describe_configs([resource], request_timeout=timeout))[
+            resource
+        ]

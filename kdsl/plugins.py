@@ -1,0 +1,175 @@
+"""Finds plug-ins: objects that packages register by a name in a group of entry points, as ``kdsl.formats``.
+
+The plug-ins of kdsl are declared in pyproject.toml as those of any other package. They are listed here once more, for a
+kdsl that runs from its folder without being installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import attrs
+
+from kdsl.distribution import NAME
+from kdsl.errors import KdslError
+
+OWN: Mapping[str, Mapping[str, str]] = {
+    "kdsl.commands": {
+        "demo": "kdsl.cli.demo:demo",
+        "check": "kdsl.cli.check:check",
+        "plan": "kdsl.cli.inspect:plan",
+        "schema": "kdsl.cli.inspect:schema",
+        "peek": "kdsl.cli.peek:peek",
+        "produce": "kdsl.cli.produce:produce",
+        "lag": "kdsl.cli.lag:lag",
+        "doctor": "kdsl.cli.doctor:doctor",
+        "diff": "kdsl.cli.diff:diff",
+        "apply": "kdsl.cli.diff:apply",
+        "verify": "kdsl.cli.verify:verify",
+        "run": "kdsl.cli.run:run",
+        "ingest": "kdsl.cli.ingest:ingest",
+        "export": "kdsl.cli.codegen:export",
+        "codegen": "kdsl.cli.codegen:app",
+        "kafka": "kdsl.cli.kafka:app",
+        "dlq": "kdsl.cli.dlq:app",
+    },
+    "kdsl.formats": {
+        "avro": "kdsl_formats.avro:Avro",
+        "avro-confluent": "kdsl_formats.avro_confluent:AvroConfluent",
+        "canal-json": "kdsl_formats.cdc_json:CanalJson",
+        "csv": "kdsl_formats.csv:Csv",
+        "debezium-avro-confluent": "kdsl_formats.debezium_avro_confluent:DebeziumAvroConfluent",
+        "debezium-json": "kdsl_formats.cdc_json:DebeziumJson",
+        "json": "kdsl_formats.json:Json",
+        "json-schema-confluent": "kdsl_formats.json_schema_confluent:JsonSchemaConfluent",
+        "maxwell-json": "kdsl_formats.cdc_json:MaxwellJson",
+        "ogg-json": "kdsl_formats.cdc_json:OggJson",
+        "protobuf": "kdsl_formats.protobuf:Protobuf",
+        "protobuf-confluent": "kdsl_formats.protobuf:ProtobufConfluent",
+        "raw": "kdsl_formats.raw:Raw",
+    },
+    "kdsl.secrets": {
+        "env": "kdsl.secrets.local:from_environment",
+        "file": "kdsl.secrets.local:from_file",
+    },
+    "kdsl.sinks": {
+        "blackhole": "kdsl.ingest.ends.plain:Blackhole",
+        "delta": "kdsl.ingest.ends.tables:DeltaTables",
+        "hologres": "kdsl.vendors.hologres:HologresTables",
+        "jdbc": "kdsl.ingest.ends.tables:JdbcTables",
+        "kafka": "kdsl.ingest.ends.kafka:KafkaTopics",
+        "memory": "kdsl.ingest.ends.plain:Memory",
+        "print": "kdsl.ingest.ends.plain:Print",
+    },
+    "kdsl.sources": {
+        "delta": "kdsl.ingest.ends.tables:DeltaChanges",
+        "jdbc": "kdsl.ingest.ends.tables:JdbcSnapshot",
+        "kafka": "kdsl.ingest.ends.kafka:KafkaFeed",
+        "mysql": "kdsl.ingest.ends.tables:MySqlSnapshot",
+    },
+}
+"""kdsl's own plug-ins, by group and name."""
+
+
+class PluginError(KdslError):
+    """A plug-in cannot be used: it cannot be imported, is not what its group needs, or has the name of another one."""
+
+
+@attrs.frozen
+class PluginGroup:
+    """A group of entry points.
+
+    Attributes:
+        name: Its name, such as ``kdsl.formats``.
+        kind: What its plug-ins are, in messages: ``format``.
+    """
+
+    name: str
+    kind: str
+
+    def find_all(self) -> Mapping[str, EntryPoint]:
+        """The plug-ins by their names, not loaded: kdsl's own first, then those of other packages, sorted.
+
+        Raises:
+            PluginError: Two packages register the same name.
+        """
+        return _find_plugins(self)
+
+    def load(self, name: str) -> Any:
+        """Import a plug-in.
+
+        Raises:
+            KeyError: There is no plug-in with this name.
+            PluginError: It cannot be imported; or as for `find_all`.
+        """
+        point = self.find_all()[name]
+        try:
+            return point.load()
+        except (ImportError, AttributeError) as e:
+            raise PluginError(
+                f"the {self.kind} {name!r} ({point.value}) cannot be imported: {e}; install what it needs, or correct "
+                "the entry point of its package"
+            ) from e
+
+    def load_class(self, name: str, parent: type, parent_name: str) -> Any:
+        """Import a plug-in that is a subclass of the interface of its group.
+
+        Args:
+            name: The name of the plug-in.
+            parent: The interface.
+            parent_name: The name under which users import the interface.
+
+        Raises:
+            KeyError: There is no plug-in with this name.
+            PluginError: It is not such a class; or as for `load`.
+        """
+        loaded = self.load(name)
+        if not (isinstance(loaded, type) and issubclass(loaded, parent)):
+            raise PluginError(
+                f"the {self.kind} {name!r} ({self.find_all()[name].value}) is not a subclass of {parent_name}; correct "
+                "the entry point of its package"
+            )
+        return loaded
+
+
+def import_object(location: str) -> Any:
+    """Import an object by its module and its name, as an entry point does: ``package.module:name``.
+
+    With it the declaration of a plug-in names what runs it without importing that.
+
+    Raises:
+        ImportError: There is no such module.
+        AttributeError: The module has no such object.
+    """
+    return EntryPoint("", location, "").load()
+
+
+def forget_plugins() -> None:
+    """Look for plug-ins again when they are needed next, because packages were installed or removed meanwhile."""
+    _read_entry_points.cache_clear()
+    _find_plugins.cache_clear()
+
+
+@cache
+def _read_entry_points() -> Any:
+    """Read the entry points of all packages: one walk over the installed packages serves all groups."""
+    return entry_points()
+
+
+@cache
+def _find_plugins(group: PluginGroup) -> Mapping[str, EntryPoint]:
+    """As `PluginGroup.find_all`."""
+    points = {name: EntryPoint(name, value, group.name) for name, value in OWN.get(group.name, {}).items()}
+    for point in sorted(_read_entry_points().select(group=group.name), key=lambda point: point.name):
+        other = points.get(point.name)
+        is_own = point.dist is not None and point.dist.name == NAME
+        if other is not None and other.value != point.value and not is_own:
+            raise PluginError(
+                f"two packages register the {group.kind} {point.name!r}: {other.value} and {point.value}; uninstall "
+                "one of them"
+            )
+        points[point.name] = point
+    return points
