@@ -294,7 +294,7 @@ def test_the_list_of_commands_needs_only_those_of_the_command_line() -> None:
     shown = run(command(["kdsl", "--help"]), *ALL_EXTRAS - {"typer", "rich"})
 
     words = " ".join(shown.replace("│", " ").split())
-    assert all(name in words for name in COMMANDS)
+    assert all(name in words for name in COMMANDS.find_all())
     assert "kdsl kafka needs the package psutil; install 'kdsl-kafka[test]'." in words
 
 
