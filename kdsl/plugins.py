@@ -17,6 +17,25 @@ from kdsl.distribution import NAME
 from kdsl.errors import KdslError
 
 OWN: Mapping[str, Mapping[str, str]] = {
+    "kdsl.commands": {
+        "demo": "kdsl.cli.demo:demo",
+        "check": "kdsl.cli.check:check",
+        "plan": "kdsl.cli.inspect:plan",
+        "schema": "kdsl.cli.inspect:schema",
+        "peek": "kdsl.cli.peek:peek",
+        "produce": "kdsl.cli.produce:produce",
+        "lag": "kdsl.cli.lag:lag",
+        "doctor": "kdsl.cli.doctor:doctor",
+        "diff": "kdsl.cli.diff:diff",
+        "apply": "kdsl.cli.diff:apply",
+        "verify": "kdsl.cli.verify:verify",
+        "run": "kdsl.cli.run:run",
+        "ingest": "kdsl.cli.ingest:ingest",
+        "export": "kdsl.cli.codegen:export",
+        "codegen": "kdsl.cli.codegen:app",
+        "kafka": "kdsl.cli.kafka:app",
+        "dlq": "kdsl.cli.dlq:app",
+    },
     "kdsl.formats": {
         "avro": "kdsl_formats.avro:Avro",
         "avro-confluent": "kdsl_formats.avro_confluent:AvroConfluent",
@@ -31,6 +50,10 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "protobuf": "kdsl_formats.protobuf:Protobuf",
         "protobuf-confluent": "kdsl_formats.protobuf:ProtobufConfluent",
         "raw": "kdsl_formats.raw:Raw",
+    },
+    "kdsl.secrets": {
+        "env": "kdsl.secrets.local:from_environment",
+        "file": "kdsl.secrets.local:from_file",
     },
     "kdsl.sinks": {
         "blackhole": "kdsl.ingest.ends.plain:Blackhole",

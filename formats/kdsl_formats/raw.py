@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.errors import Problem, Where
+from kdsl.errors import Problem, Where, listing
 from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
@@ -42,6 +42,7 @@ class Raw(Format):
     """
 
     identifier = "raw"
+    holds_one_value = True
 
     charset: str = option(
         "charset",
@@ -92,6 +93,16 @@ class Raw(Format):
                     f"the format 'raw' has the line delimiter {self.line_delimiter!r}, but {e}",
                     "choose another line delimiter, or a charset that has its characters",
                 )
+
+    def explain_python(self, types: Sequence[t.DataType]) -> str:
+        """Numbers, a line delimiter, and strings in another charset than UTF-8 need Python."""
+        if not all(isinstance(kind, (*BYTES, *STRINGS)) for kind in types):
+            return f"the format 'raw' of {listing(kind.spelling for kind in types)}"
+        if self.line_delimiter is not None:
+            return "the option 'line-delimiter'"
+        known = charset(self.charset)
+        is_utf8 = known is not None and known.codec == "utf-8"
+        return "" if is_utf8 or all(isinstance(kind, BYTES) for kind in types) else f"the charset {self.charset!r}"
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type, which has one column, whatever the use."""

@@ -16,7 +16,7 @@ from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import InferenceError
-from kdsl.formats import BadRecord, Format, Observed, Side, Use
+from kdsl.formats import BadRecord, Format, Observed, Side, Use, format_class
 from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSubjectError
 from kdsl.resolve import resolve
@@ -26,7 +26,6 @@ from kdsl.schemas.registry import draft_registered_schema
 from kdsl.shown_values import hide_values, reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import join_columns
-from kdsl_formats.raw import Raw
 from kdsl_formats.suggest import explain_bad_batch
 
 RECORDS = 100
@@ -199,7 +198,7 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
         return schema, ()
     what = f"{bad:,} of {count:,} keys are" if shown.columns else "the keys are"
     note = f"{what} not {chosen.identifier}, so that one column has the bytes of the key"
-    return SideSchema(Raw(), (t.Field(field_name, t.BYTES),)), (note,)
+    return SideSchema(format_class("raw")(), (t.Field(field_name, t.BYTES),)), (note,)
 
 
 def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema, str] | None:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from kdsl.cli.start import COMMANDS, make_app
 
-app = make_app(COMMANDS)
+app = make_app(COMMANDS.find_all())

@@ -8,36 +8,17 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable
-from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kdsl.cli.console import fail, out
 from kdsl.errors import KdslError
-from kdsl.extras import MissingPackageError, missing_package
+from kdsl.extras import missing_package
+from kdsl.plugins import PluginError, PluginGroup
 
-COMMANDS = {
-    "demo": "kdsl.cli.demo",
-    "check": "kdsl.cli.check",
-    "plan": "kdsl.cli.inspect",
-    "schema": "kdsl.cli.inspect",
-    "peek": "kdsl.cli.peek",
-    "produce": "kdsl.cli.produce",
-    "lag": "kdsl.cli.lag",
-    "doctor": "kdsl.cli.doctor",
-    "diff": "kdsl.cli.diff",
-    "apply": "kdsl.cli.diff",
-    "verify": "kdsl.cli.verify",
-    "run": "kdsl.cli.run",
-    "ingest": "kdsl.cli.ingest",
-    "export": "kdsl.cli.codegen",
-    "codegen": "kdsl.cli.codegen",
-    "kafka": "kdsl.cli.kafka",
-    "dlq": "kdsl.cli.dlq",
-}
-"""The module of each command: a function of its name, or for a group of commands a Typer ``app``."""
-_GROUPS = ("codegen", "kafka", "dlq")
+COMMANDS = PluginGroup("kdsl.commands", "command")
+"""The commands, those of other packages as well: each is a function, or a ``typer.Typer`` for a group of commands."""
 
 
 def _print_version(asked: bool) -> None:
@@ -60,11 +41,11 @@ def _options(
 def make_app(names: Iterable[str]) -> typer.Typer:
     """Import some of the `COMMANDS`, and create the command line with them.
 
-    Among several, one that needs a package which is not installed is listed with the extra that installs it.
+    Among several, one that cannot be imported is listed with the reason, such as the extra that installs what it needs.
 
     Raises:
         ModuleNotFoundError: The only command needs a package that is not installed.
-        MissingPackageError: The same, and the message names the extra.
+        KdslError: The only command cannot be imported for another reason.
     """
     names = list(names)
     app = typer.Typer(
@@ -77,21 +58,35 @@ def make_app(names: Iterable[str]) -> typer.Typer:
     app.callback()(_options)
     for name in names:
         try:
-            module = import_module(COMMANDS[name])
-        except (ModuleNotFoundError, MissingPackageError) as e:
-            missing = missing_package(f"kdsl {name}", e) if isinstance(e, ModuleNotFoundError) else e
-            if missing is None or len(names) == 1:
-                raise
-            app.command(name, help=f"{missing}.")(_raise_missing(missing))
+            command = _load(name)
+        except KdslError as e:
+            if len(names) == 1:
+                raise (e.__cause__ if isinstance(e.__cause__, ModuleNotFoundError) else e) from None
+            app.command(name, help=f"{e}.")(_raise_error(e))
             continue
-        if name in _GROUPS:
-            app.add_typer(module.app, name=name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            app.command(name)(command)
     return app
 
 
-def _raise_missing(error: MissingPackageError) -> Callable[[], None]:
+def _load(name: str) -> Any:
+    """Import a command."""
+    try:
+        command = COMMANDS.load(name)
+    except PluginError as e:
+        if isinstance(e.__cause__, ModuleNotFoundError):
+            raise missing_package(f"kdsl {name}", e.__cause__) or e from e.__cause__
+        raise
+    if not callable(command):
+        raise PluginError(
+            f"the command {name!r} is neither a function nor a typer.Typer; correct the entry point of its package"
+        )
+    return command
+
+
+def _raise_error(error: KdslError) -> Callable[[], None]:
     """Return a command that raises an error."""
 
     def command() -> None:
@@ -108,8 +103,8 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the command
             stream.reconfigure(errors="backslashreplace")
-    called = [name for name in sys.argv[1:2] if name in COMMANDS]
     try:
-        make_app(called or COMMANDS)()
+        called = [name for name in sys.argv[1:2] if name in COMMANDS.find_all()]
+        make_app(called or COMMANDS.find_all())()
     except KdslError as e:
         sys.exit(fail(e))

@@ -14,7 +14,6 @@ from kdsl.types import model as t
 from kdsl.types.parse import TypeSyntaxError, parse_type
 from kdsl.types.python import AnnotationError, column_type
 from kdsl.types.spark import from_spark
-from kdsl_formats.raw import Raw
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -130,7 +129,7 @@ class SimpleStringSchema(MessageSchema):
             charset: Its charset, under Java's name.
             column: The column's name; by default that of its side, ``value`` or ``key``.
         """
-        self.__attrs_init__(Raw(charset=charset), _single_column(t.STRING, column))  # pyright: ignore[reportAttributeAccessIssue]
+        self.__attrs_init__(format_class("raw").from_strings({"charset": charset}), _single_column(t.STRING, column))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def kafka_schema(
@@ -149,7 +148,7 @@ def kafka_schema(
     short = name.removeprefix(_PACKAGE)
     value_type = _KAFKA.get(short.removesuffix(kind)) if short.endswith(kind) else None
     if value_type is not None:
-        return MessageSchema(Raw(), _single_column(value_type, column))
+        return MessageSchema(format_class("raw")(), _single_column(value_type, column))
     known = get_args(KafkaDeserializer if kind == "Deserializer" else KafkaSerializer)
     hint = "" if short in _ALTERNATIVES else nearest(short, known)
     message = f"kdsl has no counterpart of Kafka's {kind.lower()} {name!r}{hint}"
@@ -157,7 +156,7 @@ def kafka_schema(
         f"use one of {listing(known)}, a FormatSchema, or a function of your own: {_FUNCTIONS[kind]}"
     )
     problem = Problem("kafka-serializer", message, fix, where)
-    return MessageSchema(Raw(), _single_column(t.BYTES, column), problems=(problem,))
+    return MessageSchema(format_class("raw")(), _single_column(t.BYTES, column), problems=(problem,))
 
 
 def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.Row:
@@ -216,7 +215,7 @@ def _single_column(kind: t.DataType, column: str) -> t.Row:
 def _format(argument: object, where: Where, problems: list[Problem]) -> Format:
     """Return a format, or the format of a name with its default options.
 
-    If it is neither, a problem is added to ``problems``, and the result is `Raw`.
+    If it is neither, a problem is added to ``problems``, and the result is the format ``raw``.
     """
     if isinstance(argument, Format):
         return argument
@@ -229,4 +228,4 @@ def _format(argument: object, where: Where, problems: list[Problem]) -> Format:
         described = f"the class {argument.__name__}" if isinstance(argument, type) else repr(argument)
         message = f"{described} is not a format"
         problems.append(Problem("format", message, "write Json(), or another format, or its name", where))
-    return Raw()
+    return format_class("raw")()

@@ -25,7 +25,7 @@ from kdsl.datastream.settings import check_kind, client_properties, join_servers
 from kdsl.declare.connector import ExactlyOnce, KafkaOptions, Latency, Transport
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem
-from kdsl.formats import ROW_KIND
+from kdsl.formats import ROW_KIND, format_class
 from kdsl.notebooks import PlanText
 from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
@@ -33,7 +33,6 @@ from kdsl.plan.show import show
 from kdsl.resolve import resolve
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
-from kdsl_formats.raw import Raw
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -427,6 +426,6 @@ class KafkaSinkBuilder(BuilderCalls):
 
 
 _PLACEHOLDER = KafkaRecordSerializationSchema(
-    topic="topic", value=MessageSchema(Raw(), t.Row((t.Field("value", t.BYTES),), nullable=False))
+    topic="topic", value=MessageSchema(format_class("raw")(), t.Row((t.Field("value", t.BYTES),), nullable=False))
 )
 """Replaces a missing serializer, so that the other settings can be checked."""

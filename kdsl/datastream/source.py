@@ -25,13 +25,13 @@ from kdsl.declare.connector import KafkaOptions, Latency, Transport
 from kdsl.declare.definition import WatermarkDef
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, listing
+from kdsl.formats import format_class
 from kdsl.notebooks import PlanText
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.show import show
 from kdsl.resolve import resolve
 from kdsl.types import model as t
-from kdsl_formats.raw import Raw
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -340,7 +340,7 @@ class KafkaSource(Endpoint):
         )
         deserializer = self.deserializer
         if deserializer is None or (deserializer.problems and not deserializer.columns()):
-            deserializer = KafkaRecordDeserializationSchema(MessageSchema(Raw(), _BYTES))
+            deserializer = KafkaRecordDeserializationSchema(MessageSchema(format_class("raw")(), _BYTES))
         decodes_value = deserializer.function is None
         settings = {**_SETTINGS, **({} if self.topics or not self.partitions else {"topic": "partitions"})}
         return BuilderTableDef(

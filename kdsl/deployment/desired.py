@@ -11,7 +11,7 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.deployment.model import Difference
 from kdsl.errors import Problem, ResolveError, Where, fail_on
-from kdsl.formats import Direction, Side, TableId
+from kdsl.formats import Direction, RegistrySchemas, Side, TableId
 from kdsl.ingest import Ingestion
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.ingest.run.raw import raw_table
@@ -20,7 +20,6 @@ from kdsl.resolve.model import Topics
 from kdsl.run.dead_letters.cluster import join_letter_properties, letter_cluster
 from kdsl.table import Table
 from kdsl.types import model as t
-from kdsl_formats.registry import RegistryFormat
 
 PARTITIONS = "partitions"
 REPLICATION = "replication factor"
@@ -122,7 +121,7 @@ class SubjectNeed:
 
     Attributes:
         registry: The registry.
-        format: The format.
+        schemas: The format's schemas.
         row: The row type under the names on the wire.
         side: Key or value.
         topic: The topic.
@@ -132,7 +131,7 @@ class SubjectNeed:
     """
 
     registry: Registry
-    format: RegistryFormat
+    schemas: RegistrySchemas
     row: t.Row
     side: Side
     topic: str
@@ -252,12 +251,13 @@ class Needs:
         sides: tuple[Side, ...] = ("key", "value")
         for side in sides:
             part = getattr(one, side)
-            registry = part.format.registry(cluster.registry) if _is_registered(part) else None
-            if registry is None or options.topic_pattern is not None:
+            schemas = None if part is None else part.format.registry_schemas()
+            registry = None if part is None else part.format.registry(cluster.registry)
+            if schemas is None or registry is None or options.topic_pattern is not None:
                 continue
             for topic in one.topics.names:
                 self.subjects.append(
-                    SubjectNeed(registry, part.format, part.row, side, topic, tuple(plans), table.name,
+                    SubjectNeed(registry, schemas, part.row, side, topic, tuple(plans), table.name,
                                 definition.where)
                 )  # fmt: skip
 
@@ -316,11 +316,6 @@ class Needs:
             keyed = chosen.partition_strategy == "hash-by-key"
             need = TopicNeed(names, title, where, ("WRITE",), settings, keyed=keyed)
             self._needs_of(sink.cluster).topics.append(need)
-
-
-def _is_registered(part: object) -> bool:
-    """Whether a key or value has a format whose schemas are in a registry."""
-    return isinstance(getattr(part, "format", None), RegistryFormat)
 
 
 def _values(

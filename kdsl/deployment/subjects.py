@@ -68,11 +68,8 @@ def _compare_subject(client: RegistryClient, need: SubjectNeed) -> list[Step]:
     """Compare a table's schema with its subject."""
     subject = f"{need.side} schema of {need.table}"
     try:
-        chosen = need.format
-        named = chosen.subject is None and chosen.names_subject_after("record")
-        record = chosen.sink_schema(need.row, client)[0] if named else ""
-        subject = chosen.subject_of(Use(side=need.side, topics=(need.topic,)), record)
-        if "write" in need.directions and not chosen.use_latest_version:
+        subject = need.schemas.find_subject(need.row, Use(side=need.side, topics=(need.topic,)), client)
+        if "write" in need.directions and not need.schemas.use_latest_version:
             step = _compare_sink_schema(client, need, subject)
         else:
             step = _compare_latest_schema(client, need, subject)
@@ -100,7 +97,7 @@ def _step(
 
 def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
     """Compare the schema that a sink writes; None if it is registered."""
-    chosen = need.format
+    chosen = need.schemas
     _, schema = chosen.sink_schema(need.row, client)
     try:
         client.look_up(subject, schema, normalize=chosen.normalize)
@@ -131,7 +128,7 @@ def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str
 
 def _explain_write(need: SubjectNeed) -> str:
     """What a write does without the schema."""
-    return "the next write registers it" if need.format.auto_register else "writes fail, since auto-register is false"
+    return "the next write registers it" if need.schemas.auto_register else "writes fail, since auto-register is false"
 
 
 def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
@@ -144,7 +141,7 @@ def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, subject: s
             return None  # its writer registers it
         why = "there is no such subject, whose latest schema is written (use-latest-version); register one"
         return _step("!", client, need, subject, None, "a schema", why)
-    misfit = need.format.schema_misfit(need.row, latest.schema, client, direction)
+    misfit = need.schemas.schema_misfit(need.row, latest.schema, client, direction)
     if not misfit:
         return None
     verb = "read into" if direction == "read" else "written from"
@@ -157,7 +154,7 @@ def _describe_changes(client: RegistryClient, need: SubjectNeed, latest: Subject
 
     Of a schema that cannot be read as columns, only that it is another one.
     """
-    _, declared = need.format.sink_schema(need.row, client)
+    _, declared = need.schemas.sink_schema(need.row, client)
     before, after = (_columns(client, need, schema) for schema in (latest.schema, declared))
     if before is None or after is None:
         return "another schema"

@@ -244,8 +244,8 @@ def _declares_type(source: Source, table: TableId, name: str) -> bool:
         return True
     initial = source.initial_tables.get(table)
     declared = () if initial is None else initial.schema.columns
-    fixed = getattr(source.value, "infer_fixed_types", None) or ""
-    return getattr(source.value, "schema_include", False) or name in fixed or name in {f.name for f in declared}
+    chosen = source.value
+    return bool(chosen.has_inline_schemas) or name in chosen.fixed_types or name in {f.name for f in declared}
 
 
 def _select_new_or_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:

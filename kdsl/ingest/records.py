@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
-from kdsl.declare.metadata import METADATA
-from kdsl.formats import Observed, Observer, SchemaDelta, TableId, Use
+from kdsl.declare.metadata import IN_VALUE, METADATA
+from kdsl.formats import Format, Observed, Observer, SchemaDelta, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import InitialTable
@@ -35,15 +35,8 @@ from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema
-from kdsl_formats.cdc_json import DebeziumJson
-from kdsl_formats.json import Json
 from kdsl_formats.suggest import explain_bad_batch
 
-_TIMES = {
-    "debezium-json": ("value.source.timestamp", "source.ts_ms"),
-    "canal-json": ("value.event-timestamp", "es"),
-}
-"""The metadata with the time of a change in the source, and the member that it is read from, by format."""
 _IMPOSSIBLE = re.compile(rb'(?i)\\ufdd0|""|' + re.escape(MARK.encode()))
 """`MARK` in a message of JSON, as it is or escaped, or an empty string."""
 _CONNECT = ("payload", "schema")
@@ -123,8 +116,7 @@ class RecordSplitter:
         self._value: Observer = feed.observer(max_columns, keyed=keyed)
         self._keyed = keyed
         value = chosen.value.valid()
-        stops = isinstance(value, DebeziumJson | Json) and value.unavailable == "error"
-        self._placeholders = value if stops and isinstance(value, DebeziumJson | Json) else None
+        self._lacking = value if value.on_unavailable == "error" else None
         self._key = None if chosen.key is None else chosen.key.observer(Use(side="key"), max_columns=max_columns)
         self._known: Mapping[TableId, UpstreamTable] | None = None
         self._named: dict[str, tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]] = {}
@@ -176,7 +168,7 @@ class RecordSplitter:
         rejections = [Rejection(bad.index, bad.marked_reason) for bad in observed.bad]
         deltas = {delta.table: delta for delta in observed.deltas}
         codes = pc.fill_null(observed.tables, -1).to_numpy(zero_copy_only=False)
-        lacking = self._placeholders is not None and self._placeholders.may_hold_placeholders(raw.column("value"))
+        lacking = self._lacking is not None and self._lacking.may_lack_values(raw.column("value"))
         packets = []
         for code, table in enumerate(observed.ids):
             name = of_topic or table or (topic,)
@@ -231,18 +223,18 @@ class RecordSplitter:
         """
         feed = self._feed
         new = {f.name for delta in observed.deltas for f in delta.schema.columns}
-        sides: list[tuple[Literal["key", "value"], Json]] = []
-        if isinstance(feed.key, Json) and not feed.key.schema_include and _may_have_schemas(raw.column("key")):
-            sides.append(("key", feed.key))
-        value = feed.value.valid()
-        if isinstance(value, Json) and not value.schema_include and new.issuperset(_CONNECT):
+        sides: list[tuple[Literal["key", "value"], Format]] = []
+        key, value = feed.key, feed.value.valid()
+        if key is not None and key.has_inline_schemas is False and _may_have_schemas(raw.column("key")):
+            sides.append(("key", key))
+        if value.has_inline_schemas is False and new.issuperset(_CONNECT):
             sides.append(("value", value))
         rejections: dict[int, Rejection] = {}
         for side, chosen in sides:
-            prefix = "key." if side == "key" else ""
+            prefix, (argument, name) = "key." if side == "key" else "", chosen.deciding_option("has_inline_schemas")
             reason = (
                 "it has Kafka Connect's schema beside the row in its member 'payload', which the format does not read; "
-                f"set {prefix}{chosen.identifier}.schema-include: true (in Python {side}=Json(schema_include=True))"
+                f"set {prefix}{name}: true (in Python {side}={type(chosen).__name__}({argument}=True))"
             )
             for index, message in enumerate(raw.column(side).to_pylist()):
                 if message is not None and _has_connect_schema(message):
@@ -364,11 +356,11 @@ class RecordSplitter:
     def _with_message_key(self, value: SchemaDelta, keys: pa.BinaryArray, indices: Indices) -> SchemaDelta:
         """What the values of a new table show, with the fields of the first message key as primary key.
 
-        Nothing changes if the messages say a primary key, if the option for it is off or the format is not Debezium's
-        JSON, or if the first key that is not null is not a JSON object or has a field that is not a column.
+        Nothing changes if the messages say a primary key, if the option for it is off or the writers of the format do
+        not use it as key, or if the first key that is not null is not a JSON object or has a field without a column.
         """
         chosen = self._feed
-        if value.schema.primary_key or not (chosen.key_is_primary_key and isinstance(chosen.value, DebeziumJson)):
+        if value.schema.primary_key or not (chosen.key_is_primary_key and chosen.value.keyed_by_primary_key):
             return value
         names = next((_field_names(key) for key in keys.take(pa.array(indices)).drop_null().to_pylist()), ())
         if not names or not set(names) <= {f.name for f in value.schema.columns}:
@@ -549,8 +541,8 @@ def plan_table(
     chosen = feed.valid()
     metadata = list(chosen.metadata_columns(table))
     if chosen.distributed_tables:
-        time, _ = _TIMES.get(chosen.value.identifier, ("timestamp", ""))
-        keys = (time, "partition", "offset")
+        time = chosen.value.source_time
+        keys = ("timestamp" if time is None else f"{IN_VALUE}{time[0]}", "partition", "offset")
         metadata += [
             ColumnDef(name, METADATA[key].type if key in METADATA else t.TimestampLtz(3), "metadata", metadata_key=key,
                       virtual=True)
@@ -574,7 +566,7 @@ def time_member(feed: KafkaFeed) -> str:
 
     Empty if the format has none.
     """
-    return _TIMES.get(feed.value.identifier, ("", ""))[1]
+    return "" if feed.value.source_time is None else feed.value.source_time[1]
 
 
 def initial_tables(tables: Mapping[TableId, InitialTable]) -> dict[TableId, UpstreamTable]:

@@ -24,7 +24,6 @@ from kdsl.ingest.selectors import (
     TopicMapping,
     route_table,
 )
-from kdsl_formats.json import Json
 
 _MOST_TABLES = 5
 Matches = Callable[[TableId], object]
@@ -164,8 +163,7 @@ def find_known_tables(source: Source | None) -> frozenset[TableId] | None:
             return frozenset(filter(None, map(feed.table_id, feed.topic)))
     except ValueError:  # a problem of the option
         return None
-    names_tables = not isinstance(feed.value, Json) or feed.value.table_id_fields is not None
-    return None if names_tables else frozenset((topic,) for topic in feed.topic)
+    return None if feed.value.names_tables else frozenset((topic,) for topic in feed.topic)
 
 
 @attrs.define

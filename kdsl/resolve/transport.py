@@ -5,7 +5,7 @@ docs/transports.md shows the capabilities as a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -13,14 +13,13 @@ from kdsl.client_settings.kerberos import needs_java
 from kdsl.declare.connector import Transport
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.declare.metadata import METADATA
-from kdsl.errors import Problem, listing
-from kdsl.formats import Direction, Format
+from kdsl.errors import Problem
+from kdsl.formats import Direction
 from kdsl.resolve.delivery import delivery_of
 from kdsl.resolve.keys import key_columns, value_columns
 from kdsl.resolve.metadata import metadata_columns
 from kdsl.resolve.rule import problem
 from kdsl.spark_versions import PYTHON_SOURCES, is_installed
-from kdsl.types import model as t
 
 
 def choose_transport(declared: Transport | None, properties: Mapping[str, str]) -> Transport:
@@ -280,10 +279,6 @@ def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "client-metrics", f"{message}: {why}", fix, option=where, severity="warning")
 
 
-_BYTES = (t.Binary, t.VarBinary)
-_STRINGS = (t.Char, t.VarChar)
-
-
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report what real-time mode does not support, and what Spark's own expressions do not handle exactly.
 
@@ -300,7 +295,7 @@ def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
         ("value", table.value_format, value_columns(table)),
     )
     for name, chosen, columns in sides:
-        if chosen is not None and columns and (reason := _find_inexact_part(chosen, [c.type for c in columns])):
+        if chosen is not None and columns and (reason := chosen.explain_python([c.type for c in columns])):
             message = (
                 f"{shown} runs no Python, but {reason} needs it, because Spark's own expressions compute other results"
             )
@@ -324,21 +319,3 @@ def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     if direction == "write" and options.partitioner != "default":
         message = f"{table.setting('partitioner', options.partitioner)} does not work with {shown}: it runs in Python"
         yield problem(table, "realtime-option", message, f"remove it, or {micro}", option="partitioner")
-
-
-def _find_inexact_part(chosen: Format, kinds: Sequence[t.DataType]) -> str:
-    """The part of a format that Spark's own expressions cannot handle exactly; empty if they handle all."""
-    if chosen.identifier != "raw":
-        return f"the format {chosen.identifier!r}"
-    if not all(isinstance(kind, (*_BYTES, *_STRINGS)) for kind in kinds):
-        return f"the format 'raw' of {listing(kind.spelling for kind in kinds)}"
-    options = chosen.to_strings()
-    if "line-delimiter" in options:
-        return "the option 'line-delimiter'"
-    charset = options.get("charset", "UTF-8")
-    if not all(isinstance(kind, _BYTES) for kind in kinds) and charset.upper().replace("_", "-") not in (
-        "UTF-8",
-        "UTF8",
-    ):
-        return f"the charset {charset!r}"
-    return ""

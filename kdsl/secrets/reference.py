@@ -17,7 +17,8 @@ UNRESOLVED_FIX = "make what the reference names available here, or correct the r
 HIDDEN = "***"
 PROVIDERS = PluginGroup("kdsl.secrets", "secrets provider")
 
-_KINDS = ("env", "file", "secret_values", "given")
+_LOCAL = ("env", "file")
+"""The providers that need no other package. Only references that name them are looked up with them."""
 _WRITTEN = ("${env:NAME}", "${file:PATH}", "${file:PATH:KEY}", "${secret_values.NAME}")
 _REFERENCE = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<body>[^{}]*)\}")
 _BODY = re.compile(r"(?P<kind>[A-Za-z][\w-]*):(?P<name>.+)|(?P<values>secret_values)\.(?P<value>.+)", re.DOTALL)
@@ -82,6 +83,11 @@ class Reference:
         return f"${{{self.kind}:{self.name}{'' if self.key is None else f':{self.key}'}{query}}}"
 
 
+def other_providers() -> list[str]:
+    """The names of the providers of other packages, sorted, which are asked for ``${secret_values.NAME}``."""
+    return [name for name in PROVIDERS.find_all() if name not in _LOCAL]
+
+
 def references(text: str) -> Iterator[Reference]:
     """Yield the references in a string, in order; ``$${`` does not begin one.
 
@@ -100,8 +106,8 @@ def _parse_reference(body: str) -> Reference:
     if match is None or not _has_known_kind(match):
         # A body that is not a reference may be part of a secret, so only its first word is used.
         word = re.match(r"\w+", body)
-        hint = nearest(word[0], (*_KINDS[:3], *PROVIDERS.find_all())) if word else ""
-        ours = [f"${{{name}:KEY}}" for name in PROVIDERS.find_all()]
+        hint = nearest(word[0], ("secret_values", *PROVIDERS.find_all())) if word else ""
+        ours = [f"${{{name}:KEY}}" for name in other_providers()]
         raise SecretError(
             f"the value between '${{' and '}}' is not a reference{hint}; the references are "
             f"{listing([*_WRITTEN, *ours])}, "
@@ -112,15 +118,15 @@ def _parse_reference(body: str) -> Reference:
     if kind == "file":
         path, separator, key = name.rpartition(":")
         return Reference(kind, path, key) if separator and path else Reference(kind, name)
-    if kind in _KINDS:
+    if kind in ("env", "given"):
         return Reference(kind, name)
     key, _, query = name.partition("?")
     return Reference(kind, key, settings=dict(parse_qsl(query, keep_blank_values=True)))
 
 
 def _has_known_kind(match: re.Match[str]) -> bool:
-    """Whether a parsed reference is of a built-in kind, or names an installed provider."""
-    return bool(match["values"]) or match["kind"] in ("env", "file", "given") or match["kind"] in PROVIDERS.find_all()
+    """Whether a parsed reference is to any provider, to a literal of the driver, or to an installed provider."""
+    return bool(match["values"]) or match["kind"] in ("given", *_LOCAL) or match["kind"] in PROVIDERS.find_all()
 
 
 def has_reference(text: str) -> bool:

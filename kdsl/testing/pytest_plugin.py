@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kdsl.testing.running import RunningKafka
     from kdsl.testing.spark_cluster import SparkCluster
 
+pytest.register_assert_rewrite("kdsl.testing.contracts")  # failures of contracts show the values
+
 
 class MakeTopic(Protocol):
     """The type of the fixture ``kdsl_topic``: creates a topic with a unique name, and returns the name."""

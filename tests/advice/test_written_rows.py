@@ -57,5 +57,5 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}: {case.advice[:30]}")
-def test_the_advice_for_written_rows_works(case: Called) -> None:
+def test_the_advice_for_rows_to_write_works(case: Called) -> None:
     check_advice(case)

@@ -15,6 +15,7 @@ from kdsl.formats import ALONE, Decoder, Encoder, Use
 from kdsl.registry import registry_client
 from kdsl.registry.model import RegisteredSchema
 from kdsl.testing import LocalRegistry
+from kdsl.testing.contracts.formats import option_keys
 from kdsl.types import model as t
 from kdsl_formats._avro.schema import avro_schema
 from kdsl_formats._registry.avro import schema_text
@@ -22,7 +23,7 @@ from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 from kdsl_formats.debezium_avro_confluent.envelope import envelope
 from tests.formats import test_avro_contract as avro
-from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip
 
 BODIES = avro.TestAvro()
 _topics = (f"topic-{number}" for number in itertools.count())
@@ -106,14 +107,14 @@ class WithRegistry(FormatContract):
 
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
-    def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
+    def test_rows_of_any_type_read_back(self, data: st.DataObject) -> None:
         check_round_trip(self, data)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
         (variant,) = self.variants
 
         assert list(variant.problems()) == []
-        assert {key.replace("properties.max.retries", "properties.*") for key in variant.to_strings()} == keys(
+        assert {key.replace("properties.max.retries", "properties.*") for key in variant.to_strings()} == option_keys(
             type(variant)
         )
 

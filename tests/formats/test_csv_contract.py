@@ -17,7 +17,7 @@ FIRST_DAY, LAST_JULIAN_DAY, FIRST_GREGORIAN_DAY, LAST_DAY = -719_162, -141_438, 
 
 class TestCsv(FormatContract):
     format = Csv(null_literal=NULL)
-    ignoring = Csv(null_literal=NULL, ignore_parse_errors=True)
+    lenient = Csv(null_literal=NULL, ignore_parse_errors=True)
     variants = (
         Csv(field_delimiter="\\t", quote_character="'", array_element_delimiter=":", escape_character="\\"),
         Csv(disable_quote_character=True, allow_comments=True, trim_spaces=True, allow_trailing_comma=False),

@@ -13,7 +13,7 @@ from tests.formats.contract import FormatContract
 
 class TestJson(FormatContract):
     format = Json()
-    ignoring = Json(ignore_parse_errors=True)
+    lenient = Json(ignore_parse_errors=True)
     variants = (
         Json(fail_on_missing_field=True, timestamp_format="ISO-8601", map_null_key_mode="DROP"),
         Json(map_null_key_mode="LITERAL", map_null_key_literal="none", decimal_as_plain_number=True),

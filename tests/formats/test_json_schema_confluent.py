@@ -18,13 +18,14 @@ from kdsl.registry import IncompatibleSchemaError, RegistryClient, UnknownSubjec
 from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl.schemas.json_schema import json_schema_draft
 from kdsl.testing import LocalRegistry
+from kdsl.testing.contracts.formats import option_keys
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.json import Json
 from kdsl_formats.json_schema_confluent import JsonSchemaConfluent
 from kdsl_formats.json_schema_confluent.schema import derive_schema
 from tests.formats import test_json_contract as plain
-from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip
 from tests.formats.test_avro_confluent_contract import options
 
 BODIES = plain.TestJson()
@@ -53,7 +54,7 @@ def rows(row: t.Row, *values: Any) -> pa.StructArray:
 
 class TestJsonSchemaConfluent(FormatContract):
     format = JsonSchemaConfluent()
-    ignoring = JsonSchemaConfluent(ignore_parse_errors=True)
+    lenient = JsonSchemaConfluent(ignore_parse_errors=True)
     row = BODIES.row
     url, frame = "", b""
 
@@ -92,7 +93,7 @@ class TestJsonSchemaConfluent(FormatContract):
 
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
-    def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
+    def test_rows_of_any_type_read_back(self, data: st.DataObject) -> None:
         check_round_trip(self, data)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
@@ -108,7 +109,7 @@ class TestJsonSchemaConfluent(FormatContract):
         spelled = {re.sub(r"^properties\..*", "properties.*", key) for v in variants for key in v.to_strings()}
 
         assert [list(v.problems()) for v in variants] == [[]] * len(variants)
-        assert spelled == keys(JsonSchemaConfluent)
+        assert spelled == option_keys(JsonSchemaConfluent)
 
 
 def without_frames(encoded: Any) -> list[bytes | None]:

@@ -20,6 +20,7 @@ from kdsl.formats import ALONE, Decoder, Direction, Encoder, Use
 from kdsl.registry import IncompatibleSchemaError, RegistryClient, registry_client
 from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl.testing import LocalRegistry
+from kdsl.testing.contracts.formats import option_keys
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.avro_confluent import AvroConfluent
@@ -27,7 +28,7 @@ from kdsl_formats.protobuf import ProtobufConfluent
 from kdsl_formats.protobuf.confluent_frame import encode_path, message_paths, message_paths_in_text, split_indexes
 from kdsl_formats.protobuf.sources import compile_files
 from tests.formats import test_protobuf_contract as plain
-from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip
 from tests.registry.front import Front, Request, forward
 
 DATA = Path(__file__).parent / "data" / "protobuf"
@@ -86,7 +87,7 @@ RECORD = ProtobufConfluent(
 
 class TestProtobufConfluent(FormatContract):
     format = RECORD
-    ignoring = ProtobufConfluent(
+    lenient = ProtobufConfluent(
         message_class_name="contract.Record", descriptor_set=RECORD.descriptor_set, ignore_parse_errors=True
     )
     row = BODIES.row
@@ -133,13 +134,13 @@ class TestProtobufConfluent(FormatContract):
 
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
-    def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
+    def test_rows_of_any_type_read_back(self, data: st.DataObject) -> None:
         check_round_trip(self, data)
 
     def test_ignored_errors_are_not_reported(self) -> None:
-        assert self.ignoring is not None
+        assert self.lenient is not None
         messages = [self.message(0)[0], *self.bad_messages(), self.message(1)[0]]
-        decoded = self.check(self.ignoring.decoder(self.row, self.use()).decode(pa.array(messages, pa.binary())))
+        decoded = self.check(self.lenient.decoder(self.row, self.use()).decode(pa.array(messages, pa.binary())))
 
         assert (decoded.bad, self.owners(decoded)) == ((), [0, len(messages) - 1])
 
@@ -165,7 +166,9 @@ class TestProtobufConfluent(FormatContract):
         changed = {key for variant in [*self.all_variants(), *variants] for key in variant.to_strings()}
 
         assert [problem for variant in variants for problem in variant.problems()] == []
-        assert {key.replace("properties.max.retries", "properties.*") for key in changed} == keys(ProtobufConfluent)
+        assert {key.replace("properties.max.retries", "properties.*") for key in changed} == option_keys(
+            ProtobufConfluent
+        )
 
 
 class TestIndexes:

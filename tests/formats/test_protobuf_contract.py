@@ -37,7 +37,7 @@ RECORD = Protobuf(message_class_name="contract.Record", proto_text=PROTO).portab
 
 class TestProtobuf(FormatContract):
     format = RECORD
-    ignoring = Protobuf(
+    lenient = Protobuf(
         message_class_name=RECORD.message_class_name, descriptor_set=RECORD.descriptor_set, ignore_parse_errors=True
     )
     variants = (

@@ -84,6 +84,13 @@ def test_invalid_utf8_becomes_replacement_characters() -> None:
         ("windows-1252", "€", b"\x80"),
         ("GBK", "你好", b"\xc4\xe3\xba\xc3"),
         ("MS932", "あ", b"\x82\xa0"),
+        ("windows-31j", "あ", b"\x82\xa0"),
+        ("x-windows-949", "가", b"\xb0\xa1"),
+        ("EUC-KR", "가", b"\xb0\xa1"),
+        ("Big5", "一", b"\xa4\x40"),
+        ("GB18030", "你", b"\xc4\xe3"),
+        ("Shift_JIS", "あ", b"\x82\xa0"),
+        ("IBM00858", "€", b"\xd5"),
         ("UTF-16", "é", b"\xfe\xff\0\xe9"),
         ("UTF-16LE", "é", b"\xe9\0"),
         ("UTF-32", "é", b"\0\0\0\xe9"),
@@ -128,6 +135,17 @@ def test_an_unknown_charset_is_reported_with_a_suggestion() -> None:
         "charset= has the value 'ISO-8859-99'; "
         "write the name of a charset as Java spells it, such as UTF-8, ISO-8859-1 or GBK (did you mean 'ISO-8859-9'?)"
     ]
+
+
+@pytest.mark.parametrize("name", ["Cp949", "IBM950", "949", "x-MacGreek", "idna", "hex", "utf-7", "raw_unicode_escape"])
+def test_what_is_another_charset_in_java_or_not_a_charset_is_unknown(name: str) -> None:
+    assert charset(name) is None
+
+
+def test_ascii_is_found_in_bytes_below_128_only_where_they_are_ascii() -> None:
+    results = {name: charset(name) for name in ("ISO-8859-1", "GBK", "UTF-16", "ISO-2022-JP", "IBM037", "IBM864")}
+
+    assert [name for name, result in results.items() if result and result.keeps_ascii] == ["ISO-8859-1", "GBK"]
 
 
 def test_lines_of_a_message_are_rows_of_it() -> None:

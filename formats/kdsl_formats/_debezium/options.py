@@ -39,8 +39,8 @@ class PlaceholderFormat(Format):
         side="read",
     )
 
-    def may_hold_placeholders(self, messages: pa.BinaryArray) -> bool:
-        """Whether some of the messages, which are JSON, may have a placeholder."""
+    def may_lack_values(self, messages: pa.BinaryArray) -> bool:
+        """Whether some of the messages may have a placeholder."""
         return PlaceholderFinder(t.Row(()), self.unavailable_value_placeholder).may_hold(messages)
 
     def replace_placeholders_of(self, decoder: Decoder, row: t.Row, use: Use) -> Decoder:
@@ -69,6 +69,8 @@ class _PlaceholderDecoder:
 
 class DebeziumFormat(PlaceholderFormat):
     """Changes as Debezium's connectors write them."""
+
+    keyed_by_primary_key = True
 
     truncate: Literal["error", "skip", "apply"] = option(
         "truncate",

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem
-from kdsl.formats import BadRecord, Decoded, Direction, Encoded, Format, Side, Use
+from kdsl.formats import SCHEMA_HEADERS, BadRecord, Decoded, Direction, Encoded, Format, Side, Use
 from kdsl.options import option
 from kdsl.registry.settings import is_login, registry_problems
 from kdsl.secrets import Secret
@@ -60,7 +60,7 @@ class RegistryFormat(Format):
 
     metadata: ClassVar[Mapping[str, t.DataType]] = {"schema-id": t.Int()}
     needs_registry: ClassVar[bool] = True
-    frame_headers: ClassVar[Mapping[Side, str]] = {"key": "__key_schema_id", "value": "__value_schema_id"}
+    frame_headers: ClassVar[Mapping[Side, str]] = SCHEMA_HEADERS
     connection: ClassVar[tuple[str, ...]] = ("url", "ssl.", "basic-auth.", "bearer-auth.", "properties.")
 
     url: str | None = _option(
@@ -264,6 +264,19 @@ class RegistryFormat(Format):
                 f"{topics}",
                 "declare one topic, or set 'subject', or set 'subject-name-strategy' to 'record', and set 'schema'",
             )
+
+    def registry_schemas(self) -> RegistryFormat:
+        """The format itself."""
+        return self
+
+    def find_subject(self, row: t.Row, use: Use, client: RegistryClient) -> str:
+        """The subject of the schema that a write of rows registers; the registry is asked only for the record's name.
+
+        Raises:
+            KdslError: As in `subject_of` and `sink_schema`.
+        """
+        named = self.subject is None and self.names_subject_after("record")
+        return self.subject_of(use, self.sink_schema(row, client)[0] if named else "")
 
     def names_subject_after(self, what: Literal["topic", "record"]) -> bool:
         """Whether a derived subject is named after the topic or the record (or both)."""

@@ -46,6 +46,7 @@ class Avro(Format):
     """
 
     identifier = "avro"
+    registered_format = "avro-confluent"
 
     encoding: Literal["binary", "json"] = option(
         "encoding",

@@ -35,6 +35,11 @@ class ChangeJson(InferenceOptions, JsonFormat):
     insert_only = False
     dialect: ClassVar[Dialect]
 
+    @property
+    def names_tables(self) -> bool:
+        """True: each change names its table."""
+        return True
+
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type; if columns were inferred, it also counts integers that lose digits.
 
@@ -101,6 +106,8 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
     identifier = "debezium-json"
     dialect = DEBEZIUM
     metadata = DEBEZIUM.types
+    ingests = ("value",)
+    source_time = ("source.timestamp", "source.ts_ms")
     likely_times = ("adaptive", "isostring")  # the connectors' default first
 
     schema_include: bool = option(
@@ -108,6 +115,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
         "Read: whether messages contain their schema, next to the change in the member payload, as Kafka Connect "
         "writes them with value.converter.schemas.enable.",
         default=False,
+        decides="has_inline_schemas",
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
@@ -164,6 +172,8 @@ class CanalJson(ChangeJson):
     identifier = "canal-json"
     dialect = CANAL
     metadata = CANAL.types
+    ingests = ("value",)
+    source_time = ("event-timestamp", "es")
 
     database_include: str | None = option(
         "database.include",

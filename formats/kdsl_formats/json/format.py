@@ -178,6 +178,7 @@ class ConnectJson(ValueModesJson):
         "Whether messages contain their schema, next to the row in the member payload, as Kafka Connect writes them "
         "with value.converter.schemas.enable.",
         default=False,
+        decides="has_inline_schemas",
     )
 
     def alternatives(self) -> Iterable[Format]:
@@ -251,6 +252,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
     """One JSON object per message, with columns matched by name (Flink's format ``json``)."""
 
     identifier = "json"
+    ingests = ("key", "value")
 
     fail_on_missing_field: bool = option(
         "fail-on-missing-field",
@@ -285,6 +287,11 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
                 "set only one of them",
             )
         yield from super().check(row, direction)
+
+    @property
+    def names_tables(self) -> bool:
+        """Whether `table_id_fields` says which members name the table."""
+        return self.table_id_fields is not None
 
     @property
     def tombstone(self) -> bytes | None:

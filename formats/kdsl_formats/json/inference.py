@@ -101,6 +101,11 @@ class InferenceOptions(Options):
         side="read",
     )
 
+    @property
+    def fixed_types(self) -> Mapping[str, t.DataType]:
+        """The types of `infer_fixed_types`; ValueError if it is not a list of types, which `problems` reports."""
+        return parse_fixed_types(self.infer_fixed_types)
+
 
 class RowInferenceOptions(InferenceOptions):
     """How a format whose messages are the rows themselves infers columns and table ids."""

@@ -194,6 +194,7 @@ class Protobuf(MessageFormat):
     """
 
     identifier = "protobuf"
+    registered_format = "protobuf-confluent"
 
     message_class_name: str | type = option(
         "message-class-name",

@@ -1,6 +1,7 @@
 """Writes a file's descriptor as a ``.proto`` file, the form that registries store and compare.
 
-Compiling it returns the same descriptor; it has no comments and no custom options.
+Compiling it returns the same descriptor; it has no comments and no custom options. Apicurio's registry also stores a
+descriptor in base64, but then rejects all later versions of the subject, since it compares ``.proto`` files only.
 """
 
 from __future__ import annotations

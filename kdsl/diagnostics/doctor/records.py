@@ -13,16 +13,13 @@ from kdsl.diagnostics.clients import needs_jvm
 from kdsl.diagnostics.doctor.findings import Finding, ok, warning
 from kdsl.diagnostics.peek import last_raw_records
 from kdsl.errors import KdslError
-from kdsl.formats import Side
+from kdsl.formats import SCHEMA_HEADERS, Side
 from kdsl.plan.model import Part, ReadPlan
 from kdsl.run.records.frame_headers import find_last_header
 from kdsl_formats.json.connect import describe_replaced_nulls, find_inline_rows
-from kdsl_formats.registry import RegistryFormat
 
 _SAMPLE = 50
 """How many records are read."""
-_NEED_SCHEMA = ("avro", "protobuf")
-"""The formats whose messages nothing can read without the schema that they were written with."""
 
 
 def check_records(plan: ReadPlan, topic: str, cluster: Cluster) -> Iterator[Finding]:
@@ -60,21 +57,21 @@ def check_frame_headers(table: str, topic: str, side: Side, part: Part, records:
         part: The plan of that side.
         records: Raw records of the topic, with headers.
     """
-    header = RegistryFormat.frame_headers[side]
+    header = SCHEMA_HEADERS[side]
     frames = find_last_header(records.column("headers"), header)
     count = 0 if frames is None else len(frames) - frames.null_count
     if not count:
         return
     check = f"{side} schemas of {topic}"
     message = f"the header {header!r} of {count} of the last {len(records)} records names the schema of the {side}"
-    chosen = part.format.identifier
-    if isinstance(part.format, RegistryFormat):
+    chosen = part.format
+    if side in chosen.frame_headers:
         yield ok(check, f"{message}, which {table} reads")
-    elif chosen in _NEED_SCHEMA:
-        fix = f"declare the format {chosen}-confluent and the registry; kdsl codegen topic {topic} --registry … does"
+    elif (other := chosen.registered_format) is not None:
+        fix = f"declare the format {other} and the registry; kdsl codegen topic {topic} --registry … does"
         yield warning(check, f"{message} in a registry, and {table} reads all with one schema", fix)
     else:
-        yield ok(check, f"{message}; the format {chosen!r} of {table} does not need it")
+        yield ok(check, f"{message}; the format {chosen.identifier!r} of {table} does not need it")
 
 
 def check_inline_defaults(topic: str, part: Part, records: pa.RecordBatch) -> Iterator[Finding]:
@@ -85,7 +82,7 @@ def check_inline_defaults(topic: str, part: Part, records: pa.RecordBatch) -> It
         part: The plan of the values.
         records: Raw records of the topic.
     """
-    if not getattr(part.format, "schema_include", False):
+    if not part.format.has_inline_schemas:
         return
     messages = [one for one in map(_parse, records.column("value").to_pylist()) if one is not None]
     inline = find_inline_rows(messages, changes=not part.format.insert_only)

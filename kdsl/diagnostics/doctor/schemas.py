@@ -10,7 +10,7 @@ import attrs
 from kdsl.cluster import Cluster, Registry
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
 from kdsl.errors import KdslError
-from kdsl.formats import Direction, Side, Use
+from kdsl.formats import Direction, RegistrySchemas, Side, Use
 from kdsl.plan.model import Part, ReadPlan, WritePlan
 from kdsl.registry import (
     IncompatibleSchemaError,
@@ -20,7 +20,6 @@ from kdsl.registry import (
 )
 from kdsl.registry.settings import canonical
 from kdsl_formats.json.connect import describe_replaced_nulls
-from kdsl_formats.registry import RegistryFormat
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
@@ -35,7 +34,7 @@ class _SchemaUse:
     plan: ReadPlan | WritePlan
     side: Side
     part: Part
-    format: RegistryFormat
+    schemas: RegistrySchemas
 
     @property
     def direction(self) -> Direction:
@@ -54,7 +53,7 @@ def check_schemas(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan]) -> It
     """
     registries: dict[Registry, list[_SchemaUse]] = {} if cluster.registry is None else {cluster.registry: []}
     for use in _list_uses(plans):
-        registry = use.format.registry(cluster.registry)
+        registry = use.part.format.registry(cluster.registry)
         if registry is not None:
             registries.setdefault(registry, []).append(use)
     for registry, uses in registries.items():
@@ -66,8 +65,9 @@ def _list_uses(plans: Iterable[ReadPlan | WritePlan]) -> Iterator[_SchemaUse]:
     for plan in plans:
         sides: tuple[tuple[Side, Part | None], ...] = (("key", plan.key), ("value", plan.value))
         for side, part in sides:
-            if part is not None and isinstance(part.format, RegistryFormat):
-                yield _SchemaUse(plan, side, part, part.format)
+            schemas = None if part is None else part.format.registry_schemas()
+            if part is not None and schemas is not None:
+                yield _SchemaUse(plan, side, part, schemas)
 
 
 def _check_registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[Finding]:
@@ -123,18 +123,16 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
 
     Other errors are findings.
     """
-    chosen, row = use.format, use.part.row
+    schemas, row = use.schemas, use.part.row
     try:
-        named = chosen.subject is None and chosen.names_subject_after("record")
-        record = chosen.sink_schema(row, client)[0] if named else ""
-        subject = chosen.subject_of(Use(side=use.side, topics=(topic,)), record)
+        subject = schemas.find_subject(row, Use(side=use.side, topics=(topic,)), client)
     except RegistryUnreachableError:
         raise
     except KdslError as e:
         return skip(f"{use.side} schema of {use.plan.table}", f"its subject is not known: {e}")
     check = f"subject {subject}"
     try:
-        if use.direction == "write" and not chosen.use_latest_version:
+        if use.direction == "write" and not schemas.use_latest_version:
             return _check_sink_schema(use, client, check, subject)
         latest = client.latest(subject)
     except UnknownSubjectError as e:
@@ -153,7 +151,7 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
 
     version_text = f"the latest schema (version {latest.version}, id {latest.id})"
     try:
-        reason = chosen.schema_misfit(row, latest.schema, client, use.direction)
+        reason = schemas.schema_misfit(row, latest.schema, client, use.direction)
     except RegistryUnreachableError:
         raise
     except KdslError as e:  # such as a schema that it refers to and that is missing
@@ -162,7 +160,7 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
         verb = "cannot be read into the rows" if use.direction == "read" else "does not fit the rows"
         return error(check, f"{version_text} {verb} of {use.plan.table}: {reason}", "change the columns, or the schema")
     if use.direction == "read":
-        defaults = chosen.find_replaced_nulls(row, latest.schema, client)
+        defaults = schemas.find_replaced_nulls(row, latest.schema, client)
         if defaults:
             message, _, fix = describe_replaced_nulls(defaults, registered=True).partition("; ")
             return warning(check, f"{version_text} fits the columns of {use.plan.table}, but {message}", fix)
@@ -171,14 +169,14 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
 
 def _check_sink_schema(use: _SchemaUse, client: RegistryClient, check: str, subject: str) -> Finding:
     """Check whether the registry has the schema of a sink, or would accept it, without registering it."""
-    chosen, schema = use.format, None
+    schemas, schema = use.schemas, None
     try:
-        _, schema = chosen.sink_schema(use.part.row, client)
-        version = chosen.look_up(client, subject, schema, use.part.row)
+        _, schema = schemas.sink_schema(use.part.row, client)
+        version = schemas.look_up(client, subject, schema, use.part.row)
     except UnknownSubjectError as e:
-        if not chosen.auto_register:
+        if not schemas.auto_register:
             return error(check, str(e), "follow one of these, or remove auto-register = false")
-        reason = "" if schema is None else client.refusal(subject, schema, normalize=chosen.normalize)
+        reason = "" if schema is None else client.refusal(subject, schema, normalize=schemas.normalize)
         if reason:
             message = f"the registry would refuse the schema of {use.plan.table}: {reason}"
             return error(

@@ -24,7 +24,7 @@ from kdsl.declare.connector import (
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing, nearest
-from kdsl.formats import ALONE, Format, Observer, TableId, Use, format_class
+from kdsl.formats import ALONE, Format, Observer, TableId, Use, format_class, format_names
 from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.ids import parse_id
 from kdsl.ingest.initial_schemas import InitialTable, read_initial_schemas, write_initial_schema
@@ -37,8 +37,6 @@ from kdsl.plugins import import_object
 from kdsl.resolve.delivery import wrong_prefix
 from kdsl.table import Table
 from kdsl.types import model as t
-from kdsl_formats.cdc_json import DebeziumJson
-from kdsl_formats.json import Json
 
 Side = Literal["key", "value"]
 if TYPE_CHECKING:
@@ -46,6 +44,8 @@ if TYPE_CHECKING:
 else:  # the constructor writes table classes as statements
     InitialSchemas = str | None
 PROPERTIES = "properties."
+DEBEZIUM = "debezium-json"
+"""The format of values by default."""
 MAX_TOPIC = 249
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 ANY_TOPIC = "<topic>"
@@ -58,7 +58,7 @@ class KafkaEnd(End):
     """What the source and the sink share: a cluster, and the formats of key and value.
 
     Attributes:
-        formats: The formats that each side of a message may have.
+        formats: kdsl's own formats that each side of a message may have.
         of_format: The options that are written with the name of the value format before them.
     """
 
@@ -68,8 +68,15 @@ class KafkaEnd(End):
     cluster: Cluster = option(f"{PROPERTIES}{SERVERS}", _CLUSTER, kw_only=False)
     key: Format | None = option("key.format", "The format of message keys; json, in a sink also csv.", default=None)
     value: Format = option(
-        "value.format", "The format of message values: debezium-json, canal-json or json.", default=DebeziumJson()
+        "value.format",
+        "The format of message values: debezium-json, canal-json or json.",
+        default=format_class(DEBEZIUM)(),
     )
+
+    @classmethod
+    def fits(cls, name: str, side: Side) -> bool:
+        """Whether messages may have a format on a side."""
+        return name in cls.formats[side]
 
     @classmethod
     def read(cls, strings: Mapping[str, str]) -> tuple[Self, list[WrongOption]]:
@@ -87,7 +94,7 @@ class KafkaEnd(End):
         if servers is not None:
             settings = {key.removeprefix(PROPERTIES): text for key, text in properties.items()}
             others["cluster"] = Cluster(servers, properties=settings)
-        value = rest.pop("value.format", DebeziumJson.identifier)
+        value = rest.pop("value.format", DEBEZIUM)
         for key in cls.of_format:
             if key in rest:
                 wrong.append(_unknown(cls, key, f"write it as {f'{value}.{key}'!r}"))
@@ -98,7 +105,7 @@ class KafkaEnd(End):
         for side, name in names.items():
             if name is None:
                 continue
-            if name not in cls.formats[side]:
+            if not cls.fits(name, side):
                 wrong.append(_wrong_format(cls, side, name))
                 continue
             prefix = f"{'key.' if side == 'key' else ''}{name}."
@@ -124,7 +131,7 @@ class KafkaEnd(End):
         of_format = {f"{self.value.identifier}.{key}": own.pop(key) for key in self.of_format if key in own}
         sides: dict[Side, Format | None] = {"key": self.key, "value": self.value}
         for side, chosen in sides.items():
-            if chosen is not None and (side == "key" or chosen.identifier != DebeziumJson.identifier):
+            if chosen is not None and (side == "key" or chosen.identifier != DEBEZIUM):
                 own[f"{side}.format"] = chosen.identifier
             prefix = "key." if side == "key" else ""
             if chosen is not None:
@@ -148,7 +155,7 @@ class KafkaEnd(End):
         for side, chosen in sides.items():
             if not isinstance(chosen, Format):
                 continue  # a value of the wrong type is a problem of the option itself
-            if chosen.identifier not in self.formats[side]:
+            if not self.fits(chosen.identifier, side):
                 yield _wrong_format(type(self), side, chosen.identifier)
                 continue
             for problem in chosen.problems(partial(_format_option, chosen)):
@@ -278,6 +285,11 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         "For debezium-json: whether the fields of the message key are the primary key of a table that has no other.",
         default=True,
     )
+
+    @classmethod
+    def fits(cls, name: str, side: Side) -> bool:
+        """Whether tables can be inferred from messages with a format on a side."""
+        return name in format_names() and side in format_class(name).ingests
 
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
@@ -536,7 +548,7 @@ class KafkaTopics(KafkaEnd, Sink):
             yield WrongOption("ingest-header", "sink.custom-header", str(e), "write 'name:value;name:value'")
         for key, enabled in (("include-schema.enabled", chosen.include_schema),
                              ("emit.full-table-id.enabled", chosen.full_table_id)):  # fmt: skip
-            if enabled and chosen.value.identifier != DebeziumJson.identifier:
+            if enabled and chosen.value.identifier != DEBEZIUM:
                 name = f"{chosen.value.identifier}.{key}"
                 yield WrongOption("option-unknown", name, f"only the format debezium-json has {key}", "remove it")
 
@@ -583,11 +595,11 @@ class KafkaTopics(KafkaEnd, Sink):
 
     def describe(self) -> Iterator[str]:
         """Yield the cluster, topics, formats, partitions and delivery, and the other options, with secrets hidden."""
-        key = Json() if self.key is None else self.key
+        key = "json" if self.key is None else self.key.identifier
         where = f"topic {self.topic}" if self.topic else "topics by mapping" if self.mapping else "topics by table id"
         yield " ".join(["kafka", *(f"({self.name})" for _ in [0] if self.name), self.cluster.label, where])
         partition = "partition 0" if self.partition_strategy == "all-to-zero" else "partitions by key"
-        yield f"  {self.value.identifier}, key {key.identifier}, {partition}, {self.delivery}"
+        yield f"  {self.value.identifier}, key {key}, {partition}, {self.delivery}"
         shown = {"topic", "value.format", "key.format", "name", "partition.strategy", "sink.delivery-guarantee"}
         shown |= {f"{PROPERTIES}{SERVERS}"}
         yield from (f"  {key} = {text}" for key, text in self.write().items() if key not in shown)

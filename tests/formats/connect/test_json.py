@@ -266,7 +266,7 @@ class TestTypedJson(_Typed):
         time_precision_mode="adaptive",
         binary_handling_mode="hex",
     )
-    ignoring = Json(
+    lenient = Json(
         schema_include=True,
         decimal_handling_mode="precise",
         time_precision_mode="adaptive",
@@ -287,7 +287,7 @@ class TestTypedDebeziumJson(_Typed):
     """The format ``debezium-json`` with settings of a connector."""
 
     format = DebeziumJson(decimal_handling_mode="precise", time_precision_mode="adaptive", binary_handling_mode="hex")
-    ignoring = DebeziumJson(
+    lenient = DebeziumJson(
         decimal_handling_mode="precise",
         time_precision_mode="adaptive",
         binary_handling_mode="hex",

@@ -1,218 +1,37 @@
-"""The interface of formats, and the registry that finds a format by its name.
-
-A format converts message bytes to rows and back. It is a group of options (typed constructor, Flink keys) that creates
-a `Decoder` and an `Encoder` for a row type; both work on whole Arrow arrays. The formats themselves are plug-ins of the
-entry-point group ``kdsl.formats``; those of kdsl are in the package ``kdsl_formats``.
-"""
+"""The interfaces of formats, their decoders, encoders and observers, and of their schemas in a registry."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping
-from functools import cache
-from typing import Any, ClassVar, Final, Literal, Protocol, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
-import attrs
 import pyarrow as pa
 
-from kdsl import own_columns
 from kdsl.cluster import Registry
-from kdsl.errors import KdslError, Problem, listing, nearest
+from kdsl.errors import Problem
+from kdsl.formats.batches import (
+    ALONE,
+    MAX_COLUMNS,
+    BadRecord,
+    Decoded,
+    Direction,
+    Encoded,
+    Observed,
+    Side,
+    TableId,
+    Use,
+)
 from kdsl.options import Options
-from kdsl.plugins import PluginError, PluginGroup
-from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 
-Direction = Literal["read", "write"]
-Side = Literal["key", "value"]
+if TYPE_CHECKING:
+    from kdsl.registry import RegistryClient
+    from kdsl.registry.model import RegisteredSchema, SubjectVersion
+
 OnUnavailable = Literal["error", "null", "keep"]
 OnTruncate = Literal["error", "skip", "apply"]
-FORMATS: Final = PluginGroup("kdsl.formats", "format")
-
-READ_ONLY: Final = "format-read-only"
-"""The code of a problem of a format that can read a table with its options, but not write it."""
-
-ROW_KIND = "_row_kind"
-"""The first column of a changelog's DataFrame."""
-UNAVAILABLE = "_unavailable"
-"""The last column of a changelog's DataFrame if its format has ``unavailable='keep'``: for each row, the names of the
-columns whose values the writer of the change did not have."""
-RowKind = Literal["+I", "-U", "+U", "-D"]
-ROW_KINDS: Final[tuple[RowKind, ...]] = ("+I", "-U", "+U", "-D")
-"""The row kinds, in the order of the numbers that formats use: a new row, the row before an update, the row after it, a
-deleted row."""
-
-
-def kind_column(names: Collection[str]) -> str:
-    """The name of the column with the row kind, if rows have one: that of an ingestion's rows, or `ROW_KIND`.
-
-    Args:
-        names: The columns of the rows.
-    """
-    return own_columns.KIND if own_columns.KIND in names else ROW_KIND
-
-
-def unavailable_column(names: Collection[str]) -> str:
-    """The name of the column that lists columns without a value, if rows have one; as `kind_column`.
-
-    Args:
-        names: The columns of the rows, with that of the row kind.
-    """
-    return own_columns.UNAVAILABLE if own_columns.KIND in names else UNAVAILABLE
-
-
-STATE_HAS_ROWS: Final = (
-    ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), which takes "
-    "the before-image from state"
-)
-"""The end of a decoder's error for an update without its before-image."""
-SINK_HAS_ROWS: Final = (
-    ", or write an ingestion's rows to a table with a primary key in Delta Lake or a database, without a filter and "
-    "SOFT_DELETE, which needs no row before an update"
-)
-"""As `STATE_HAS_ROWS`, for tables whose columns are inferred from messages."""
-
-
-@attrs.frozen
-class Use:
-    """How a table uses a format: everything a decoder or encoder needs besides the options and the columns.
-
-    Attributes:
-        side: Whether it is the format of the message key or of the message value.
-        metadata: The keys of the format's metadata that the table reads (without ``value.``).
-        topics: The topics that the table names; empty if it has a pattern.
-        registry: The schema registry of the cluster, including its secrets.
-        keyed: The names on the wire of the primary key, if the table is read by key; otherwise empty. Updates and
-            deletes then need no before-image, and of a before-image or a deleted row only the key columns are used.
-        count_undeclared: Whether a decoder of rows counts the values of columns that the table does not declare, as
-            decoders of changes always do (`Decoded.undeclared`).
-    """
-
-    side: Side = "value"
-    metadata: tuple[str, ...] = ()
-    topics: tuple[str, ...] = ()
-    registry: Registry | None = None
-    keyed: tuple[str, ...] = ()
-    count_undeclared: bool = False
-
-
-ALONE: Final = Use()
-
-
-@attrs.frozen
-class BadRecord:
-    """A message that a decoder could not read, or a row that an encoder could not write.
-
-    Attributes:
-        index: Its index in the input array, from 0.
-        marked_reason: Why it failed, as a sentence that does not name the record; the caller adds topic, partition and
-            offset. Values of the record, also names and keys that only the record has, are marked by
-            `kdsl.shown_values.show_value`, so that dead letters can leave them out. The argument is named ``reason``.
-    """
-
-    index: int
-    marked_reason: str = attrs.field(alias="reason", eq=reveal_values)
-
-    @property
-    def reason(self) -> str:
-        """Why it failed, with values of the record."""
-        return reveal_values(self.marked_reason)
-
-
-@attrs.frozen(eq=False)
-class Decoded:
-    """The result of decoding an array of messages.
-
-    Attributes:
-        rows: A struct array of exactly the row type's Arrow type, with one element per row, none of them null.
-        messages: The index of the message of each row, ascending (int32 or int64); None if each message produced
-            exactly one row.
-        bad: The messages that failed; they produce no rows.
-        kinds: The kind of each row, as an index into `ROW_KINDS` (int8); None if all rows are inserts.
-        metadata: The values of each key of `Use.metadata`, one per row, with the Arrow type that `Format.metadata`
-            declares.
-        infinite: How many values in the rows are NULL because they are infinite, which their types cannot represent.
-        unavailable: By column name, a boolean mask (without nulls) of the rows whose value the writer of the change did
-            not have; these rows have NULL. Columns without such rows are left out.
-        undeclared: The columns that messages contain but the row type does not, with the minimum number of times each
-            was seen. Only change data formats report them.
-        lossy: By column name, how many integers in the messages lost digits in an inferred DOUBLE column. Columns
-            without such integers are left out.
-        truncates: The ascending indices of the messages that empty the table; they produce no rows. Reported only for
-            tables that are read by key (`Use.keyed`).
-    """
-
-    rows: pa.StructArray
-    messages: pa.Array | None = None
-    bad: tuple[BadRecord, ...] = ()
-    kinds: pa.Array | None = None
-    metadata: Mapping[str, pa.Array] = attrs.field(factory=dict)
-    infinite: int = 0
-    unavailable: Mapping[str, pa.BooleanArray] = attrs.field(factory=dict)
-    undeclared: Mapping[str, int] = attrs.field(factory=dict)
-    truncates: tuple[int, ...] = ()
-    lossy: Mapping[str, int] = attrs.field(factory=dict)
-
-
-@attrs.frozen(eq=False)
-class Encoded:
-    """The result of encoding a struct array of rows.
-
-    Attributes:
-        messages: A binary array with one element per row; null is a null message (a tombstone, or no key).
-        bad: The rows that failed; their messages are null.
-        frame: What names the schema of the messages that are not null, if it belongs in the header
-            `Format.choose_frame_header` instead of before them; None in formats without such a header.
-    """
-
-    messages: pa.BinaryArray
-    bad: tuple[BadRecord, ...] = ()
-    frame: bytes | None = None
-
-
-TableId = tuple[str, ...]
-"""The names of an upstream table, from the outermost in: of a table, or of a database and a table, or of a database, a
-schema and a table. It is empty where messages name no table, and their topic is the table."""
-MAX_COLUMNS: Final = 2000
-"""How many columns a table may get by observation, unless the caller says otherwise."""
-
-
-@attrs.frozen
-class SchemaDelta:
-    """What observed messages show of one table beyond the schema that was known.
-
-    Attributes:
-        table: The table.
-        schema: The known schema joined with what the messages show (`kdsl.types.widening.join_schemas`). Columns that
-            are new come last, in the order in which the messages show them.
-        first: For each column that is new, or has another type than in the known schema, the index of the first
-            message that shows it.
-    """
-
-    table: TableId
-    schema: TableSchema
-    first: Mapping[str, int]
-
-
-@attrs.frozen(eq=False)
-class Observed:
-    """What an observer found in an array of messages.
-
-    Attributes:
-        ids: The tables whose rows the messages hold, in the order in which they first occur.
-        tables: For each message the index of its table in `ids` (int32). NULL for a message without rows of a table:
-            tombstones, messages that options leave out, messages about something else than rows, and bad ones.
-        deltas: What the messages show beyond the known schemas, by table in the order of `ids`; empty in the steady
-            state. A table whose messages show no column yet (``{}``, or only nulls) has none.
-        bad: The messages that cannot be read, or do not fit what the options say about columns; they show nothing.
-            Ascending by index.
-    """
-
-    ids: tuple[TableId, ...]
-    tables: pa.Int32Array
-    deltas: tuple[SchemaDelta, ...] = ()
-    bad: tuple[BadRecord, ...] = ()
 
 
 class Observer(Protocol):
@@ -263,6 +82,68 @@ class Encoder(Protocol):
         ...
 
 
+class RegistrySchemas(Protocol):
+    """What ``kdsl doctor`` and ``kdsl diff`` ask a format about its schemas in a registry."""
+
+    @property
+    def auto_register(self) -> bool:
+        """Whether a write registers a schema that is not registered under its subject."""
+        ...
+
+    @property
+    def use_latest_version(self) -> bool:
+        """Whether rows are written with the latest schema of the subject instead of the table's."""
+        ...
+
+    @property
+    def normalize(self) -> bool:
+        """Whether the registry normalizes schemas before it compares or stores them."""
+        ...
+
+    def find_subject(self, row: t.Row, use: Use, client: RegistryClient) -> str:
+        """Return the subject of the schema that a write of rows registers.
+
+        Raises:
+            KdslError: It depends on the topic, and the use has not exactly one; or on a registered schema that cannot
+                be read.
+            RegistryError: The registry does not answer, or refuses the request.
+        """
+        ...
+
+    def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
+        """Return the full name of the record that a write of rows writes, and the schema that it registers.
+
+        Raises:
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
+        """
+        ...
+
+    def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
+        """Return why rows of a type cannot be read or written with a registered schema; empty if they can.
+
+        Raises:
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
+        """
+        ...
+
+    def look_up(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> SubjectVersion:
+        """Return the version of the schema of written rows under a subject.
+
+        Raises:
+            UnknownSubjectError: It is not registered there.
+            RegistryError: The registry does not answer, or refuses the request.
+        """
+        ...
+
+    def find_replaced_nulls(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient) -> Mapping[str, Any]:
+        """Return the defaults of nullable columns that the writer may have written in place of NULL, by column.
+
+        Raises:
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
+        """
+        ...
+
+
 class Format(Options):
     """A format: its options, the checks at planning, its decoder and encoder.
 
@@ -279,9 +160,16 @@ class Format(Options):
             connection to an external service, or that change with the columns.
         frame_headers: By side, the header that may name the schema of a message in place of a frame before its body;
             empty for formats whose messages name no schema.
+        registered_format: The format that reads the same bodies by the schemas that messages name, in a format that
+            reads all with one schema; None if messages need none.
+        holds_one_value: Whether a message is the value of the only column.
+        ingests: The sides of messages that a source of ingestions may have this format for; it then has an `observer`.
+        keyed_by_primary_key: Whether the message keys of its writers have the primary keys of the tables.
+        source_time: The key in `metadata` of the time of a change in the source, and the member of messages that has
+            it; None if messages do not say it.
 
-    The properties `is_lenient`, `on_unavailable` and `on_truncate` are decided by options of the format, which may have
-    any names: ``skip_bad: bool = option("skip-bad", "…", default=False, decides="is_lenient")``.
+    The properties `has_inline_schemas`,  `is_lenient`, `on_unavailable` and `on_truncate` are decided by options of the
+    format, which may have any names: ``skip_bad: bool = option("skip-bad", "…", default=False, decides="is_lenient")``.
     """
 
     identifier: ClassVar[str]
@@ -290,6 +178,11 @@ class Format(Options):
     needs_registry: ClassVar[bool] = False
     connection: ClassVar[tuple[str, ...]] = ()
     frame_headers: ClassVar[Mapping[Side, str]] = {}
+    registered_format: ClassVar[str | None] = None
+    holds_one_value: ClassVar[bool] = False
+    ingests: ClassVar[tuple[Side, ...]] = ()
+    keyed_by_primary_key: ClassVar[bool] = False
+    source_time: ClassVar[tuple[str, str] | None] = None
     _deciding: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -326,6 +219,22 @@ class Format(Options):
         """
         chosen: OnTruncate = self._decide("on_truncate", "error")
         return chosen
+
+    @property
+    def has_inline_schemas(self) -> bool | None:
+        """Whether each message contains its schema; None, without an option that decides it, if none ever does."""
+        chosen: bool | None = self._decide("has_inline_schemas", None)
+        return chosen
+
+    @property
+    def names_tables(self) -> bool:
+        """Whether messages name their tables (`Observed.ids`); otherwise, by default, their topic is the table."""
+        return False
+
+    @property
+    def fixed_types(self) -> Mapping[str, t.DataType]:
+        """The types of columns that are not inferred, by their names in messages; none by default."""
+        return {}
 
     @property
     def tombstone(self) -> bytes | None:
@@ -476,6 +385,26 @@ class Format(Options):
         del side
         return None
 
+    def may_lack_values(self, messages: pa.BinaryArray) -> bool:
+        """Whether some messages may lack values, by a look at their bytes; by default whether any message may."""
+        del messages
+        return self.on_unavailable is not None
+
+    def explain_python(self, types: Sequence[t.DataType]) -> str:
+        """Name what needs Python to be read and written exactly, as a noun; empty if Spark's own expressions suffice.
+
+        They take a message as bytes, or as a string in UTF-8 (real-time mode). By default the format needs Python.
+
+        Args:
+            types: The types of the columns.
+        """
+        del types
+        return f"the format {self.identifier!r}"
+
+    def registry_schemas(self) -> RegistrySchemas | None:
+        """What can be asked about its schemas in a registry; None, the default, for a format without such schemas."""
+        return None
+
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer | None:
         """Return an observer, which learns tables and their columns from messages; None if the format cannot.
 
@@ -489,37 +418,3 @@ class Format(Options):
     def reading_observed(self) -> Self:
         """Return the format whose decoder reads all that an observer of this format accepts; itself by default."""
         return self
-
-
-class UnknownFormatError(KdslError):
-    """No format has this name, or its package cannot be imported."""
-
-
-def format_names() -> tuple[str, ...]:
-    """The names of kdsl's own and all installed formats, sorted.
-
-    Raises:
-        PluginError: Two packages register the same format.
-    """
-    return tuple(sorted(FORMATS.find_all()))
-
-
-@cache
-def format_class(identifier: str) -> type[Format]:
-    """Return the format class of an identifier; it is imported once.
-
-    Raises:
-        UnknownFormatError: No format has this identifier, or its package cannot be imported or has something else
-            there.
-        PluginError: Two packages register the same format.
-    """
-    names = format_names()
-    if identifier not in names:
-        raise UnknownFormatError(
-            f"there is no format {identifier!r}{nearest(identifier, names)}; there are {listing(names)}"
-        )
-    try:
-        kind: type[Format] = FORMATS.load_class(identifier, Format, "kdsl.Format")
-    except PluginError as e:
-        raise UnknownFormatError(str(e)) from e
-    return kind

@@ -21,8 +21,6 @@ from kdsl.resolve.keys import except_key
 from kdsl.scripts.catalogs import ScriptCatalog
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
-from kdsl_formats.json import Json
-from kdsl_formats.raw import Raw
 
 ALL_TABLES = r"\.*.\.*.\.*"
 _POSITION = ("partition", "offset", "timestamp")
@@ -56,18 +54,17 @@ def check_copied_table(definition: TableDef, where: Where) -> Iterator[Problem]:
         where: The location of its name in the statement.
     """
     instead = "write INSERT INTO … SELECT into a table of 'kafka' with the format json, and copy that one"
-    formats = KafkaFeed.formats
     if definition.upserts is not None:
         message = f"{definition.name} is an upsert table, and a copy cannot delete the rows of its tombstones"
         fix = "declare it with the connector 'kafka' (in a catalog set "
         fix += "'infer-schema.compacted-topic-as-upsert-table' = 'false'), with which deleted rows stay in the copy"
         yield Problem("copy-source", message, fix, where)
     chosen = definition.value_format
-    if chosen is not None and chosen.identifier not in formats["value"]:
+    if chosen is not None and "value" not in chosen.ingests:
         message = f"{definition.name} has the format {chosen.identifier!r}, and copies are made of "
-        yield Problem("copy-source", f"{message}{listing(formats['value'])}", instead, where)
+        yield Problem("copy-source", f"{message}{listing(KafkaFeed.formats['value'])}", instead, where)
     key = definition.key_format
-    if key is not None and except_key(definition) and not isinstance(key, (Raw, Json)):
+    if key is not None and except_key(definition) and not (key.holds_one_value or "key" in key.ingests):
         message = f"the message keys of {definition.name} have the format {key.identifier!r}, and those of tables "
         yield Problem("copy-source", f"{message}that are copied have json or raw", instead, where)
     options = definition.options.valid()
@@ -124,7 +121,7 @@ def apply_hints(feed: KafkaFeed, hints: Sequence[Option]) -> tuple[KafkaFeed, li
     return attrs.evolve(feed, **changed), problems  # type: ignore[misc]
 
 
-def table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
+def make_table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
     """The source of a declared table, which has a value format; its declared columns are the initial schema.
 
     With a dead-letter topic it ignores as many errors as that takes.
@@ -164,7 +161,7 @@ def table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferre
     )
 
 
-def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed:
+def make_catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed:
     """The source of topics as the tables of a catalog, whose columns are inferred as messages come.
 
     Args:
@@ -177,7 +174,7 @@ def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed
     return KafkaFeed(
         catalog.cluster,
         name=catalog.statement.name.last,
-        key=options.format_of_records(Json.identifier),
+        key=options.format_of_records("json"),
         value=options.format_of_records(),
         key_prefix=options.key_prefix,
         value_prefix=options.value_prefix,
@@ -188,7 +185,7 @@ def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed
     )
 
 
-def catalog_transform(catalog: ScriptCatalog) -> Transform:
+def make_catalog_transform(catalog: ScriptCatalog) -> Transform:
     """The columns of the tables of a catalog, after their position; partition and offset are the primary key.
 
     Tables of change data have the primary key of their messages.
@@ -213,7 +210,7 @@ def _columns_of_feed(definition: TableDef) -> tuple[tuple[ColumnDef, ...], tuple
     """
     chosen = definition.value_format
     keys = definition.message_key if except_key(definition) else ()
-    in_bytes = keys if isinstance(definition.key_format, Raw) else ()
+    in_bytes = keys if definition.key_format is not None and definition.key_format.holds_one_value else ()
     left_out = set(definition.inferred.columns) if definition.inferred and chosen and not chosen.insert_only else set()
     columns = tuple(
         attrs.evolve(c, role="metadata", metadata_key="__raw_key__", type=t.BYTES, virtual=True)
