@@ -18,7 +18,7 @@ from kdsl.secrets import PROVIDERS
 _COMMIT_SWITCHES = ("enable.auto.commit", "commit.offsets.on.checkpoint")
 
 
-def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report the client properties that the client of this direction does not accept, by name or by value.
 
     Warn of those without effect. References to secrets are not resolved, and no file is read.
@@ -33,7 +33,7 @@ def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem
         yield problem(table, wrong.code, wrong.message, wrong.fix, option=option, severity=wrong.severity)
 
 
-def offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, a property that turns offset commits on in a table without a consumer group to commit to."""
     properties = table.properties.reveal()
     if direction != "read" or properties.get("group.id", "").strip() or commits_offsets(table):
@@ -45,7 +45,7 @@ def offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
             yield problem(table, "commit-without-group", message, fix, option=f"properties.{switch}")
 
 
-def decrypt_fields(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_decrypt_fields(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report decryption options that have no effect, name missing client properties, or lack a provider or a service.
 
     They are reported for a read and for a write.
