@@ -13,7 +13,8 @@ from typing import ClassVar, Literal
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.start_and_end import format_offsets, parse_offsets
-from kdsl.options import Codec, Options, option
+from kdsl.option_values import Codec
+from kdsl.options import Options, option
 
 StartupMode = Literal["group-offsets", "earliest-offset", "latest-offset", "timestamp", "specific-offsets"]
 BoundedMode = Literal["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]
