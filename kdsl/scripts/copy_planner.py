@@ -19,7 +19,6 @@ from kdsl.scripts.inferred_tables import InferredTables, find_errors_besides_col
 from kdsl.scripts.names import ScriptNames
 from kdsl.scripts.script_plan import Copy
 from kdsl.scripts.settings import Settings
-from kdsl.scripts.table_checks import TableChecks
 from kdsl.scripts.tables import ScriptTables
 
 
@@ -29,7 +28,6 @@ class CopyPlanner:
 
     _names: ScriptNames
     _tables: ScriptTables
-    _checks: TableChecks
     _catalogs: ScriptCatalogs
     _inferred_tables: InferredTables
     _problems: list[Problem]
@@ -91,7 +89,7 @@ class CopyPlanner:
         if has_unknown_columns(planned.declared):
             readable = not find_errors_besides_columns(definition)
         else:
-            self._problems += self._checks.check_topic(planned, "read")
+            self._problems += self._tables.check_topic(planned, "read")
             errors = (p for p in problems_of_table(definition, "read", self._catalogs.cluster))
             readable = not any(p.severity == "error" for p in errors)
         try:

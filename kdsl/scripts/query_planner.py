@@ -17,7 +17,6 @@ from kdsl.scripts.queries.facts import Hint
 from kdsl.scripts.queries.scopes import Changelog, Columns
 from kdsl.scripts.queries.translator import TranslatedQuery, translate_query
 from kdsl.scripts.query_keys import QueryKey, find_query_key
-from kdsl.scripts.query_text import QueryText
 from kdsl.scripts.script_plan import DeclaredView, ScriptTable, View
 from kdsl.scripts.settings import Settings
 from kdsl.scripts.tables import ScriptTables
@@ -48,7 +47,7 @@ class PlannedQuery:
 class _Query:
     """A query before its translation, with all tables that it may read, by their names after ``names`` is applied."""
 
-    text: QueryText
+    fragment: Fragment
     names: Mapping[tuple[str, ...], str]
     tables: Mapping[str, ScriptTable]
     settings: Settings
@@ -85,11 +84,10 @@ class QueryPlanner:
 
     def _resolve(self, fragment: Fragment, settings: Settings) -> _Query:
         """Look up the tables that a query may read, and plan them with the settings of ``SET``."""
-        text = QueryText.of(fragment)
-        names = self._names.resolve(text)
+        names = self._names.resolve(fragment)
         planned = {name: self._tables.plan(table) for name, table in self._names.readable().items()}
         tables = {name: self._tables.apply_settings(table, settings) for name, table in planned.items()}
-        return _Query(text, names, tables, settings)
+        return _Query(fragment, names, tables, settings)
 
     def _plan(self, query: _Query, *, streaming: bool) -> PlannedQuery | None:
         """Plan a query for a mode; the result is as in `plan`."""
@@ -102,12 +100,12 @@ class QueryPlanner:
         if missing:
             message = f"a view that the query reads needs {listing(missing)}, which was dropped or declared again"
             fix = "drop the view, too, and create it again"
-            self._problems.append(Problem("table-unknown", message, fix, query.text.fragment.where()))
+            self._problems.append(Problem("table-unknown", message, fix, query.fragment.where()))
             return None
         notes = [note for each in (translated, *(view.query for view in views.values())) for note in each.notes]
         changes = translated.changelog or any(note.kind == "aggregate" for note in notes)
         key = self._find_key(query, translated) if changes else None
-        return PlannedQuery(query.text.fragment, translated, tables, tuple(views.values()), key)
+        return PlannedQuery(query.fragment, translated, tables, tuple(views.values()), key)
 
     def add_view(self, statement: CreateView, settings: Settings) -> None:
         """Declare a view, with its query translated for streams and for batches; problems are recorded.
@@ -157,11 +155,11 @@ class QueryPlanner:
         views = self._names.views.values()
         rows |= {view.name: view.by_mode[streaming].columns for view in views if streaming in view.by_mode}
         sinks = {name for name, table in query.tables.items() if table.connector in WRITE_ONLY}
-        return translate_query(query.text.text, rows, streaming=streaming, names=query.names, sinks=sinks)
+        return translate_query(query.fragment.text, rows, streaming=streaming, names=query.names, sinks=sinks)
 
     def _report(self, query: _Query, error: UntranslatableError, *, streaming: bool) -> None:
         """Record why a query cannot be translated, unless it refers to a mistake that is recorded already."""
-        fragment = query.text.fragment
+        fragment = query.fragment
         unknown = {c.name for table in query.tables.values() for c in table.declared.columns if not c.type_known}
         if fragment.contains_any(self._names.unread_names | unknown):
             return
@@ -172,7 +170,7 @@ class QueryPlanner:
             message += view.refused.reason
             self._problems.append(Problem("view-mode", message, view.refused.fix, fragment.where()))
             return
-        where = query.text.where(error.position, len(error.name))
+        where = fragment.where(error.position, len(error.name))
         self._problems.append(Problem("sql-query", error.reason, error.fix, where))
 
     def _plan_hint(self, hint: Hint, query: _Query) -> bool:
@@ -181,13 +179,13 @@ class QueryPlanner:
         If the hint is on a view, has a mistake, or changes whether the table is a changelog, a problem is recorded.
         Problems of the options are recorded, too, and the result is True.
         """
-        fragment, position = query.text.fragment, query.text.position(hint.position)
-        where = fragment.where(position, len("/*+"))
+        fragment = query.fragment
+        where = fragment.where(hint.position, len("/*+"))
         if hint.table in self._names.views:
             fix = "write the hint after the tables in its query"
             self._problems.append(Problem("hint-view", f"{hint.table!r} is a view and has no options", fix, where))
             return False
-        token = next(token for token in fragment.source.tokens if token.start == fragment.start + position)
+        token = next(token for token in fragment.source.tokens if token.start == fragment.start + hint.position)
         try:
             options, problems = read_hint_options(fragment.source, token)
         except StatementError as e:
@@ -250,7 +248,7 @@ class QueryPlanner:
             changes = isinstance(table.row, Changelog)
             key = table.topic.definition.primary_key if table.topic is not None and changes else ()
             keys[name] = QueryKey.table((c.name for c in table.declared.columns), key)
-        return find_query_key(query.text.text, keys, query.names)
+        return find_query_key(query.fragment.text, keys, query.names)
 
 
 def _make_view(statement: CreateView, query: TranslatedQuery) -> View:
