@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 
 from kdsl.catalog.stored import StoredSchema
 from kdsl.ddl.tables import DeclaredTable
 from kdsl.errors import Problem, Where
-from kdsl.scripts.copies import Copy
+from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.formats import TableId
+from kdsl.ingest import Ingestion, KafkaFeed
 from kdsl.scripts.datagen import GeneratedRows
-from kdsl.scripts.listings import Listing
 from kdsl.scripts.options import ScriptOptions
-from kdsl.scripts.queries.scopes import Changelog, Columns
+from kdsl.scripts.queries.scopes import ChangelogColumns, QueryColumns
 from kdsl.scripts.queries.translator import TranslatedQuery as Translated
 from kdsl.scripts.query_keys import QueryKey
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.scripts.sink_columns import SinkColumn
 from kdsl.table import Table
 from kdsl.types import model as t
@@ -57,7 +58,7 @@ class ScriptTable:
 
     @property
     def row(self) -> t.Row:
-        """The columns as queries read them; a `Changelog` where rows are updated and deleted.
+        """The columns as queries read them; a `ChangelogColumns` where rows are updated and deleted.
 
         In a table that keeps the last row of each key, and has no before-images, all columns but those of the primary
         key are nullable, because a delete has only the key.
@@ -69,18 +70,18 @@ class ScriptTable:
         if definition.keeps_rows:
             key = row.names if self.has_images else definition.primary_key
             fields = (f if f.name in key else attrs.evolve(f, type=f.type.as_nullable()) for f in row.fields)
-            return Changelog(tuple(fields), nullable=False, event_times=row.event_times)
+            return ChangelogColumns(tuple(fields), nullable=False, event_times=row.event_times)
         if definition.value_format.insert_only:
             return row
-        return Changelog(row.fields, nullable=False, event_times=row.event_times)
+        return ChangelogColumns(row.fields, nullable=False, event_times=row.event_times)
 
     @property
-    def _columns(self) -> Columns:
+    def _columns(self) -> QueryColumns:
         """The columns, with those that have a watermark marked as event times."""
         marks = {mark.column for mark in self.declared.watermarks}
         fields = self.declared.row.fields
         times = frozenset(i for i, f in enumerate(fields) if f.name in marks)
-        return Columns(fields, nullable=False, event_times=times)
+        return QueryColumns(fields, nullable=False, event_times=times)
 
     @property
     def has_images(self) -> bool:
@@ -99,12 +100,28 @@ class ScriptTable:
 
 @attrs.frozen
 class View:
-    """A view of a script: its query, its columns, and the key of its rows."""
+    """A view of a script: its query and its columns."""
 
     name: str
     query: Translated
     columns: t.Row
-    keyed: QueryKey | None = None
+
+
+@attrs.frozen
+class DeclaredView:
+    """A view as it is declared, for streams and for batches.
+
+    Attributes:
+        name: Its name.
+        by_mode: The view in a stream (True) and in a batch (False), if it can be translated for that.
+        key: The key of its rows; None if it is not known.
+        refused: The reason why it cannot be read in the other mode.
+    """
+
+    name: str
+    by_mode: Mapping[bool, View]
+    key: QueryKey | None
+    refused: UntranslatableError | None = None
 
 
 @attrs.frozen
@@ -131,7 +148,7 @@ class Job:
     columns: tuple[SinkColumn, ...]
     tables: Mapping[str, ScriptTable]
     views: tuple[View, ...]
-    settings: Settings
+    settings: ScriptSettings
     group: int
     where: Where = attrs.field(eq=False, repr=False)
     at_once: bool = False
@@ -160,7 +177,9 @@ class Job:
     def images(self) -> bool:
         """Whether the query is a changelog whose updates also include the row before them."""
         row = self.query.columns
-        return isinstance(row, Changelog) and row.images and all(table.has_images for table in self.tables.values())
+        return (
+            isinstance(row, ChangelogColumns) and row.images and all(table.has_images for table in self.tables.values())
+        )
 
     @property
     def queries(self) -> tuple[Translated, ...]:
@@ -171,6 +190,38 @@ class Job:
     def name(self) -> str:
         """The name of the job."""
         return f"insert-{self.number}-{self.sink.name}" if self.sink else f"select-{self.number}"
+
+
+@attrs.frozen
+class Copy:
+    """What one statement copies.
+
+    Attributes:
+        name: The table that is filled, or the database, with its catalog.
+        source: The name of the table that is copied; of a database with its catalog.
+        ingestion: How it is filled.
+        new_table: The table that must not exist before the first run; None without one, and for a database.
+        new_database: The same for a database: the names before that of a table.
+        where: The location of the statement.
+    """
+
+    name: str
+    source: str
+    ingestion: Ingestion
+    new_table: TableId | None = None
+    new_database: tuple[str, ...] | None = None
+    where: Where = attrs.field(factory=Where, eq=False, repr=False)
+
+    @property
+    def feed(self) -> KafkaFeed:
+        """The source of the ingestion."""
+        assert isinstance(self.ingestion.source, KafkaFeed)
+        return self.ingestion.source
+
+    @property
+    def last_name(self) -> str:
+        """The name of the table, or the database, alone."""
+        return self.name.rpartition(".")[2]
 
 
 @attrs.frozen
@@ -190,12 +241,19 @@ class CopyJob:
 
     number: int
     copies: tuple[Copy, ...]
-    settings: Settings
+    settings: ScriptSettings
     group: int
     where: Where = attrs.field(eq=False, repr=False)
     at_once: bool = attrs.field(default=False, init=False)
     streaming: bool = attrs.field(default=True, init=False)
     writes_topic: bool = attrs.field(default=True, init=False)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics and patterns of topics that it reads, sorted."""
+        feeds = [copy.feed for copy in self.copies]
+        patterns = (feed.topic_pattern for feed in feeds if feed.topic_pattern)
+        return tuple(sorted({*patterns, *(name for feed in feeds for name in feed.topic)}))
 
     @property
     def ends(self) -> bool:
@@ -209,6 +267,28 @@ class CopyJob:
 
 
 AnyJob = Job | CopyJob
+
+
+@attrs.frozen
+class Listing:
+    """Rows that a statement shows.
+
+    Attributes:
+        columns: The names of their columns.
+        rows: The rows; None is NULL.
+        after: The number of jobs that run before.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    after: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """Yield the listing as text: the names of the columns, then a line for each row, with aligned columns."""
+        cells = [self.columns, *(tuple("NULL" if v is None else v for v in row) for row in self.rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        for row in cells:
+            yield "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
 
 
 @attrs.frozen
@@ -242,5 +322,5 @@ class ScriptPlan:
         return tuple(job for job in self.jobs if isinstance(job, CopyJob))
 
     def listings_after(self, jobs: int) -> tuple[Listing, ...]:
-        """The listings whose place is after exactly this number of jobs."""
+        """The listings that are shown after exactly this number of jobs."""
         return tuple(one for one in self.listings if one.after == jobs)
