@@ -32,9 +32,10 @@ from kdsl.formats import TableId
 from kdsl.ingest import Ingestion, IngestPlan, Sink, Source
 from kdsl.ingest.decision import TableWork
 from kdsl.ingest.ends import end_class
-from kdsl.ingest.evolution import UpstreamTable, evolve_sink
+from kdsl.ingest.evolution import evolve_sink
 from kdsl.ingest.plan import plan_ingestion
 from kdsl.ingest.run.sinks import KIND, SinkTable, SinkWriter
+from kdsl.ingest.schema_changes import UpstreamTable
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
 from kdsl.types.widening import TableSchema
