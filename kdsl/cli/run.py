@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kdsl.scripts.listings import Listing
-    from kdsl.scripts.script_plan import AnyJob, Job, ScriptPlan
+    from kdsl.scripts.script_plan import AnyJob, Job, Listing, ScriptPlan
 
 _MASTER = "SPARK_MASTER"
 _WIDEST = 1_000_000

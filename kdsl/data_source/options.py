@@ -17,7 +17,7 @@ from kdsl import load
 from kdsl.client_settings import librdkafka
 from kdsl.client_settings.settings import TABLE as KAFKA_SETTINGS
 from kdsl.cluster import SERVERS, Cluster, Registry
-from kdsl.ddl.load import statement_definition
+from kdsl.ddl.load import read_definition
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.definition import TableDef
@@ -323,7 +323,7 @@ class _Request:
         text = self._options[named[0]]
         match named[0]:
             case "ddl":
-                return statement_definition(text)
+                return read_definition(text)
             case "file":
                 path, _, name = text.partition("#")
                 return load.table(f"{path}:{name}" if name else path).definition

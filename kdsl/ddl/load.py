@@ -41,7 +41,7 @@ def parse_source(source: str | Path) -> Script:
     return parse_file(source) if named else parse_script(source)
 
 
-def script_tables(script: Script) -> list[DeclaredTable]:
+def declare_script_tables(script: Script) -> list[DeclaredTable]:
     """Declare the tables of a script as `declare_tables` does; problems of a table itself are in its definition.
 
     Raises:
@@ -52,13 +52,13 @@ def script_tables(script: Script) -> list[DeclaredTable]:
     return tables
 
 
-def script_definitions(source: str | Path) -> list[TableDef]:
+def read_definitions(source: str | Path) -> list[TableDef]:
     """Read the definitions of a script's tables, except those whose connector is only for scripts.
 
     ``source`` is a file, or the script itself; see `parse_source`.
 
     Raises:
-        ResolveError: As for `parse_file` and `script_tables`.
+        ResolveError: As for `parse_file` and `declare_script_tables`.
         OSError: As for `parse_file`.
     """
     return table_definitions(parse_source(source))
@@ -68,13 +68,13 @@ def table_definitions(script: Script) -> list[TableDef]:
     """The definitions of the tables of a parsed script, except those whose connector is only for scripts.
 
     Raises:
-        ResolveError: As for `script_tables`.
+        ResolveError: As for `declare_script_tables`.
     """
-    tables = script_tables(script)
+    tables = declare_script_tables(script)
     return [t.definition() for t in tables if t.connector is None or t.connector.use != "script"]
 
 
-def statement_definition(text: str) -> TableDef:
+def read_definition(text: str) -> TableDef:
     """Return the definition of the one table that a string declares; problems of its options are in the definition.
 
     Raises:
@@ -93,7 +93,7 @@ def statement_definition(text: str) -> TableDef:
     if script.has_copies:
         message = "CREATE TABLE … AS TABLE copies another table, which only a script can do"
         raise _refusal(message, "declare the columns, or run the statement with `kdsl run`", script.statements[0].where)
-    (table,) = script_tables(script)
+    (table,) = declare_script_tables(script)
     if table.connector is not None and table.connector.use == "script":
         message = f"tables of the connector {table.connector.name!r} can be used in SQL scripts only"
         raise _refusal(message, table.connector.instead, table.locations["connector"])
@@ -115,7 +115,7 @@ def sql(text: str) -> Table:
         ResolveError: It is not exactly one such statement, or its connector is only for scripts; every mistake with
             line, column and the line itself. Problems of the table are reported when it is resolved.
     """
-    return Table(statement_definition(text))
+    return Table(read_definition(text))
 
 
 def load_sql(source: str | Path) -> list[Table]:
@@ -133,4 +133,4 @@ def load_sql(source: str | Path) -> list[Table]:
             itself. Problems of a table are reported when it is resolved.
         OSError: The file cannot be read.
     """
-    return [Table(definition) for definition in script_definitions(source)]
+    return [Table(definition) for definition in read_definitions(source)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import attrs
@@ -131,50 +131,36 @@ class DeclaredTable:
         return clauses
 
 
-class Catalog:
+class DeclaredTables:
     """The tables of a script, as its statements create and drop them.
 
     Args:
         unread_names: The tables and views whose statement could not be read; tables ``LIKE`` one of them are added.
-        find_elsewhere: Finds a table that the script does not declare, such as that of a catalog.
-        infer: Adds the columns that a table leaves out; None where they are not known.
+        problems: The list to which problems with names are added.
     """
 
-    def __init__(
-        self,
-        unread_names: set[str],
-        find_elsewhere: Callable[[Name], DeclaredTable | None] = lambda _: None,
-        infer: Callable[[DeclaredTable], DeclaredTable | None] = lambda table: table,
-    ) -> None:
-        self.unread_names, self.find_elsewhere, self.infer = unread_names, find_elsewhere, infer
+    def __init__(self, unread_names: set[str], problems: list[Problem]) -> None:
+        self.unread_names, self.problems = unread_names, problems
         self.tables: list[DeclaredTable] = []
-        self.problems: list[Problem] = []
 
     def find(self, name: Name) -> DeclaredTable | None:
         """Find the table of a name, the one that was created last; None if there is none."""
         return next((table for table in reversed(self.tables) if table.statement.name.can_be(name)), None)
 
-    def create(self, statement: CreateTable) -> DeclaredTable | None:
-        """Declare a table and add it, with its ``LIKE`` clause expanded; its mistakes are its ``problems``.
+    def declare(self, statement: CreateTable, elsewhere: DeclaredTable | None = None) -> DeclaredTable | None:
+        """Declare a table, with its ``LIKE`` clause expanded; its mistakes are its ``problems``, and it is not added.
 
-        If its columns cannot be inferred, its name is added to ``unread_names``, and the problems of its expressions
-        are left out. A name that exists is a problem of the catalog, and the table is added nevertheless. Nothing is
-        raised, except by `infer` and `find_elsewhere`, which may also have effects of their own.
+        Args:
+            statement: The statement.
+            elsewhere: The table that the statement is ``LIKE``, where these tables do not contain it. Of its physical
+                columns those are left out that the statement declares itself.
 
         Returns:
-            The table; with ``IF NOT EXISTS`` the one that exists already, and nothing is added. None if it is ``LIKE``
-            one that could not be read: then only its name is added, to ``unread_names``.
+            The table; None if it is ``LIKE`` one that could not be read: its name is then in ``unread_names``.
         """
-        before = self.find(statement.name)
-        if before is not None and statement.name.parts[-1] != before.name:
-            before = None
-        if before is not None and statement.if_not_exists:
-            return before
         problems: list[Problem] = []
         if statement.like is not None:
-            base = self.find(statement.like.table)
-            if base is None:
-                base = self._find_other_base(statement)
+            base = self.find(statement.like.table) or (elsewhere and _without_columns_of(statement, elsewhere))
             if base is None and statement.like.table.last in self.unread_names:
                 self.unread_names.add(statement.name.last)
                 return None
@@ -199,37 +185,20 @@ class Catalog:
         if statement.source is not None:
             fix = "write CREATE TABLE with its columns, and INSERT INTO … SELECT to fill it"
             problems.append(Problem("sql-not-yet", LATER, fix, statement.source.where()))
-        declared = _declare(_with_not_null_key(statement), problems)
-        table = self.infer(declared)
-        if table is None:
-            self.unread_names.add(statement.name.last)
-            table = attrs.evolve(declared, problems=tuple(p for p in declared.problems if p.code not in OF_COLUMNS))
-        else:
-            own = [p for p in problems if p not in table.problems]
-            table = attrs.evolve(table, problems=(*own, *table.problems))
+        return _declare(_with_not_null_key(statement), problems)
+
+    def add(self, table: DeclaredTable) -> None:
+        """Add a table; a name that exists is recorded as a problem, and the table is added nevertheless."""
+        before = self.find(table.statement.name)
         if before is not None:
             line, column = before.where.line, before.where.position
             message = f"the table {table.name!r} exists already, declared in line {line}, column {column}"
             fix = "give one of them another name, or drop that one before"
             self.problems.append(Problem("table-twice", message, fix, table.where))
         self.tables.append(table)
-        return table
 
-    def _find_other_base(self, statement: CreateTable) -> DeclaredTable | None:
-        """Return the table of `find_elsewhere` that a statement is ``LIKE``; None if there is none.
-
-        Physical columns that the statement declares itself are left out of it.
-        """
-        assert statement.like is not None
-        base = self.find_elsewhere(statement.like.table)
-        if base is None:
-            return None
-        own = {c.name for c in statement.columns}
-        columns = tuple(c for c in base.statement.columns if not (isinstance(c, PhysicalColumn) and c.name in own))
-        return attrs.evolve(base, statement=attrs.evolve(base.statement, columns=columns))
-
-    def drop_table(self, name: Name, *, if_exists: bool) -> None:
-        """Remove a table; a missing one is recorded as a problem of the catalog.
+    def drop(self, name: Name, *, if_exists: bool) -> None:
+        """Remove a table; a missing one is recorded as a problem.
 
         Nothing is recorded with ``if_exists``, or for a table whose statement could not be read.
         """
@@ -242,6 +211,13 @@ class Catalog:
             self.problems.append(Problem("table-unknown", message, "write DROP TABLE IF EXISTS", name.where))
 
 
+def _without_columns_of(statement: CreateTable, base: DeclaredTable) -> DeclaredTable:
+    """Return a table without the physical columns that a statement declares itself."""
+    own = {c.name for c in statement.columns}
+    columns = tuple(c for c in base.statement.columns if not (isinstance(c, PhysicalColumn) and c.name in own))
+    return attrs.evolve(base, statement=attrs.evolve(base.statement, columns=columns))
+
+
 def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
     """Declare every table of a script, including those that it drops again, without asking a cluster.
 
@@ -250,7 +226,8 @@ def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
     Returns:
         The tables, and the problems with their names: those declared twice, or dropped but missing.
     """
-    catalog, tables = Catalog(set(script.unread_names)), list[DeclaredTable]()
+    problems = list[Problem]()
+    declared, tables = DeclaredTables(set(script.unread_names), problems), list[DeclaredTable]()
     elsewhere = {one.name.last for one in script.statements if isinstance(one, CreateCatalog)}
     for statement in script.statements:
         if isinstance(statement, CreateTable):
@@ -258,12 +235,15 @@ def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
                 continue  # a table of a sink
             if statement.like is not None and statement.like.table.parts[0] in elsewhere:
                 continue  # its columns are those of a topic
-            table = catalog.create(statement)
-            if table is not None and not any(table is known for known in tables):
+            if statement.if_not_exists and declared.find(statement.name) is not None:
+                continue
+            table = declared.declare(statement)
+            if table is not None:
+                declared.add(table)
                 tables.append(table)
         elif isinstance(statement, Drop) and statement.kind == "TABLE":
-            catalog.drop_table(statement.name, if_exists=statement.if_exists)
-    return tables, catalog.problems
+            declared.drop(statement.name, if_exists=statement.if_exists)
+    return tables, problems
 
 
 def _with_not_null_key(statement: CreateTable) -> CreateTable:

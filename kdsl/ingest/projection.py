@@ -22,8 +22,8 @@ from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.flink_sql.expressions.translator import ExpressionTranslator, find_wrong_calls
 from kdsl.flink_sql.expressions.values import Interval, TypedSql
 from kdsl.flink_sql.syntax import tree as n
-from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
+from kdsl.flink_sql.syntax.errors import UntranslatableError, nesting_error
+from kdsl.flink_sql.syntax.expression_reader import read_expression
 from kdsl.flink_sql.syntax.query_reader import read_select_list
 from kdsl.flink_sql.syntax.script_text import ScriptText
 from kdsl.formats import TableId

@@ -26,6 +26,7 @@ from kdsl_formats.json.connect import (
     infinite_of,
     table_of_schema,
 )
+from kdsl_formats.json.document import Fractional, Integer
 
 Object = Mapping[str, Any]
 _SCHEMA, _PAYLOAD = "schema", "payload"
@@ -79,7 +80,8 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
         notes.append(f"the messages have {inline.schemas} schemas; the table is that of the last message")
     columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in declared.row.fields)
     chosen = _make_format(declared, changes=changes)
-    return InlineSchema(chosen, columns, tuple(notes), inline.rows, inline.replaced_nulls)
+    defaults = {name: _parse_number(default) for name, default in inline.replaced_nulls.items()}
+    return InlineSchema(chosen, columns, tuple(notes), inline.rows, defaults)
 
 
 def describe_defaults(defaults: Mapping[str, Any], rows: pa.RecordBatch, chosen: Format) -> Iterator[str]:
@@ -152,7 +154,18 @@ def describe_looks(rows: Sequence[Object], row: t.Row) -> Iterator[str]:
 
 def _values(rows: Iterable[Object], name: str) -> list[Any]:
     """Return the values of a field, without nulls."""
-    return [row[name] for row in rows if row.get(name) is not None]
+    return [_parse_number(row[name]) for row in rows if row.get(name) is not None]
+
+
+def _parse_number(value: Any) -> Any:
+    """Convert a JSON number, which was parsed as it is spelled, to one of Python; other values stay."""
+    match value:
+        case Integer():
+            return int(value)
+        case Fractional():
+            return float(value)
+        case _:
+            return value
 
 
 def _listing(names: Sequence[str]) -> str:

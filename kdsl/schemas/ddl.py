@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kdsl.ddl.load import script_definitions
+from kdsl.ddl.load import read_definitions
 from kdsl.errors import listing, nearest
 from kdsl.schemas.model import CodegenError, TableDraft
 
@@ -25,7 +25,7 @@ def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
     """
     if not Path(file).is_file():
         raise CodegenError(f"there is no file {file!r}; write the path of an SQL file")
-    declared = script_definitions(Path(file))
+    declared = read_definitions(Path(file))
     definitions = [d for d in declared if not names or d.name in names]
     if not declared:
         raise CodegenError(f"{file!r} declares no table; write CREATE TABLE in it")

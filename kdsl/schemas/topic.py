@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +20,11 @@ from kdsl.errors import show_bytes
 from kdsl.formats import Format, Side
 from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaId
+from kdsl.run.records.frame_headers import find_last_header
+from kdsl.run.records.metadata import RAW
 from kdsl.schemas.avro import list_record_types
 from kdsl.schemas.changes import detect_change_data
 from kdsl.schemas.connect import describe_defaults, describe_looks, extract_payloads, read_inline_schema
-from kdsl.schemas.inferred import has_iso_timestamps, infer_type
 from kdsl.schemas.keyed import MessageSide, combine_sides
 from kdsl.schemas.model import CodegenError, ConnectorName, Hint, Path, TableDraft, TopicFormat
 from kdsl.schemas.read_back import Record, correct_columns
@@ -38,7 +38,9 @@ from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.csv.grammar import split_row
 from kdsl_formats.json import Json
+from kdsl_formats.json.document import parse_only
 from kdsl_formats.json.format import JsonFormat
+from kdsl_formats.json.nested_inference import has_iso_timestamps, infer_type
 from kdsl_formats.raw import Raw
 from kdsl_formats.registry import GUID_FRAME, ID_FRAME, RegistryFormat, split_frames
 
@@ -214,12 +216,10 @@ def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 def find_frames(records: Sequence[Record], side: Side) -> list[bytes]:
     """Return the frames of the messages of one side, as the headers of their records contain them; empty without."""
-    name = RegistryFormat.frame_headers[side]
-    return [
-        next((h["value"] for h in reversed(record.get("headers") or ()) if h["key"] == name), None) or b""
-        for record in records
-        if record[side] is not None
-    ]
+    headers = pa.array([record.get("headers") or [] for record in records], RAW["headers"])
+    last = find_last_header(headers, RegistryFormat.frame_headers[side])
+    frames = [None] * len(records) if last is None else last.to_pylist()
+    return [frame or b"" for frame, record in zip(frames, records, strict=True) if record[side] is not None]
 
 
 def infer_side(
@@ -300,7 +300,7 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
             f"{len(parsed) - len(objects)} of {len(parsed)} {side}s are not JSON objects; the first one is "
             f"{example}; choose another --format, or leave it out to detect the format"
         )
-    changes = detect_change_data(objects) if side == "value" and kind != "json" else None
+    changes = detect_change_data(messages) if side == "value" and kind != "json" else None
     if kind in _CHANGES and (changes is None or changes[0].identifier != kind):
         actual = "" if changes is None else f", but of {changes[0].identifier!r}"
         raise CodegenError(
@@ -433,8 +433,8 @@ def _names(first: int, kind: Type) -> bool:
 def _parse_object(message: bytes) -> dict[str, Any] | None:
     """Parse a JSON object; None if the message is something else, or an empty object."""
     try:
-        value = json.loads(message)
-    except (ValueError, RecursionError):
+        value = parse_only(message)
+    except ValueError:
         return None
     return value if isinstance(value, dict) and value else None
 

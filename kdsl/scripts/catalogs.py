@@ -1,4 +1,4 @@
-"""The catalogs of a script: what ``CREATE CATALOG`` registers, what names of several parts mean, and ``SHOW``."""
+"""The catalogs of a script: what ``CREATE CATALOG`` registers, and what names of several parts mean."""
 
 from __future__ import annotations
 
@@ -6,34 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kdsl.catalog.declared import leaves_columns_out, with_inferred_columns
 from kdsl.catalog.kafka import KafkaCatalog
 from kdsl.catalog.options import CatalogOptions, cloud_api_problem
-from kdsl.catalog.stored import Inference
 from kdsl.client_settings.properties import Properties
 from kdsl.cluster import SERVERS, Cluster, Registry
-from kdsl.codegen.secret import Placeholders
-from kdsl.codegen.with_options import with_clause_options
-from kdsl.ddl.statements import (
-    Column,
-    CreateCatalog,
-    CreateTable,
-    DropCatalog,
-    MetadataColumn,
-    Name,
-    Option,
-    PhysicalColumn,
-    PrimaryKey,
-    Use,
-)
-from kdsl.ddl.tables import OF_COLUMNS, DeclaredTable, declare_table
-from kdsl.declare.connector import UpsertOptions
-from kdsl.declare.definition import Inferred, TableDef
-from kdsl.errors import KdslError, Problem, ResolveError, TopicMissingError, Where, listing, nearest
+from kdsl.ddl.statements import CreateCatalog, DropCatalog, Name, Option, Use
+from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
 from kdsl.ingest.ends import Sink, end_class, end_types
-from kdsl.resolve import problems
 from kdsl.secrets import Secret
-from kdsl.table import Table
 
 DEFAULT_CATALOG, DEFAULT_DATABASE = "default_catalog", "default_database"
 OWN_CATALOGS = (DEFAULT_CATALOG, "vvp")
@@ -48,19 +28,25 @@ class ScriptCatalog:
     Attributes:
         statement: The statement.
         options: Its options.
-        kafka: The catalog; None where its brokers are not known, and where the script is only checked.
+        kafka: The catalog; None where its brokers are not known or its options have mistakes.
         cluster: Its cluster; None where its brokers are not known.
     """
 
     statement: CreateCatalog
     options: CatalogOptions
-    kafka: KafkaCatalog | None
+    kafka: KafkaCatalog | None = None
     cluster: Cluster | None = None
 
     @property
     def database(self) -> str:
         """The name of its database."""
         return self.options.valid().default_database
+
+    @property
+    def registry_url(self) -> str | None:
+        """The address of its schema registry, with the password that may be in it; None without one."""
+        address: str | Secret | None = self.options.valid().registry
+        return address.reveal() if isinstance(address, Secret) else address
 
 
 @attrs.frozen
@@ -81,21 +67,14 @@ class ScriptCatalogs:
 
     Args:
         cluster: The cluster of the run, which takes precedence over that of each catalog; None for theirs.
-        inference: What was inferred before, and is stored; None where the cluster is not asked.
-
-    Attributes:
-        problems: The problems of the statements.
-        unchecked: The tables whose columns are not known, because the cluster is not asked.
+        problems: The list to which the problems of statements and of names are added.
     """
 
-    def __init__(self, cluster: Cluster | None, inference: Inference | None) -> None:
-        self.cluster, self.inference = cluster, inference
+    def __init__(self, cluster: Cluster | None, problems: list[Problem]) -> None:
+        self.cluster, self.problems = cluster, problems
         self.catalogs: dict[str, ScriptCatalog] = {}
         self.sinks: dict[str, SinkCatalog] = {}
         self.current: tuple[str, str] = (DEFAULT_CATALOG, DEFAULT_DATABASE)
-        self.problems: list[Problem] = []
-        self.unchecked: list[Name] = []
-        self._tables: dict[str, DeclaredTable | None] = {}
 
     # statements
 
@@ -131,11 +110,12 @@ class ScriptCatalogs:
             {k: v for k, v in texts.items() if k != "type" and not cloud_api_problem(k)}
         )
         self._add_option_problems(options, texts, locations, where)
-        cluster = None if kind != _KAFKA else self._find_cluster(name, options, where)
+        catalog = ScriptCatalog(statement, options)
+        cluster = None if kind != _KAFKA else self._find_cluster(catalog, where)
         kafka = None
-        if cluster is not None and self.inference is not None and not [*options.problems(), *options.check()]:
+        if cluster is not None and not [*options.problems(), *options.check()]:
             kafka = KafkaCatalog.of_options(name, cluster, options)
-        self.catalogs[name] = ScriptCatalog(statement, options, kafka, cluster)
+        self.catalogs[name] = attrs.evolve(catalog, kafka=kafka, cluster=cluster)
 
     def _check_sink(self, catalog: SinkCatalog) -> None:
         """Record the options of a sink's catalog that are unknown or have wrong values.
@@ -164,17 +144,17 @@ class ScriptCatalogs:
             key = keys.get(problem.option or "", problem.option or "")
             self.problems.append(problem.at(locations.get(key, where)))
 
-    def _find_cluster(self, name: str, options: CatalogOptions, where: Where) -> Cluster | None:
+    def _find_cluster(self, catalog: ScriptCatalog, where: Where) -> Cluster | None:
         """The cluster of a catalog; None, with a problem, if the brokers are missing or the options cannot be used.
 
         With a cluster of the run, it is that one with the properties and registry of the catalog, whose brokers are
         ignored.
         """
-        valid = options.valid()
+        name, valid, url = catalog.statement.name.last, catalog.options.valid(), catalog.registry_url
         own = {key: value for key, value in valid.properties.items() if key != SERVERS}
         servers = Properties(valid.properties).reveal().get(SERVERS)
         try:
-            registry = None if valid.registry is None else Registry(_reveal(valid.registry), valid.registry_properties)
+            registry = None if url is None else Registry(url, valid.registry_properties)
             if self.cluster is not None:
                 cluster: Cluster | None
                 known = self.cluster.with_properties(own)
@@ -191,7 +171,7 @@ class ScriptCatalogs:
         return cluster
 
     def drop(self, statement: DropCatalog) -> None:
-        """Forget a catalog and its tables; the current one (it stays) or a missing one is recorded as a problem.
+        """Forget a catalog; the current one (it stays) or a missing one is recorded as a problem.
 
         With ``IF EXISTS`` a missing one is not a problem.
         """
@@ -205,7 +185,6 @@ class ScriptCatalogs:
             hint = nearest(name, self.names())
             message = f"there is no catalog {name!r} to drop{hint}"
             self._add_problem("catalog-unknown", message, "write DROP CATALOG IF EXISTS", where)
-        self._tables = {key: table for key, table in self._tables.items() if not key.startswith(f"{name}.")}
 
     def use(self, statement: Use) -> None:
         """Make a catalog (with its database) or a database current; if there is none, a problem is recorded."""
@@ -271,6 +250,11 @@ class ScriptCatalogs:
 
     # tables
 
+    @property
+    def has_created(self) -> bool:
+        """Whether the script has created a catalog."""
+        return bool(self.catalogs or self.sinks)
+
     def is_own(self, catalog: str) -> bool:
         """Whether a catalog stands for the tables of the script."""
         return catalog in OWN_CATALOGS
@@ -294,7 +278,7 @@ class ScriptCatalogs:
     def is_sink_table(self, name: Name) -> bool:
         """Whether a name of three parts means a table of a sink's catalog; False for shorter names.
 
-        Such a table is recorded as a problem: only copies fill it (`kdsl.scripts.copies`).
+        Such a table is recorded as a problem: only copies fill it (`kdsl.scripts.copy_planner`).
         """
         if len(name.parts) < 3 or name.parts[0] not in self.sinks:
             return False
@@ -303,106 +287,8 @@ class ScriptCatalogs:
         self._add_problem("catalog-sink", message, fix, name.where)
         return True
 
-    def table_names(self, catalog: str, where: Where) -> list[str] | None:
-        """The tables of a Kafka catalog, for which the cluster is asked.
 
-        None if the cluster is not asked; and, with a problem, if that fails or the catalog is one of a sink.
-
-        Raises:
-            KeyError: ``CREATE CATALOG`` has not made such a catalog.
-        """
-        if catalog in self.sinks:
-            message = f"the catalog {catalog!r} does not list its tables"
-            fix = "remove the statement, and list them with Spark in Python"
-            self._add_problem("catalog-sink", message, fix, where)
-            return None
-        known = self.catalogs[catalog].kafka
-        if known is None:
-            return None
-        try:
-            return known.tables()
-        except KdslError as e:
-            self.problems += problems_of(e, f"the tables of the catalog {catalog!r} are not known", where)
-            return None
-
-    def find(self, name: Name) -> DeclaredTable | None:
-        """The table that a name means in a Kafka catalog, with inferred columns; the result is cached by the full name.
-
-        What is inferred from the cluster or the registry is added to ``inference``.
-
-        Returns:
-            None if the name means a table of the script, the table does not exist (a problem only for names of three
-            parts), or its columns are unknown: then the name is in ``unchecked``, with a problem if inference failed.
-        """
-        path = self.path(name)
-        if path is None:
-            return None
-        key = ".".join(path)
-        if key not in self._tables:
-            self._tables[key] = self._infer(path, name)
-        return self._tables[key]
-
-    def _infer(self, path: tuple[str, str, str], name: Name) -> DeclaredTable | None:
-        """Infer the table of a path, or take it from ``inference``; None as described for `find`.
-
-        The inferred columns are added to ``inference``, and what fails to ``problems`` and ``unchecked``.
-        """
-        catalog = self.catalogs[path[0]]
-        if catalog.kafka is None or self.inference is None:
-            self.unchecked.append(name)
-            return None
-        try:
-            definition = catalog.kafka.definition(path[-1], self.inference)
-            return _declare(definition, path, catalog, name.where)
-        except TopicMissingError:
-            if len(name.parts) == 3:  # a shorter name may mean another table
-                self.record_missing(path, name)
-            return None
-        except KdslError as e:
-            self.problems += problems_of(e, f"the columns of {'.'.join(path)} cannot be inferred", name.where)
-            self.unchecked.append(name)
-            return None
-
-    def record_missing(self, path: tuple[str, str, str], name: Name) -> None:
-        """Record a table without a topic as a problem, and as unchecked.
-
-        The cluster is asked for its other topics, to name them; if that fails, this is recorded, too.
-        """
-        names = self.table_names(path[0], name.where) or []
-        message = f"the catalog {path[0]!r} has no table {path[-1]!r}{nearest(path[-1], names)}: its cluster has no "
-        fix = f"use one of {listing(names[:20])}" if names else "create the topic first"
-        self._add_problem("table-unknown", f"{message}such topic", fix, name.where)
-        self.unchecked.append(name)
-
-    def infer(self, table: DeclaredTable) -> DeclaredTable | None:
-        """A table with the columns that its declaration leaves out, which are inferred and added to ``inference``.
-
-        Returns:
-            The table itself if it leaves none out, or could not be read completely. None if the columns are not known:
-            the cluster is not asked, or the declaration or the inference has problems, which are recorded. Except for
-            mistakes in the declaration, the table's name is then in ``unchecked``.
-        """
-        definition = table.definition()
-        if not table.statement.complete or not leaves_columns_out(definition, table.options):
-            return table
-        errors = errors_besides_columns(definition)
-        if errors:
-            self.problems += errors
-            return None
-        if self.inference is None:
-            self.unchecked.append(table.statement.name)
-            return None
-        try:
-            cluster = Table(definition).cluster(self.cluster)
-            inferred = with_inferred_columns(definition, cluster, self.inference, str(table.statement.name))
-        except KdslError as e:
-            self.problems += problems_of(e, f"the columns of {table.name} cannot be inferred", table.where)
-            self.unchecked.append(table.statement.name)
-            return None
-        return _add_inferred(table, inferred)
-
-
-def sink_class(kind: str) -> type[Sink]:
+def find_sink_class(kind: str) -> type[Sink]:
     """The class of a type of sink, which exists."""
     loaded = end_class("sink", kind)
     assert loaded is not None
@@ -421,39 +307,10 @@ def read_sink(kind: str, options: Sequence[Option]) -> tuple[Sink, list[Problem]
         The sink; what is wrong with options that it does not keep; and the locations of the options.
     """
     own = {o.key: o for o in options if o.key not in ("type", "connector")}
-    sink, wrong = sink_class(kind).read({key: o.value for key, o in own.items()})
+    sink, wrong = find_sink_class(kind).read({key: o.value for key, o in own.items()})
     locations = {key: o.where for key, o in own.items()}
     problems = [Problem(w.code, w.message, w.fix, locations.get(w.key, Where()), w.severity) for w in wrong]
     return sink, problems, locations
-
-
-def errors_besides_columns(definition: TableDef) -> list[Problem]:
-    """Return the errors that prevent the columns of a table from being inferred.
-
-    Missing columns, and mistakes in computed columns, keys and watermarks, do not count; the primary key of an upsert
-    table does.
-    """
-    declared = attrs.evolve(
-        definition,
-        columns=tuple(c for c in definition.columns if c.role != "computed"),
-        primary_key=(),
-        watermarks=(),
-        problems=tuple(p for p in definition.problems if p.code not in OF_COLUMNS),
-    )
-    options = definition.options
-    if isinstance(options, UpsertOptions):  # whose primary key is needed, and has declared columns
-        declared = attrs.evolve(declared, primary_key=definition.primary_key)
-    return [p for p in problems(declared, "read") if p.severity == "error" and p.code != "no-columns"]
-
-
-def _reveal(address: str | Secret) -> str:
-    """An address, with the password that may be in it."""
-    return address.reveal() if isinstance(address, Secret) else address
-
-
-def has_unknown_columns(table: DeclaredTable) -> bool:
-    """Whether a table leaves columns out that were not inferred."""
-    return table.inferred is None and leaves_columns_out(table.definition(), table.options)
 
 
 def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:
@@ -467,70 +324,3 @@ def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:
     if isinstance(error, ResolveError):
         return [p.at(where) for p in error.problems]
     return [Problem("inference", f"{what}: {error}", "correct that, or declare the columns with CREATE TABLE", where)]
-
-
-def _add_inferred(table: DeclaredTable, inferred: TableDef) -> DeclaredTable:
-    """Return a declared table with the inferred columns and options of the value format, as if written in it."""
-    assert inferred.inferred is not None
-    assert inferred.value_format is not None
-    names = set(inferred.inferred.columns)
-    added = [PhysicalColumn(c.name, c.type, c.comment, where=table.where) for c in inferred.columns if c.name in names]
-    identifier = inferred.value_format.identifier
-    prefix = f"{identifier}." if "format" in table.options else f"value.{identifier}."
-    return _add_to_statement(
-        table.statement, added, inferred.value_format.to_strings(), prefix, inferred.inferred, table.where
-    )
-
-
-def _add_to_statement(
-    statement: CreateTable,
-    columns: Sequence[Column],
-    format_options: Mapping[str, str],
-    prefix: str,
-    inferred: Inferred,
-    where: Where,
-) -> DeclaredTable:
-    """Declare the table of a statement again, with more columns and with format options that it does not set itself.
-
-    ``prefix`` is what the keys of ``format_options`` begin with in ``WITH``; ``where`` is the location of the added
-    options. Mistakes are problems of the result.
-    """
-    known = {o.key for o in statement.options}
-    options = [Option(prefix + k, v, where, where) for k, v in format_options.items() if prefix + k not in known]
-    statement = attrs.evolve(statement, columns=(*statement.columns, *columns), options=(*statement.options, *options))
-    return attrs.evolve(declare_table(statement), inferred=inferred)
-
-
-def _declare(definition: TableDef, path: tuple[str, str, str], catalog: ScriptCatalog, where: Where) -> DeclaredTable:
-    """Declare a catalog's table as a ``CREATE TABLE`` would, with the catalog's client and registry properties.
-
-    Mistakes are problems of the result. Passwords of the registry are written into the options in plain text.
-    """
-    options = with_clause_options(definition, Placeholders())
-    valid = catalog.options.valid()
-    options |= {o.key: o.value for o in catalog.statement.options if o.key.startswith("properties.")}
-    if valid.registry is not None:
-        for side, chosen in (("key", definition.key_format), ("value", definition.value_format)):
-            if chosen is not None and chosen.needs_registry:
-                prefix = f"{side}.{chosen.identifier}."
-                options[f"{prefix}url"] = _reveal(valid.registry)
-                own = "schema-registry.properties."
-                options |= {
-                    f"{prefix}properties.{o.key.removeprefix(own)}": o.value
-                    for o in catalog.statement.options
-                    if o.key.startswith(own)
-                }
-    columns = tuple(
-        MetadataColumn(c.name, c.type, c.metadata_key, c.virtual, c.comment, where=where)
-        if c.role == "metadata"
-        else PhysicalColumn(c.name, c.type, c.comment, where=where)
-        for c in definition.columns
-    )
-    statement = CreateTable(
-        where=where,
-        name=Name(path, where),
-        columns=columns,
-        primary_key=PrimaryKey(definition.primary_key, where=where),
-        options=tuple(Option(key, value, where, where) for key, value in options.items()),
-    )
-    return attrs.evolve(declare_table(statement), inferred=definition.inferred)

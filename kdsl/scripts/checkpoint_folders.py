@@ -18,7 +18,6 @@ import attrs
 from kdsl.errors import CheckpointError, listing
 from kdsl.run.checkpoint.checkpoint import FOLDER
 from kdsl.run.checkpoint.folder import open_folder
-from kdsl.scripts.copies import read_topics
 from kdsl.scripts.script_plan import AnyJob, CopyJob
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Insert:
     def of(cls, job: AnyJob) -> Insert:
         """Describe a job: digest its queries, its views and the columns it writes, and name its sink and its topics."""
         if isinstance(job, CopyJob):
-            topics, names = read_topics(job.copies), ", ".join(copy.name for copy in job.copies)
+            topics, names = job.topics, ", ".join(copy.name for copy in job.copies)
             text = repr([(c.name, [rule.to_strings() for rule in c.ingestion.transform]) for c in job.copies])
             return cls(_digest(f"{text} {topics}"), names, topics)
         options = {name: table.declared.options for name, table in job.tables.items()}
@@ -143,7 +142,7 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[AnyJob]) -> dict
     return folders
 
 
-def jobs_by_base(jobs: Iterable[AnyJob], checkpoint: str | None) -> dict[str, list[AnyJob]]:
+def group_jobs_by_base(jobs: Iterable[AnyJob], checkpoint: str | None) -> dict[str, list[AnyJob]]:
     """Group the jobs that run as streams by the folder of their checkpoints; jobs without one are left out.
 
     Args:
@@ -175,7 +174,7 @@ def predict_folders(jobs: Iterable[AnyJob], checkpoint: str | None = None) -> di
         CheckpointError: As for `_choose_folders`, in a folder of this machine.
     """
     expected: dict[str, str] = {}
-    for base, group in jobs_by_base(jobs, checkpoint).items():
+    for base, group in group_jobs_by_base(jobs, checkpoint).items():
         local = base.removeprefix("file:")
         if "://" in local or local.partition("/")[0].endswith(":"):
             remark = f", if {base}/{_INDEX} names no other folder"

@@ -55,7 +55,7 @@ def plan_generated_rows(table: DeclaredTable, script_options: ScriptOptions) -> 
     """
     maker = _RowGenerator(table, script_options.fields)
     physical = [c for c in table.columns if c.role == "physical"]
-    columns = {c.name: maker.column_sql(c.name, c.type) for c in physical}
+    columns = {c.name: maker.write_column(c.name, c.type) for c in physical}
     maker.check_paths()
     options = script_options.options
     assert isinstance(options, DatagenOptions)
@@ -73,9 +73,9 @@ class _RowGenerator:
         self.lengths: list[int] = []
         self.problems: list[Problem] = []
 
-    def column_sql(self, name: str, kind: t.DataType) -> str:
+    def write_column(self, name: str, kind: t.DataType) -> str:
         """Return the Spark SQL of a column: its value, cast to its type and named; problems are recorded."""
-        return f"CAST({self.value_sql(name, kind)} AS {spark_type_name(kind)}) AS {quote_name(name)}"
+        return f"CAST({self.write_value(name, kind)} AS {spark_type_name(kind)}) AS {quote_name(name)}"
 
     def field_options(self, path: str) -> DatagenField:
         """Return the options of a field, the defaults if it has none, and note in ``paths`` that the field exists."""
@@ -104,10 +104,10 @@ class _RowGenerator:
                     Problem("datagen-field", f"'fields.{path}' {message}", "name a column", self.table.where)
                 )
 
-    def value_sql(self, path: str, kind: t.DataType) -> str:
+    def write_value(self, path: str, kind: t.DataType) -> str:
         """Return the SQL of a field's value, which is NULL at the rate ``null-rate``; problems are recorded."""
         options = self.field_options(path)
-        sql = (self.sequence_sql if options.kind == "sequence" else self.random_sql)(path, kind, options)
+        sql = (self.write_sequence if options.kind == "sequence" else self.write_random)(path, kind, options)
         try:
             rate = float(options.null_rate)
         except ValueError:  # reported with the options
@@ -116,8 +116,8 @@ class _RowGenerator:
             self.add_field_problem(path, "null-rate", "generates NULLs in a column that is NOT NULL", "remove it")
         return f"if(rand() < {rate}D, NULL, {sql})" if rate else sql
 
-    def sequence_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Return the SQL of a sequence, which `column_sql` casts, and add its length to ``lengths``.
+    def write_sequence(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        """Return the SQL of a sequence, which `write_column` casts, and add its length to ``lengths``.
 
         It is ``NULL``, and a problem is recorded, for a wrong type or bounds.
         """
@@ -144,7 +144,7 @@ class _RowGenerator:
         self.lengths.append(options.end - options.start + 1)
         return f"({_bigint_literal(options.start)} + {NUMBER})"
 
-    def random_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+    def write_random(self, path: str, kind: t.DataType, options: DatagenField) -> str:
         """Return the Spark SQL of a random value; invalid options are recorded, and valid SQL is still returned.
 
         Dates and times are the present, or up to ``max-past`` before it; a TIME is always the present one.
@@ -153,13 +153,13 @@ class _RowGenerator:
             case t.Boolean():
                 return "(rand() < 0.5D)"
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
-                return self.random_integer(path, kind, options)
+                return self.write_random_integer(path, kind, options)
             case t.Float() | t.Double() | t.Decimal():
-                return self.random_fraction(path, kind, options)
+                return self.write_random_fraction(path, kind, options)
             case t.Char(length=length) | t.VarChar(length=length):
-                return self.random_string(kind, length, options)
+                return self.write_random_string(kind, length, options)
             case t.Binary(length=length) | t.VarBinary(length=length):
-                return f"CAST({self.random_string(kind, length, options)} AS BINARY)"
+                return f"CAST({self.write_random_string(kind, length, options)} AS BINARY)"
             case t.Date():
                 days = options.max_past // timedelta(days=1)
                 return f"date_sub(current_date(), CAST(rand() * {days + 1} AS INT))" if days else "current_date()"
@@ -170,23 +170,23 @@ class _RowGenerator:
             case t.Time():
                 return "current_time(0)"
             case t.Array(element=element):
-                return f"array({', '.join(self.element_sqls(f'{path}.element', element, options))})"
+                return f"array({', '.join(self.write_elements(f'{path}.element', element, options))})"
             case t.Map(key=key, value=inner):
-                keys = self.element_sqls(f"{path}.key", key.as_nullable(False), options)
-                return self.map_sql(kind, keys, self.element_sqls(f"{path}.value", inner, options))
+                keys = self.write_elements(f"{path}.key", key.as_nullable(False), options)
+                return self.write_map(kind, keys, self.write_elements(f"{path}.value", inner, options))
             case t.Multiset(element=element):
-                keys = self.element_sqls(f"{path}.element", element.as_nullable(False), options)
-                return self.map_sql(kind, keys, ["1"] * len(keys))
+                keys = self.write_elements(f"{path}.element", element.as_nullable(False), options)
+                return self.write_map(kind, keys, ["1"] * len(keys))
             case t.Row(fields=fields):
-                members = (f"{string_sql(f.name)}, {self.value_sql(f'{path}.{f.name}', f.type)}" for f in fields)
+                members = (f"{string_sql(f.name)}, {self.write_value(f'{path}.{f.name}', f.type)}" for f in fields)
                 return f"named_struct({', '.join(members)})"
         raise AssertionError(kind)
 
-    def element_sqls(self, path: str, kind: t.DataType, options: DatagenField) -> list[str]:
+    def write_elements(self, path: str, kind: t.DataType, options: DatagenField) -> list[str]:
         """Return the SQL of each element of a collection: ``length`` of them, by default 3; problems are recorded."""
-        return [self.value_sql(path, kind) for _ in range(options.length or _ELEMENTS)]
+        return [self.write_value(path, kind) for _ in range(options.length or _ELEMENTS)]
 
-    def map_sql(self, kind: t.DataType, keys: list[str], values: list[str]) -> str:
+    def write_map(self, kind: t.DataType, keys: list[str], values: list[str]) -> str:
         """Return the SQL of a map of type ``kind``; a repeated key keeps its first value."""
         entries = ", ".join(f"struct({k} AS k, {v} AS v)" for k, v in zip(keys, values, strict=True))
         name = spark_type_name(kind)
@@ -221,7 +221,7 @@ class _RowGenerator:
                 )
         return None
 
-    def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+    def write_random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
         """Return the SQL of a random integer from ``min`` to ``max``; ``NULL``, and problems, if they are wrong.
 
         Fractions of the bounds are cut. All numbers of the range are equally probable, with a deviation below 2**-32.
@@ -241,7 +241,7 @@ class _RowGenerator:
         wide = f"({random_bits} * {2**32}BD + floor(rand() * {2**32}D))"
         return f"CAST({least}BD + pmod({wide}, {span}BD) AS BIGINT)"
 
-    def random_fraction(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+    def write_random_fraction(self, path: str, kind: t.DataType, options: DatagenField) -> str:
         """Return the SQL of a random FLOAT, DOUBLE or DECIMAL from ``min`` to ``max``.
 
         It is ``NULL``, and problems are recorded, if the bounds are wrong. By default a DECIMAL is any number of its
@@ -264,7 +264,7 @@ class _RowGenerator:
             return f"greatest(CAST('{low:f}' AS {name}), least(CAST('{high:f}' AS {name}), {exact}))"
         return number
 
-    def random_string(self, kind: t.DataType, length: int, options: DatagenField) -> str:
+    def write_random_string(self, kind: t.DataType, length: int, options: DatagenField) -> str:
         """Return the SQL of random hexadecimal digits: ``length`` many, by default 100 or the type's length.
 
         With ``var-len`` the length is random, from 1 on, except for CHAR and BINARY. It never exceeds that of the type.

@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-import attrs
+from collections.abc import Sequence
 
 from kdsl.ddl.statements import Show
 from kdsl.ddl.tables import DeclaredTable
 from kdsl.declare.definition import ColumnDef
 from kdsl.scripts.catalogs import ScriptCatalogs
+from kdsl.scripts.inferred_tables import InferredTables
+from kdsl.scripts.script_plan import Listing
 from kdsl.types import model as t
 
 _DESCRIBED = ("name", "type", "null", "key", "extras", "watermark")
 
 
-@attrs.frozen
-class Listing:
-    """Rows that a statement shows.
-
-    Attributes:
-        columns: The names of their columns.
-        rows: The rows; None is NULL.
-        after: The number of jobs that run before.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | None, ...], ...]
-    after: int = 0
-
-    def lines(self) -> Iterator[str]:
-        """Yield the listing as text: the names of the columns, then a line for each row, with aligned columns."""
-        cells = [self.columns, *(tuple("NULL" if v is None else v for v in row) for row in self.rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
-        for row in cells:
-            yield "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
-
-
-def show_names(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Listing | None:
+def show_names(
+    statement: Show, catalogs: ScriptCatalogs, inferred_tables: InferredTables, own: Sequence[str]
+) -> Listing | None:
     """What a ``SHOW`` statement shows; None if the cluster is not asked or does not answer, or a name does not exist.
 
     None also for the tables of a sink's catalog.
 
     Args:
         statement: The statement.
-        catalogs: The catalogs of the script; problems are added to it. A Kafka catalog may ask its cluster.
+        catalogs: The catalogs of the script.
+        inferred_tables: Their tables; the cluster may be asked for their names.
         own: The names of the tables and views of the script.
     """
     names: Sequence[str] | None
@@ -56,14 +37,16 @@ def show_names(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) ->
             known = statement.within is None or catalogs.exists(catalog, statement.within.where)
             title, names = "database name", [catalogs.database_of(catalog)] if known else None
         case "TABLES":
-            title, names = "table name", _list_tables(statement, catalogs, own)
+            title, names = "table name", _list_tables(statement, catalogs, inferred_tables, own)
     if names is None:
         return None
     shown = [name for name in names if statement.like is None or statement.like.matches(name)]
     return Listing((title,), tuple((name,) for name in shown))
 
 
-def _list_tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Sequence[str] | None:
+def _list_tables(
+    statement: Show, catalogs: ScriptCatalogs, inferred_tables: InferredTables, own: Sequence[str]
+) -> Sequence[str] | None:
     """Return the names among which the pattern of ``SHOW TABLES`` chooses, or None as `show_names` does.
 
     They are those of the script, or those of a Kafka catalog. Problems are recorded.
@@ -71,7 +54,7 @@ def _list_tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) 
     catalog, database = catalogs.complete_database(statement.within)
     if statement.within is not None and not catalogs.has_database(catalog, database, statement.within.where):
         return None
-    return own if catalogs.is_own(catalog) else catalogs.table_names(catalog, statement.where)
+    return own if catalogs.is_own(catalog) else inferred_tables.list_table_names(catalog, statement.where)
 
 
 def describe_table(table: DeclaredTable) -> Listing:

@@ -102,6 +102,8 @@ CONNECTORS: Mapping[str, type[Options]] = {
     "blackhole": BlackholeOptions,
     "datagen": DatagenOptions,
 }
+WRITE_ONLY = ("print", "blackhole")
+"""The connectors of tables that cannot be read."""
 _FIELDS = "fields."
 
 
@@ -120,7 +122,7 @@ class ScriptOptions:
     problems: tuple[Problem, ...]
 
 
-def script_options(table: DeclaredTable) -> ScriptOptions:
+def read_script_options(table: DeclaredTable) -> ScriptOptions:
     """Read the options of a table of ``print``, ``blackhole`` or ``datagen``; mistakes are in the result's problems."""
     strings = {key: value for key, value in table.options.items() if key != "connector"}
     by_field: dict[str, dict[str, str]] = {}

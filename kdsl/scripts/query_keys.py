@@ -65,7 +65,7 @@ def find_query_key(
     return _key_of_query(n.rename_tables(tree, names) if names else tree, dict(tables))
 
 
-def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tuple[list[int], list[int]]:
+def find_key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tuple[list[int], list[int]]:
     """Find out why a primary key does not identify the rows of a query.
 
     Args:

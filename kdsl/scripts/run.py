@@ -26,13 +26,12 @@ from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
 from kdsl.run.listeners.watch import error_of
 from kdsl.run.session import available_cores, change_settings, check_spark
-from kdsl.scripts.checkpoint_folders import jobs_by_base, open_folders
+from kdsl.scripts.checkpoint_folders import group_jobs_by_base, open_folders
 from kdsl.scripts.datagen import NUMBER
-from kdsl.scripts.listings import Listing
 from kdsl.scripts.options import PrintOptions
 from kdsl.scripts.queries.scopes import Columns
 from kdsl.scripts.queries.translator import TranslatedQuery as Translated
-from kdsl.scripts.script_plan import AnyJob, CopyJob, Job, ScriptPlan, ScriptTable, View
+from kdsl.scripts.script_plan import AnyJob, CopyJob, Job, Listing, ScriptPlan, ScriptTable, View
 from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.sql_text import parse_column, run_sql
 from kdsl.types import model as t
@@ -172,7 +171,7 @@ class _ScriptRun:
             return
         with self.apply_settings(job):
             self.create_views(job, streaming=job.streaming)
-            df = self.job_rows(job)
+            df = self.make_job_rows(job)
             if df.isStreaming:
                 query = self.start_stream(job, df)
                 self.running.append((job, query))
@@ -230,7 +229,7 @@ class _ScriptRun:
 
         They are added to ``folders``. Jobs without a folder for checkpoints get none here.
         """
-        for base, jobs in jobs_by_base(self.plan.jobs, self.options.checkpoint).items():
+        for base, jobs in group_jobs_by_base(self.plan.jobs, self.options.checkpoint).items():
             self.folders |= open_folders(self.spark, base, jobs)
 
     # reading
@@ -247,11 +246,11 @@ class _ScriptRun:
             df = run_sql(self.spark, view.query.text)
             names = [*view.columns.names, *([ROW_KIND] if view.query.changelog else [])]
             df = df.toDF(*names)
-            if delays := self.missing_marks(view):
+            if delays := self.find_missing_marks(view):
                 df = mark_instants(df, delays)
             df.createOrReplaceTempView(quote_name(view.name))
 
-    def missing_marks(self, view: View) -> dict[str, int]:
+    def find_missing_marks(self, view: View) -> dict[str, int]:
         """Return the watermark delay of each event-time column of a view that lacks Spark's watermark metadata.
 
         Delays are in milliseconds.
@@ -307,7 +306,7 @@ class _ScriptRun:
             )
         return df.select(*(quote_name(c.name) for c in columns))
 
-    def job_rows(self, job: Job) -> DataFrame:
+    def make_job_rows(self, job: Job) -> DataFrame:
         """Create the rows of a job, whose views exist, with the columns of its sink, matched by position and cast.
 
         Those of a changelog begin with the column of the row kind. Spark's views of instants that the query needs are

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 
 from kdsl.catalog.stored import StoredSchema
 from kdsl.ddl.tables import DeclaredTable
 from kdsl.errors import Problem, Where
-from kdsl.scripts.copies import Copy
+from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.formats import TableId
+from kdsl.ingest import Ingestion, KafkaFeed
 from kdsl.scripts.datagen import GeneratedRows
-from kdsl.scripts.listings import Listing
 from kdsl.scripts.options import ScriptOptions
 from kdsl.scripts.queries.scopes import Changelog, Columns
 from kdsl.scripts.queries.translator import TranslatedQuery as Translated
@@ -99,12 +100,28 @@ class ScriptTable:
 
 @attrs.frozen
 class View:
-    """A view of a script: its query, its columns, and the key of its rows."""
+    """A view of a script: its query and its columns."""
 
     name: str
     query: Translated
     columns: t.Row
-    keyed: QueryKey | None = None
+
+
+@attrs.frozen
+class DeclaredView:
+    """A view as it is declared, for streams and for batches.
+
+    Attributes:
+        name: Its name.
+        by_mode: The view in a stream (True) and in a batch (False), if it can be translated for that.
+        key: The key of its rows; None if it is not known.
+        refused: The reason why it cannot be read in the other mode.
+    """
+
+    name: str
+    by_mode: Mapping[bool, View]
+    key: QueryKey | None
+    refused: UntranslatableError | None = None
 
 
 @attrs.frozen
@@ -174,6 +191,38 @@ class Job:
 
 
 @attrs.frozen
+class Copy:
+    """What one statement copies.
+
+    Attributes:
+        name: The table that is filled, or the database, with its catalog.
+        source: The name of the table that is copied; of a database with its catalog.
+        ingestion: How it is filled.
+        new_table: The table that must not exist before the first run; None without one, and for a database.
+        new_database: The same for a database: the names before that of a table.
+        where: The location of the statement.
+    """
+
+    name: str
+    source: str
+    ingestion: Ingestion
+    new_table: TableId | None = None
+    new_database: tuple[str, ...] | None = None
+    where: Where = attrs.field(factory=Where, eq=False, repr=False)
+
+    @property
+    def feed(self) -> KafkaFeed:
+        """The source of the ingestion."""
+        assert isinstance(self.ingestion.source, KafkaFeed)
+        return self.ingestion.source
+
+    @property
+    def last_name(self) -> str:
+        """The name of the table, or the database, alone."""
+        return self.name.rpartition(".")[2]
+
+
+@attrs.frozen
 class CopyJob:
     """Copies of tables or databases that read their topics together, as one query.
 
@@ -198,6 +247,13 @@ class CopyJob:
     writes_topic: bool = attrs.field(default=True, init=False)
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics and patterns of topics that it reads, sorted."""
+        feeds = [copy.feed for copy in self.copies]
+        patterns = (feed.topic_pattern for feed in feeds if feed.topic_pattern)
+        return tuple(sorted({*patterns, *(name for feed in feeds for name in feed.topic)}))
+
+    @property
     def ends(self) -> bool:
         """Whether it ends at what there is at its start; its progress is stored all the same."""
         return self.settings.mode == "batch"
@@ -209,6 +265,28 @@ class CopyJob:
 
 
 AnyJob = Job | CopyJob
+
+
+@attrs.frozen
+class Listing:
+    """Rows that a statement shows.
+
+    Attributes:
+        columns: The names of their columns.
+        rows: The rows; None is NULL.
+        after: The number of jobs that run before.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    after: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """Yield the listing as text: the names of the columns, then a line for each row, with aligned columns."""
+        cells = [self.columns, *(tuple("NULL" if v is None else v for v in row) for row in self.rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        for row in cells:
+            yield "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
 
 
 @attrs.frozen
@@ -242,5 +320,5 @@ class ScriptPlan:
         return tuple(job for job in self.jobs if isinstance(job, CopyJob))
 
     def listings_after(self, jobs: int) -> tuple[Listing, ...]:
-        """The listings whose place is after exactly this number of jobs."""
+        """The listings that are shown after exactly this number of jobs."""
         return tuple(one for one in self.listings if one.after == jobs)

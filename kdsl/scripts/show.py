@@ -25,12 +25,12 @@ def show_script(plan: ScriptPlan, folders: Mapping[str, str] | None = None) -> s
         paragraphs += ["\n".join(listing.lines()) for listing in plan.listings_after(i)]
         for job in plan.jobs[i : i + 1]:
             of_job = folders or {}
-            lines = _copy_lines(job, of_job) if isinstance(job, CopyJob) else _job_lines(job, of_job)
+            lines = _list_copy_lines(job, of_job) if isinstance(job, CopyJob) else _list_job_lines(job, of_job)
             paragraphs.append("\n".join(lines))
     return "\n\n".join(paragraphs)
 
 
-def _copy_lines(job: CopyJob, folders: Mapping[str, str]) -> Iterator[str]:
+def _list_copy_lines(job: CopyJob, folders: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that describe copies: each with the plan of its ingestion."""
     yield f"{job.name} ({'batch' if job.ends else 'streaming'})"
     for copy in job.copies:
@@ -40,7 +40,7 @@ def _copy_lines(job: CopyJob, folders: Mapping[str, str]) -> Iterator[str]:
         yield f"  progress  {folders[job.name]}"
 
 
-def _job_lines(job: Job, folders: Mapping[str, str]) -> Iterator[str]:
+def _list_job_lines(job: Job, folders: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that describe a job: what it reads, its query, what it writes, interval and checkpoint."""
     yield f"{job.name} ({'streaming' if job.streaming else 'batch'})"
     for table in job.tables.values():

@@ -35,7 +35,7 @@ class SinkColumn:
     constant: str | None = None
 
 
-def sink_columns(table: DeclaredTable) -> tuple[ColumnDef, ...]:
+def list_writable_columns(table: DeclaredTable) -> tuple[ColumnDef, ...]:
     """The columns that can be written to a sink: those in the message, and metadata that is not VIRTUAL."""
     return tuple(c for c in table.columns if c.role == "physical" or (c.role == "metadata" and not c.virtual))
 
@@ -43,7 +43,7 @@ def sink_columns(table: DeclaredTable) -> tuple[ColumnDef, ...]:
 def match_columns(
     table: DeclaredTable, query: TranslatedQuery, names: Sequence[str], constants: Mapping[str, TypedSql]
 ) -> tuple[tuple[SinkColumn, ...], list[Problem]]:
-    """Match each column of a sink that can be written (`sink_columns`) with a column of the query or a constant.
+    """Match each column of a sink that can be written with a column of the query or a constant.
 
     Args:
         table: The sink.
@@ -57,7 +57,7 @@ def match_columns(
         names are wrong or named twice, or the numbers of columns differ. And the problems: these, types that do not
         match, and NOT NULL columns that nothing is written to.
     """
-    sink = sink_columns(table)
+    sink = list_writable_columns(table)
     by_name = {c.name: c for c in sink}
     problems: list[Problem] = []
     for name in [*names, *constants]:

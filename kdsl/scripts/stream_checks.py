@@ -88,7 +88,7 @@ _REASONS: dict[str, tuple[str, str]] = {
 _TAKING_CHANGES = ("blackhole", "upsert-kafka")
 
 
-def stream_problems(
+def find_stream_problems(
     notes: Iterable[tuple[Note, Where]],
     windows: Iterable[tuple[TimeWindow, Where]],
     *,

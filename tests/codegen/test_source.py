@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from kdsl import Col, Json, KafkaTable, Problem, ResolveError, as_value, computed
 from kdsl.codegen import CodegenError, to_avro, to_ddl, to_python, to_yaml
-from kdsl.ddl.load import statement_definition
+from kdsl.ddl.load import read_definition
 from kdsl.declare.connector import UpsertOptions
 from kdsl.declare.definition import MISSING, ColumnDef, Expression, TableDef, WatermarkDef
 from kdsl.declare.document import read_tables
@@ -63,7 +63,7 @@ def test_a_table_reads_back_equal_from_yaml(table: TableDef) -> None:
 def test_a_table_reads_back_equal_from_ddl(table: TableDef) -> None:
     table = translatable(table)
 
-    result = statement_definition(to_ddl(table))
+    result = read_definition(to_ddl(table))
 
     assert (differing(result, without_defaults(table)), result.problems) == ({}, ())
     assert to_ddl(result) == to_ddl(without_defaults(table))
@@ -76,7 +76,7 @@ def test_class_to_ddl_to_class(table: TableDef, tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.mktemp("generated")
 
     (first,) = definitions(module(to_python(table), folder))
-    (second,) = definitions(module(to_python(statement_definition(to_ddl(first))), folder))
+    (second,) = definitions(module(to_python(read_definition(to_ddl(first))), folder))
 
     assert differing(second, without_defaults(first)) == {}
 
@@ -112,14 +112,14 @@ USERS_CLASS = """class Users(
 
 
 def test_an_upsert_table_from_ddl_to_a_class_and_back() -> None:
-    table = statement_definition(USERS)
+    table = read_definition(USERS)
 
     assert to_python(table).endswith(f"\n\n\n{USERS_CLASS}")
     assert to_ddl(table) == USERS
 
 
 def test_options_without_effect_in_spark_are_omitted_with_a_note() -> None:
-    table = statement_definition(
+    table = read_definition(
         "CREATE TABLE orders (id INT) WITH ('connector' = 'kafka', 'topic' = 'orders', 'format' = 'json', "
         "'scan.watermark.idle-timeout' = '1 s', 'sink.transaction-naming-strategy' = 'INCREMENTING')"
     )
@@ -147,7 +147,7 @@ def test_a_primary_key_in_another_order_than_the_columns_is_an_argument() -> Non
 
 
 def test_the_schemas_of_an_upsert_table_are_those_of_its_key_and_its_value() -> None:
-    table = statement_definition(USERS)
+    table = read_definition(USERS)
 
     names = [[f["name"] for f in json.loads(to_avro(table, side=side))["fields"]] for side in ("key", "value")]
 
@@ -252,4 +252,4 @@ def test_watermarks_in_ddl(delay: str, interval: str) -> None:
     text = to_ddl(table)
 
     assert f"WATERMARK FOR `ts` AS `ts`{interval}\n" in text
-    assert statement_definition(text).watermarks == table.watermarks
+    assert read_definition(text).watermarks == table.watermarks

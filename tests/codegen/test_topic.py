@@ -20,13 +20,13 @@ from kdsl.formats import Format
 from kdsl.registry.client import RegistryClient
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import problems
-from kdsl.schemas.inferred import infer_type
 from kdsl.schemas.model import TopicFormat
 from kdsl.schemas.registry import registry_draft
 from kdsl.schemas.topic import infer_side, topic_draft
 from kdsl.table import Table
 from kdsl.testing import LocalKafka, Record
 from kdsl.types import model as t
+from kdsl_formats.json.nested_inference import infer_type
 from tests.codegen.tables import definitions, module
 from tests.formats import debezium_messages
 from tests.registry.front import Front, serve_schemas

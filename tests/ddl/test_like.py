@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kdsl.ddl.load import script_tables
+from kdsl.ddl.load import declare_script_tables
 from kdsl.ddl.script_reader import read_script
 from kdsl.ddl.tables import DeclaredTable
 
@@ -23,7 +23,7 @@ CREATE TABLE base (
 def like(columns: str = "", features: str = "", options: str = "WITH ('topic' = 'u')", more: str = "") -> DeclaredTable:
     columns, features = (f"({part})" if part else "" for part in (columns, features))
     script = read_script(f"{BASE}CREATE TABLE made {columns} {more} {options} LIKE base {features};")
-    return script_tables(script)[1]
+    return declare_script_tables(script)[1]
 
 
 def codes(table: DeclaredTable) -> list[str]:
@@ -130,7 +130,7 @@ def test_a_column_of_the_other_table_can_be_computed_with() -> None:
 
 
 def test_an_unknown_table() -> None:
-    (table,) = script_tables(read_script("CREATE TABLE made LIKE nowhere"))
+    (table,) = declare_script_tables(read_script("CREATE TABLE made LIKE nowhere"))
 
     (problem,) = table.problems
     assert problem.code == "like-table"
@@ -140,10 +140,10 @@ def test_an_unknown_table() -> None:
 def test_a_table_by_a_longer_name() -> None:
     script = read_script(f"{BASE.replace('TABLE base', 'TABLE c.d.base')}CREATE TABLE made LIKE d.base;")
 
-    assert names(script_tables(script)[1]) == ["id", "name", "ts", "c"]
+    assert names(declare_script_tables(script)[1]) == ["id", "name", "ts", "c"]
 
 
 def test_like_of_like() -> None:
     script = read_script(f"{BASE}CREATE TABLE a (x INT) LIKE base; CREATE TABLE b (y INT) LIKE a;")
 
-    assert names(script_tables(script)[2]) == ["id", "name", "ts", "c", "x", "y"]
+    assert names(declare_script_tables(script)[2]) == ["id", "name", "ts", "c", "x", "y"]

@@ -318,9 +318,11 @@ class TestStatements:
 
 
 def test_the_row_of_a_table_for_scripts() -> None:
-    from kdsl.ddl.load import script_tables
+    from kdsl.ddl.load import declare_script_tables
 
-    (table,) = script_tables(read_script("CREATE TABLE p (a INT, b AS a * 2) WITH ('connector' = 'print', 'x' = '1')"))
+    (table,) = declare_script_tables(
+        read_script("CREATE TABLE p (a INT, b AS a * 2) WITH ('connector' = 'print', 'x' = '1')")
+    )
 
     assert table.row.names == ("a", "b")
     assert table.row.fields[0].type == t.Int()

@@ -22,7 +22,7 @@ from kdsl import (
     computed,
     virtual,
 )
-from kdsl.ddl.load import statement_definition
+from kdsl.ddl.load import read_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import read_tables
 from kdsl.errors import Problem
@@ -38,7 +38,7 @@ def ddl(columns: str = "id BIGINT, name STRING", key: str | None = "id", **optio
     sample = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
     clause = ", ".join(f"'{name}' = '{value}'" for name, value in sample.items() if value is not None)
     end = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
-    return statement_definition(f"CREATE TABLE users ({columns}{end}) WITH ({clause})")
+    return read_definition(f"CREATE TABLE users ({columns}{end}) WITH ({clause})")
 
 
 def yaml(**options: str) -> TableDef:

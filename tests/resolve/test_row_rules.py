@@ -26,7 +26,7 @@ from kdsl import (
     virtual,
 )
 from kdsl.codegen import to_ddl, to_yaml
-from kdsl.ddl.load import statement_definition
+from kdsl.ddl.load import read_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import read_tables
 from kdsl.declare.row_rules import RowRuleDef
@@ -68,7 +68,7 @@ def problems_of(table: TableDef | type[KafkaTable], direction: Direction = "read
 
 class TestSpellings:
     def test_a_class_and_ddl_and_yaml_declare_the_same_rules(self) -> None:
-        from_sql = statement_definition(DDL)
+        from_sql = read_definition(DDL)
         (from_yaml,) = read_tables(to_yaml(from_sql))
 
         assert Orders.definition().rules == from_sql.rules == from_yaml.rules == (
@@ -76,12 +76,12 @@ class TestSpellings:
             RowRuleDef("in_order", "shipped_at >= ordered_at", "fail"),
             RowRuleDef("known-id", "id > 0", "warn"),
         )  # fmt: skip
-        assert statement_definition(to_ddl(Orders.definition())).rules == from_sql.rules
+        assert read_definition(to_ddl(Orders.definition())).rules == from_sql.rules
 
     def test_an_action_is_written_in_any_letter_case_and_with_a_hyphen(self) -> None:
         ddl = DDL.replace("'fail'", "'Dead-Letter'")
 
-        assert statement_definition(ddl).rules[1].on_fail == "dead_letter"
+        assert read_definition(ddl).rules[1].on_fail == "dead_letter"
 
     def test_a_subclass_inherits_and_replaces_rules(self) -> None:
         class More(Orders, topic="more"):
@@ -172,7 +172,7 @@ class TestProblems:
     def test_options(self) -> None:
         ddl = DDL.replace("'scan.expect.amount' =", "'scan.expect.amout' =").replace("'fail'", "'fial'")
 
-        assert problems_of(statement_definition(ddl)) == [
+        assert problems_of(read_definition(ddl)) == [
             "'scan.expect.in_order.on-fail' has the value 'fial' (did you mean 'fail'?); "
             "use one of 'warn', 'drop', 'fail', 'dead_letter'",
             "'scan.expect.amount.on-fail' belongs to no row rule (did you mean 'scan.expect.amout'?); "

@@ -20,7 +20,7 @@ from kdsl import (
     metadata,
     virtual,
 )
-from kdsl.ddl.load import statement_definition
+from kdsl.ddl.load import read_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import read_tables
 from kdsl.errors import Problem
@@ -36,7 +36,7 @@ def ddl(key: str | None = "id", columns: str = "id BIGINT, name STRING", **optio
     sample = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
     clause = ", ".join(f"'{name}' = '{value}'" for name, value in sample.items() if value is not None)
     end = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
-    return statement_definition(f"CREATE TABLE users ({columns}{end}) WITH ({clause})")
+    return read_definition(f"CREATE TABLE users ({columns}{end}) WITH ({clause})")
 
 
 def yaml(**options: str | None) -> TableDef:

@@ -12,9 +12,8 @@ from kdsl.ddl.statements import CreateDatabase, CreateTable, StatementSet
 from kdsl.errors import Problem
 from kdsl.ingest import DeltaTables, JdbcTables, KafkaTopics
 from kdsl.scripts.checkpoint_folders import Insert
-from kdsl.scripts.copies import Copy
 from kdsl.scripts.planner import check_script
-from kdsl.scripts.script_plan import CopyJob, ScriptPlan
+from kdsl.scripts.script_plan import Copy, CopyJob, ScriptPlan
 from kdsl.scripts.show import show_script
 from kdsl.vendors.hologres import HologresTables
 

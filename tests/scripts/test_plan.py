@@ -304,6 +304,13 @@ class TestTables:
 
         assert (list(job.tables), [v.name for v in job.views]) == (["source"], ["v"])
 
+    @pytest.mark.parametrize("drop", ["DROP TABLE source", "DROP VIEW v"])
+    def test_a_view_does_not_outlive_what_it_reads(self, drop: str) -> None:
+        views = "CREATE VIEW v AS SELECT id, name FROM source; CREATE VIEW w AS SELECT * FROM v;"
+        ((code, message),) = problems(f"{views} {drop}; INSERT INTO sink SELECT * FROM w")
+
+        assert (code, message.partition(" needs ")[0]) == ("table-unknown", "a view that the query reads")
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [

@@ -56,10 +56,9 @@ class ChangeReader:
             ValueError: The message cannot be read, or has no schema of rows although the rules require one; or as for
                 `table_of`, `primary_key_of` and `read_types`.
         """
-        document = parse_only(message)
-        if not list(self._structure.read_document(document)):
+        change = self._read_change(message)
+        if change is None:
             return None
-        change = self._structure.single_element(document)
         schema_types = None
         if self.schemas is not None:
             schema_types = self.schemas.read(message, change)
@@ -71,6 +70,30 @@ class ChangeReader:
             return Shown(table, rows, schema_types.types, modes=schema_types.modes)
         types = self.read_types(change, rows)
         return Shown(table, rows, types, self.primary_key_of(change), len(whole))
+
+    def _read_change(self, message: bytes) -> Row | None:
+        """Read the document of a change with rows; None of a message without rows. ValueError if it cannot be read."""
+        document = parse_only(message)
+        if not list(self._structure.read_document(document)):
+            return None
+        change: Row = self._structure.single_element(document)
+        return change
+
+    def read_images(self, message: bytes) -> tuple[Row, list[Row]]:
+        """Return the change in a message, whatever its table, and the rows before and after it.
+
+        Members that are only in the row after the change are also in the one before it. A message without rows gives
+        none.
+
+        Raises:
+            ValueError: The message cannot be read.
+        """
+        change = self._read_change(message)
+        if change is None:
+            return {}, []
+        change = change[PAYLOAD] if self.rules.payload else change
+        whole, parts = self._images(change)
+        return change, [*whole, *({**row, **part} for row, part in zip(whole, parts, strict=False))]
 
     def _images(self, change: Row) -> tuple[list[Row], list[Row]]:
         """The rows of a change that are whole, and those that may have only some members; other values are left out.

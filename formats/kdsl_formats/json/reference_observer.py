@@ -318,31 +318,14 @@ class ReferenceObserver:
 
     def type_of(self, value: Any) -> t.DataType:
         """The type that a value that is not null gives a new column: STRING if scalars are inferred as strings."""
-        return t.STRING if self.inference.as_strings else self._own_type(value)
-
-    def _own_type(self, value: Any) -> t.DataType:
-        """The type of a value that is not null, by itself: STRING also for objects, arrays and numbers out of range.
-
-        Others are BOOLEAN, BIGINT, DECIMAL(38, 0), DOUBLE and, if the rules allow, the types of `type_of_text`.
-        """
-        match value:
-            case dict() | list():
-                return t.STRING
-            case bool():
-                return t.Boolean()
-            case Integer():
-                return _type_of_integer(value)
-            case Fractional():
-                return _DOUBLE if _is_double(value) else t.STRING
-            case _:
-                return type_of_text(value) if self.inference.times else t.STRING
+        return t.STRING if self.inference.as_strings else type_of_value(value, times=self.inference.times)
 
     def is_held(self, value: Any, known: t.DataType) -> bool:
         """Whether a known type holds a value that is not null: all values of its own type, or this one without a loss.
 
         A string is not held as a number, nor a number as a boolean or a time, even if the decoder would read it so.
         """
-        if holds(known, self._own_type(value)):
+        if holds(known, type_of_value(value, times=self.inference.times)):
             return True
         match known:
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt() | t.Decimal():
@@ -408,6 +391,28 @@ class ReferenceObserver:
             rules = attrs.evolve(self.rules, modes=modes)
             convert = self._converters[kind, modes] = ReferenceDecoder(t.Row(()), rules).converter(kind)
         return convert(value)
+
+
+def type_of_value(value: Any, *, times: bool) -> t.DataType:
+    """The type of a JSON value that is not null, by itself: STRING also for objects, arrays and numbers out of range.
+
+    Others are BOOLEAN, BIGINT, DECIMAL(38, 0), DOUBLE and the types of `type_of_text`.
+
+    Args:
+        value: The value, as `kdsl_formats.json.document` parses it.
+        times: Whether strings that look like dates, times or timestamps are of these types.
+    """
+    match value:
+        case dict() | list():
+            return t.STRING
+        case bool():
+            return t.Boolean()
+        case Integer():
+            return _type_of_integer(value)
+        case Fractional():
+            return _DOUBLE if _is_double(value) else t.STRING
+        case _:
+            return type_of_text(value) if times else t.STRING
 
 
 def _type_of_integer(spelled: Integer) -> t.DataType:

@@ -24,9 +24,9 @@ from kdsl.flink_sql.conditions.values import (
     Rows,
     Step,
     as_array,
-    constant,
-    strict,
-    true_rows,
+    compile_constant,
+    compile_strict,
+    find_true_rows,
 )
 from kdsl.flink_sql.expressions.translator import Columns, ExpressionTranslator
 from kdsl.flink_sql.expressions.values import (
@@ -37,8 +37,8 @@ from kdsl.flink_sql.expressions.values import (
     same_in_spark,
 )
 from kdsl.flink_sql.syntax import tree as n
-from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
+from kdsl.flink_sql.syntax.errors import UntranslatableError, nesting_error
+from kdsl.flink_sql.syntax.expression_reader import read_expression
 from kdsl.flink_sql.syntax.intervals import interval_microseconds
 from kdsl.types import model as t
 from kdsl.types.arrays import Mask
@@ -89,7 +89,7 @@ class Condition:
             return (np.full(count, fill_value=True) if values.as_py() is False and count else None), evaluated.failures
         if values.false_count == 0:
             return None, evaluated.failures
-        return true_rows(pc.invert(values), count), evaluated.failures
+        return find_true_rows(pc.invert(values), count), evaluated.failures
 
     def values(self, columns: Mapping[str, pa.Array], count: int) -> tuple[pa.Array, tuple[Failure, ...]]:
         """Compute the condition for each row: true, false or NULL; and the rows for which it cannot be computed.
@@ -218,7 +218,9 @@ class Compiler:
             return self._compile(node)
         except _RefusedError:
             kind = self.type_of(node).type
-            return constant(None, kind if kind is not None and not isinstance(kind, Interval) else operators.BOOLEAN)
+            return compile_constant(
+                None, kind if kind is not None and not isinstance(kind, Interval) else operators.BOOLEAN
+            )
 
     def _compile(self, node: n.Node) -> Compiled:
         """Compile a part by its kind of node."""
@@ -228,17 +230,17 @@ class Compiler:
             case n.Name(parts=(name, *members)):
                 return self._compile_column(node, name, members)
             case n.Unary(operator="NOT", operand=operand):
-                return operators.negate(self.boolean(operand))
+                return operators.negate(self.compile_boolean(operand))
             case n.Unary(operator="+", operand=operand):
                 return self(operand)
             case n.Unary():
                 return self._compile_negative(node)
             case n.Binary(operator=("AND" | "OR") as operator, left=left, right=right):
-                return operators.combine(operator, self.boolean(left), self.boolean(right))
+                return operators.combine(operator, self.compile_boolean(left), self.compile_boolean(right))
             case n.Binary(operator="||", left=left, right=right):
-                return strict(self.type_of(node).type, join, *self.unify((left, right), t.STRING))
+                return compile_strict(self.type_of(node).type, join, *self.unify((left, right), t.STRING))
             case n.Binary(operator=("=" | "<>" | "<" | "<=" | ">" | ">=") as operator, left=left, right=right):
-                return self.comparison(node, operator, left, right)
+                return self.compile_comparison(node, operator, left, right)
             case n.Binary():
                 return self._compile_binary(node)
             case n.Between():
@@ -255,7 +257,7 @@ class Compiler:
                 return self._cast(node, self(operand), kind, trying=trying)
             case n.Member(operand=operand, name=name):
                 inner = self(operand)
-                return strict(self.type_of(node).type, partial(pc.struct_field, indices=name), inner)
+                return compile_strict(self.type_of(node).type, partial(pc.struct_field, indices=name), inner)
             case n.Call():
                 return self._compile_call(node)
         what = {n.Index: "an element of an array or a map", n.Collection: "a constructed ARRAY, MAP or ROW"}
@@ -282,25 +284,25 @@ class Compiler:
             return Compiled(None, lambda _: Evaluated(null), null)
         match node.kind:
             case "boolean":
-                return constant(node.text.upper() == "TRUE", kind)
+                return compile_constant(node.text.upper() == "TRUE", kind)
             case "bytes":
-                return constant(bytes.fromhex(node.text), kind)
+                return compile_constant(bytes.fromhex(node.text), kind)
             case "number":
-                return constant(_number(node.text, kind), kind)
+                return compile_constant(_number(node.text, kind), kind)
             case "date" | "time" | "timestamp":
                 return self._compile_moment(node, node.text, kind)
-        return constant(node.text, kind)
+        return compile_constant(node.text, kind)
 
     def _compile_moment(self, node: n.Node, text: str, kind: t.DataType) -> Compiled:
         """Compile a date or time that is written as a string; `refuse` (an error) another form, and an instant."""
         try:
             match kind:
                 case t.Date() if _DATE.fullmatch(text):
-                    return constant(date.fromisoformat(text), kind)
+                    return compile_constant(date.fromisoformat(text), kind)
                 case t.Timestamp() if _DATE.fullmatch(text) or _TIMESTAMP.fullmatch(text):
-                    return constant(datetime.fromisoformat(text), kind)
+                    return compile_constant(datetime.fromisoformat(text), kind)
                 case t.Time() if _TIME.fullmatch(text):
-                    return constant(time.fromisoformat(text), kind)
+                    return compile_constant(time.fromisoformat(text), kind)
         except ValueError:
             pass
         if isinstance(kind, t.TimestampLtz):
@@ -313,12 +315,12 @@ class Compiler:
 
     # conditions
 
-    def boolean(self, node: n.Node) -> Compiled:
+    def compile_boolean(self, node: n.Node) -> Compiled:
         """Compile a part that is a BOOLEAN, as the translation has checked; a NULL without a type becomes one."""
         value = self(node)
-        return value if value.type is not None else constant(None, operators.BOOLEAN)
+        return value if value.type is not None else compile_constant(None, operators.BOOLEAN)
 
-    def comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
+    def compile_comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
         """Compare two expressions in the type in which Spark compares them, or refuse as `_compile_comparable`."""
         return operators.compare(operator, *self._compile_comparable(node, left, right))
 
@@ -366,8 +368,8 @@ class Compiler:
         """
 
         def inside(low: n.Node, high: n.Node) -> Compiled:
-            above = self.comparison(node, ">=", node.operand, low)
-            return operators.combine("AND", above, self.comparison(node, "<=", node.operand, high))
+            above = self.compile_comparison(node, ">=", node.operand, low)
+            return operators.combine("AND", above, self.compile_comparison(node, "<=", node.operand, high))
 
         result = inside(node.low, node.high)
         if node.symmetric:
@@ -378,7 +380,7 @@ class Compiler:
         """Compile ``[NOT] IN`` with a list of values, or refuse as `_compile_comparable`."""
         result = self._compile_in_constants(node)
         if result is None:
-            each = [self.comparison(node, "=", node.operand, value) for value in node.values]
+            each = [self.compile_comparison(node, "=", node.operand, value) for value in node.values]
             result = each[0]
             for other in each[1:]:
                 result = operators.combine("OR", result, other)
@@ -406,7 +408,7 @@ class Compiler:
                 return among
             return pc.if_else(pc.is_valid(operands), among, pa.scalar(None, pa.bool_()))
 
-        return strict(operators.BOOLEAN, compute, operand)
+        return compile_strict(operators.BOOLEAN, compute, operand)
 
     def _compile_like(self, node: n.Like) -> Compiled:
         """Compile LIKE; `refuse` SIMILAR TO, and a pattern that is not a string in quotes.
@@ -421,7 +423,7 @@ class Compiler:
         if node.escape is not None:
             escape = self.type_of(node.escape).constant
         try:
-            find = patterns.like(pattern, escape)
+            find = patterns.compile_like(pattern, escape)
         except patterns.PatternError as e:
             reason = "the escape character stands before %, _ or itself"
             self.refuse(node, f"{e} in a pattern of LIKE", "remove it", reason)
@@ -436,14 +438,14 @@ class Compiler:
         """
         value = self(text)
         if value.type is None:
-            return constant(None, operators.BOOLEAN)
+            return compile_constant(None, operators.BOOLEAN)
 
         def compute(values: Any) -> Any:
             if isinstance(values, pa.Scalar):
                 return find(pa.array([values.as_py()], pa.string()))[0]
             return find(values)
 
-        return strict(kind, compute, value)
+        return compile_strict(kind, compute, value)
 
     def _compile_is(self, node: n.Is) -> Compiled:
         """Compile ``IS [NOT]`` with NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM.
@@ -452,23 +454,23 @@ class Compiler:
         """
         if node.what == "DISTINCT":
             assert node.other is not None
-            same = operators.same(*self._compile_comparable(node, node.operand, node.other))
+            same = operators.compile_not_distinct(*self._compile_comparable(node, node.operand, node.other))
             return same if node.negated else operators.negate(same)
         if node.what == "JSON":
             self.refuse(node, "IS JSON", "check the members of the column")
         if node.what == "NULL":
             value = self(node.operand)
-            return strict(operators.BOOLEAN, pc.is_valid if node.negated else pc.is_null, value)
-        value = self.boolean(node.operand)
+            return compile_strict(operators.BOOLEAN, pc.is_valid if node.negated else pc.is_null, value)
+        value = self.compile_boolean(node.operand)
         if node.what == "UNKNOWN":
-            return strict(operators.BOOLEAN, pc.is_valid if node.negated else pc.is_null, value)
+            return compile_strict(operators.BOOLEAN, pc.is_valid if node.negated else pc.is_null, value)
         of_true, negated = node.what == "TRUE", node.negated
 
         def compute(values: Any) -> Any:
             flags = pc.fill_null(values if of_true else pc.invert(values), False)
             return pc.invert(flags) if negated else flags
 
-        return strict(operators.BOOLEAN, compute, value)
+        return compile_strict(operators.BOOLEAN, compute, value)
 
     def _compile_case(self, node: n.Case) -> Compiled:
         """Compile ``CASE``, with an operand or without, to values of one type; without ELSE the last one is NULL.
@@ -478,11 +480,13 @@ class Compiler:
         """
         kind = self.type_of(node).type
         if kind is None:
-            return constant(None, operators.BOOLEAN)
+            return compile_constant(None, operators.BOOLEAN)
         null = n.Literal("null", "", at=node.at)
         *values, otherwise = self.unify([*(then for _, then in node.whens), node.otherwise or null], kind)
         conditions = [
-            self.boolean(when) if node.operand is None else self.comparison(when, "=", node.operand, when)
+            self.compile_boolean(when)
+            if node.operand is None
+            else self.compile_comparison(when, "=", node.operand, when)
             for when, _ in node.whens
         ]
         return operators.choose(kind, list(zip(conditions, values, strict=True)), otherwise)
@@ -499,10 +503,10 @@ class Compiler:
         if kind is None or isinstance(kind, Interval):
             self.refuse(node, "an interval or NULL after -", "write the constant itself")
         value = self(node.operand)
-        negated = operators.unary(kind, value, "negate")
+        negated = operators.compile_unary(kind, value, "negate")
         if negated is not None and isinstance(node.operand, n.Literal) and value.constant is not None:
             number = value.constant.as_py()
-            return constant(None if number is None else -number, kind)
+            return compile_constant(None if number is None else -number, kind)
         if negated is None:
             self.refuse(node, f"- {kind.spelling}", "declare at most 34 digits, or compare the number itself")
         return negated
@@ -512,13 +516,13 @@ class Compiler:
         families = {self.type_of(node.left).family, self.type_of(node.right).family}
         if families & {"interval", "date", "time", "timestamp"}:
             return self._compile_moved_time(node)
-        compiled = self.arithmetic(node, self.type_of(node).type)
+        compiled = self.compile_arithmetic(node, self.type_of(node).type)
         if compiled is None:
             what = f"{self.type_of(node.left).spelling} {node.operator} {self.type_of(node.right).spelling}"
             self.refuse(node, what, "compare the columns themselves, or declare numbers with fewer digits")
         return compiled
 
-    def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
+    def compile_arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
         """Compile ``+ - * / %`` of two numbers to the type ``kind``; None if it is NULL, or may differ from Spark's.
 
         None also for an operand that is NULL without a type. Operands whose conversion may differ are refused as by
@@ -556,8 +560,8 @@ class Compiler:
         if abs(steps) >= BOUNDS[type(number)]:
             self.refuse(node, "an interval of that length", "write a shorter interval")
         unit = arrow_type(number)
-        moved_number = strict(number, lambda values: pc.cast(values, unit), self(moved))
-        return operators.add(kind, moved_number, constant(steps if node.operator == "+" else -steps, number))
+        moved_number = compile_strict(number, lambda values: pc.cast(values, unit), self(moved))
+        return operators.add(kind, moved_number, compile_constant(steps if node.operator == "+" else -steps, number))
 
     # calls
 
@@ -576,7 +580,7 @@ class Compiler:
         function = FUNCTIONS.get(name)
         kind = self.type_of(node).type
         if function is not None and name not in OF_NULL and any(self.type_of(a).type is None for a in node.arguments):
-            return constant(None, kind or operators.BOOLEAN)
+            return compile_constant(None, kind or operators.BOOLEAN)
         compiled = None if function is None else function(self, node, kind)
         if compiled is None:
             kinds = ", ".join(self.type_of(argument).spelling for argument in node.arguments)

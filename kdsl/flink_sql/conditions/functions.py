@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kdsl.flink_sql.conditions import operators, patterns
 from kdsl.flink_sql.conditions.casts import FLOATS
-from kdsl.flink_sql.conditions.values import Compiled, strict
+from kdsl.flink_sql.conditions.values import Compiled, compile_strict
 from kdsl.flink_sql.expressions.values import INTEGERS, TypedSql
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.types import model as t
@@ -33,11 +33,11 @@ class Compiler(Protocol):
         """Record an expression that cannot be evaluated (what it is, the fix, and why), and raise an internal error."""
         ...
 
-    def boolean(self, node: n.Node) -> Compiled:
+    def compile_boolean(self, node: n.Node) -> Compiled:
         """Compile a condition."""
         ...
 
-    def comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
+    def compile_comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
         """Compile a comparison by an operator such as ``=``; refuse one that Arrow may compute differently."""
         ...
 
@@ -49,7 +49,7 @@ class Compiler(Protocol):
         """Compile expressions, and convert their values to one type; refuse what Arrow may convert differently."""
         ...
 
-    def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
+    def compile_arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
         """Compile an arithmetic operation; None if Arrow cannot compute it exactly, or it is NULL.
 
         Refuse operands that Arrow may convert differently.
@@ -88,7 +88,7 @@ def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
         (argument,) = call.arguments
         if kind is None or compiler.type_of(argument).family not in families:
             return None
-        return strict(kind, lambda values: pc.cast(compute(values), arrow_type(kind)), compiler(argument))
+        return compile_strict(kind, lambda values: pc.cast(compute(values), arrow_type(kind)), compiler(argument))
 
     return compile_call
 
@@ -100,17 +100,17 @@ def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Comp
     """
     if kind is None or not isinstance(kind, (*INTEGERS, *FLOATS, t.Decimal)):
         return None
-    return operators.unary(kind, compiler(call.arguments[0]), "abs")
+    return operators.compile_unary(kind, compiler(call.arguments[0]), "abs")
 
 
 def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """Compile MOD as ``%``, or record and raise as `Compiler.arithmetic` does; None if it is inexact, or NULL."""
-    return compiler.arithmetic(n.Binary("%", *call.arguments, at=call.at), kind)
+    return compiler.compile_arithmetic(n.Binary("%", *call.arguments, at=call.at), kind)
 
 
 def _coalesce(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """Compile COALESCE and IFNULL, or record and raise as `Compiler.unify` does; None if the result has no type."""
-    return None if kind is None else operators.first_valid(kind, compiler.unify(call.arguments, kind))
+    return None if kind is None else operators.choose_first_valid(kind, compiler.unify(call.arguments, kind))
 
 
 def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
@@ -118,7 +118,7 @@ def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled |
     if kind is None:
         return None
     then, otherwise = compiler.unify(call.arguments[1:], kind)
-    return operators.choose(kind, [(compiler.boolean(call.arguments[0]), then)], otherwise)
+    return operators.choose(kind, [(compiler.compile_boolean(call.arguments[0]), then)], otherwise)
 
 
 def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
@@ -126,7 +126,7 @@ def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
     if kind is None:
         return None
     value, other = call.arguments
-    equal = compiler.comparison(call, "=", value, other)
+    equal = compiler.compile_comparison(call, "=", value, other)
     null = compiler.unify((n.Literal("null", ""),), kind)[0]
     return operators.choose(kind, [(equal, null)], compiler(value))
 
@@ -139,7 +139,7 @@ def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compi
     if kind is None or isinstance(kind, FLOATS) or compiler.type_of(call).family in ("other", "boolean"):
         return None
     function = pc.max_element_wise if call.name.upper() == "GREATEST" else pc.min_element_wise
-    return strict(kind, partial(function, skip_nulls=False), *compiler.unify(call.arguments, kind))
+    return compile_strict(kind, partial(function, skip_nulls=False), *compiler.unify(call.arguments, kind))
 
 
 def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
@@ -152,12 +152,12 @@ def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled
     if not signs:
         return None
     names = {"LEADING": pc.utf8_ltrim, "TRAILING": pc.utf8_rtrim, "BOTH": pc.utf8_trim}
-    return strict(kind, partial(names[side], characters=signs), compiler(call.arguments[0]))
+    return compile_strict(kind, partial(names[side], characters=signs), compiler(call.arguments[0]))
 
 
 def _concat(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """Compile CONCAT, NULL if one is NULL, or record and raise as `Compiler.unify` does."""
-    return strict(kind, join, *compiler.unify(call.arguments, t.STRING))
+    return compile_strict(kind, join, *compiler.unify(call.arguments, t.STRING))
 
 
 def join(*texts: Any) -> Any:
@@ -178,7 +178,9 @@ def _substring(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Com
     if start < 1:
         return None
     stop = start - 1 + length[0] if length else None
-    return strict(kind, partial(pc.utf8_slice_codeunits, start=start - 1, stop=stop), compiler(call.arguments[0]))
+    return compile_strict(
+        kind, partial(pc.utf8_slice_codeunits, start=start - 1, stop=stop), compiler(call.arguments[0])
+    )
 
 
 def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
@@ -191,7 +193,7 @@ def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
     if constant is None:
         return compiler.refuse(call, "REGEXP with a pattern that is not a constant", "write the pattern in quotes")
     try:
-        expression = patterns.regular(constant)
+        expression = patterns.compile_regular(constant)
     except patterns.PatternError as e:
         return compiler.refuse(
             call,
@@ -227,7 +229,7 @@ def _cardinality(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> C
 
     if not isinstance(compiler.type_of(call.arguments[0]).type, t.Array | t.Map):
         return None
-    return strict(kind, count, compiler(call.arguments[0]))
+    return compile_strict(kind, count, compiler(call.arguments[0]))
 
 
 _FIELDS = {
@@ -257,7 +259,7 @@ def _field(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compile
     if kind is None or not known or unit not in _FIELDS:
         return None
     compute = _FIELDS[unit]
-    return strict(kind, lambda values: pc.cast(compute(values), arrow_type(kind)), compiler(call.arguments[-1]))
+    return compile_strict(kind, lambda values: pc.cast(compute(values), arrow_type(kind)), compiler(call.arguments[-1]))
 
 
 OF_NULL = frozenset(("COALESCE", "IFNULL", "IF", "NULLIF", "GREATEST", "LEAST"))

@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.flink_sql.conditions.casts import BOUNDS, FLOATS
-from kdsl.flink_sql.conditions.values import Compiled, Evaluated, Failure, Rows, only_in, strict, true_rows
+from kdsl.flink_sql.conditions.values import (
+    Compiled,
+    Evaluated,
+    Failure,
+    Rows,
+    compile_strict,
+    find_true_rows,
+    list_only_in,
+)
 from kdsl.flink_sql.expressions.values import INTEGERS
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
@@ -29,14 +37,14 @@ def compare(operator: str, left: Compiled, right: Compiled) -> Compiled:
     It is NULL if one of them is NULL, which may have no type.
     """
     if left.type is None or right.type is None:
-        return strict(BOOLEAN, lambda *_: _NULL, left, right)
-    return strict(BOOLEAN, comparison(operator, left.type), left, right)
+        return compile_strict(BOOLEAN, lambda *_: _NULL, left, right)
+    return compile_strict(BOOLEAN, choose_comparison(operator, left.type), left, right)
 
 
-def comparison(operator: str, kind: t.DataType) -> Callable[[Values, Values], Values]:
+def choose_comparison(operator: str, kind: t.DataType) -> Callable[[Values, Values], Values]:
     """Return the function that compares Arrow values of a type; NaN equals NaN and is greater than other numbers."""
     if isinstance(kind, FLOATS):
-        return _float_comparison(operator)
+        return _choose_float_comparison(operator)
     compare_plain = _PLAIN[operator]
     if isinstance(kind, t.Boolean):  # Arrow does not order booleans
         return lambda a, b: compare_plain(pc.cast(a, pa.int8()), pc.cast(b, pa.int8()))
@@ -53,7 +61,7 @@ _PLAIN: Mapping[str, Callable[[Values, Values], Values]] = {
 }
 
 
-def _float_comparison(operator: str) -> Callable[[Values, Values], Values]:
+def _choose_float_comparison(operator: str) -> Callable[[Values, Values], Values]:
     """Return the function that compares FLOAT or DOUBLE values as Spark does; see `comparison`."""
     match operator:
         case "=":
@@ -80,17 +88,17 @@ def _less_float(a: Values, b: Values) -> Values:
     return pc.or_(pc.less(a, b), pc.and_(pc.invert(pc.is_nan(a)), pc.is_nan(b)))
 
 
-def same(left: Compiled, right: Compiled) -> Compiled:
+def compile_not_distinct(left: Compiled, right: Compiled) -> Compiled:
     """``IS NOT DISTINCT FROM``: NULL is the same as NULL, and the result is never NULL."""
 
     def compute(a: Values, b: Values) -> Values:
         null_a, null_b = pc.is_null(a), pc.is_null(b)
         if left.type is None or right.type is None:
             return pc.and_(null_a, null_b)
-        equal = pc.fill_null(comparison("=", left.type)(a, b), False)
+        equal = pc.fill_null(choose_comparison("=", left.type)(a, b), False)
         return pc.or_(pc.and_(null_a, null_b), equal)
 
-    return strict(BOOLEAN, compute, left, right)
+    return compile_strict(BOOLEAN, compute, left, right)
 
 
 # logic: an operand is computed for those rows only whose result it decides
@@ -104,7 +112,7 @@ def combine(operator: str, left: Compiled, right: Compiled) -> Compiled:
         first, second = left.step(rows), right.step(rows)
         failures = second.failures
         if failures:
-            failures = only_in(failures, ~true_rows(decided(first.values), rows.count))
+            failures = list_only_in(failures, ~find_true_rows(decided(first.values), rows.count))
         return Evaluated(both(first.values, second.values), (*first.failures, *failures))
 
     return Compiled(BOOLEAN, step)
@@ -112,7 +120,7 @@ def combine(operator: str, left: Compiled, right: Compiled) -> Compiled:
 
 def negate(value: Compiled) -> Compiled:
     """``NOT``; NULL stays NULL."""
-    return strict(BOOLEAN, pc.invert, value)
+    return compile_strict(BOOLEAN, pc.invert, value)
 
 
 def choose(kind: t.DataType, branches: Sequence[tuple[Compiled, Compiled]], otherwise: Compiled) -> Compiled:
@@ -127,14 +135,14 @@ def choose(kind: t.DataType, branches: Sequence[tuple[Compiled, Compiled]], othe
         conditions, values = [], []
         for condition, value in branches:
             tested, computed = condition.step(rows), value.step(rows)
-            chosen = true_rows(tested.values, rows.count)
-            failures += only_in(tested.failures, undecided)
-            failures += only_in(computed.failures, undecided & chosen)
+            chosen = find_true_rows(tested.values, rows.count)
+            failures += list_only_in(tested.failures, undecided)
+            failures += list_only_in(computed.failures, undecided & chosen)
             conditions.append(pa.array(chosen))
             values.append(computed.values)
             undecided &= ~chosen
         last = otherwise.step(rows)
-        failures += only_in(last.failures, undecided)
+        failures += list_only_in(last.failures, undecided)
         result = last.values
         for chosen_rows, each in zip(reversed(conditions), reversed(values), strict=True):
             result = pc.if_else(chosen_rows, each, result)
@@ -143,13 +151,13 @@ def choose(kind: t.DataType, branches: Sequence[tuple[Compiled, Compiled]], othe
     return Compiled(kind, step)
 
 
-def first_valid(kind: t.DataType, values: Sequence[Compiled]) -> Compiled:
+def choose_first_valid(kind: t.DataType, values: Sequence[Compiled]) -> Compiled:
     """``COALESCE``: the first value that is not NULL; all have the type ``kind``.
 
     A value fails only for rows in which those before it are NULL.
     """
     *some, last = values
-    return choose(kind, [(strict(BOOLEAN, pc.is_valid, each), each) for each in some], last)
+    return choose(kind, [(compile_strict(BOOLEAN, pc.is_valid, each), each) for each in some], last)
 
 
 # arithmetic
@@ -168,13 +176,19 @@ def calculate(operator: str, kind: t.DataType, left: Compiled, right: Compiled) 
         right: The second operand; of the same type, except for DECIMAL.
     """
     if isinstance(kind, t.Decimal):
-        return strict(kind, _DECIMAL[operator], left, right) if _is_exact(operator, left.type, right.type) else None
+        return (
+            compile_strict(kind, _DECIMAL[operator], left, right)
+            if _is_exact(operator, left.type, right.type)
+            else None
+        )
     if isinstance(kind, FLOATS):
-        return None if operator == "%" else _with_failures(kind, left, right, _float_operation(operator), operator)
+        return (
+            None if operator == "%" else _with_failures(kind, left, right, _choose_float_operation(operator), operator)
+        )
     if not isinstance(left.type, INTEGERS):
         return None
     if operator in ("/", "%"):
-        return _with_failures(kind, left, right, _divide if operator == "/" else _remainder, operator)
+        return _with_failures(kind, left, right, _divide if operator == "/" else _compute_remainder, operator)
     return _with_failures(kind, left, right, _CHECKED[operator], operator)
 
 
@@ -196,7 +210,7 @@ def _is_exact(operator: str, one: t.DataType | None, other: t.DataType | None) -
     return operator in "+-" and whole + max(one.scale, other.scale) + 1 <= t.MAX_DECIMAL
 
 
-def _float_operation(operator: str) -> Callable[[Values, Values], Values]:
+def _choose_float_operation(operator: str) -> Callable[[Values, Values], Values]:
     """Return Arrow's function for ``+``, ``-``, ``*`` or ``/`` of floats; a division by zero is infinite or NaN."""
     operations: dict[str, Callable[[Values, Values], Values]] = {
         "+": pc.add,
@@ -212,7 +226,7 @@ def _divide(a: Values, b: Values) -> Values:
     return pc.divide_checked(a, b)
 
 
-def _remainder(a: Values, b: Values) -> Values:
+def _compute_remainder(a: Values, b: Values) -> Values:
     """Return the remainder of integers, with the sign of the dividend.
 
     The dividend must be NULL where the divisor is zero, otherwise Arrow raises ArrowInvalid.
@@ -232,13 +246,13 @@ def add(kind: t.DataType, left: Compiled, right: Compiled) -> Compiled:
 def _with_failures(
     kind: t.DataType, left: Compiled, right: Compiled, compute: Callable[[Values, Values], Values], operator: str
 ) -> Compiled:
-    """Return an operation with a result of type ``kind``; rows that `_failing_rows` finds fail and become NULL."""
+    """Return an operation with a result of type ``kind``; rows that `_find_failing_rows` finds fail and become NULL."""
 
     def step(rows: Rows) -> Evaluated:
         a, b = left.step(rows), right.step(rows)
         failures = (*a.failures, *b.failures)
         x, y = a.values, b.values
-        wrong = _failing_rows(operator, x, y, rows.count)
+        wrong = _find_failing_rows(operator, x, y, rows.count)
         if wrong is not None:
             bad, reason = wrong
             failures = (*failures, Failure(bad, reason))
@@ -248,17 +262,17 @@ def _with_failures(
     return Compiled(kind, step)
 
 
-def _failing_rows(operator: str, x: Values, y: Values, count: int) -> tuple[Any, str] | None:
+def _find_failing_rows(operator: str, x: Values, y: Values, count: int) -> tuple[Any, str] | None:
     """Find the rows with a division by zero or an integer overflow, and one reason for all; None if there are none.
 
     A row with a NULL dividend does not fail.
     """
     if operator in ("/", "%"):
         zero = pc.and_(pc.equal(y, pa.scalar(0, y.type)), pc.is_valid(x))
-        bad, reason = true_rows(zero, count), "division by zero"
+        bad, reason = find_true_rows(zero, count), "division by zero"
         if operator == "/" and pa.types.is_integer(x.type):
             lowest = pa.scalar(-(2 ** (x.type.bit_width - 1)), x.type)
-            over = true_rows(pc.and_(pc.equal(x, lowest), pc.equal(y, pa.scalar(-1, y.type))), count)
+            over = find_true_rows(pc.and_(pc.equal(x, lowest), pc.equal(y, pa.scalar(-1, y.type))), count)
             bad, reason = bad | over, reason if bad.any() else "the result does not fit its type"
         return (bad, reason) if bad.any() else None
     if pa.types.is_floating(x.type):
@@ -270,7 +284,7 @@ def _failing_rows(operator: str, x: Values, y: Values, count: int) -> tuple[Any,
         bound = 2 ** (x.type.bit_width - 1)
         low, high = (pa.scalar(n, pa.decimal256(20, 0)) for n in (-bound, bound))
         over = pc.or_(pc.less(exact, low), pc.greater_equal(exact, high))
-        return true_rows(over, count), "the result does not fit its type"
+        return find_true_rows(over, count), "the result does not fit its type"
     return None
 
 
@@ -279,7 +293,7 @@ def _as_decimal256(values: Values) -> Values:
     return pc.cast(pc.cast(pc.cast(values, pa.int64()), pa.decimal128(19, 0)), pa.decimal256(20, 0))
 
 
-def unary(kind: t.DataType, value: Compiled, name: str) -> Compiled | None:
+def compile_unary(kind: t.DataType, value: Compiled, name: str) -> Compiled | None:
     """``-x`` and ``ABS(x)`` (``name`` is ``negate`` or ``abs``), which fail for the smallest integer.
 
     None if the number may have more than 34 digits: Spark rounds it then.
@@ -294,7 +308,7 @@ def unary(kind: t.DataType, value: Compiled, name: str) -> Compiled | None:
         values, failures = evaluated.values, evaluated.failures
         if bound is not None:
             lowest = pc.equal(values, pa.scalar(-bound, values.type))
-            if (bad := true_rows(lowest, rows.count)).any():
+            if (bad := find_true_rows(lowest, rows.count)).any():
                 failures = (*failures, Failure(bad, "the result does not fit its type"))
         return Evaluated(compute(values), failures)
 

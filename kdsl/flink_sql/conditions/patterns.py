@@ -54,7 +54,7 @@ class Regular:
         return pc.replace_with_mask(matches, ending, pa.array(few, pa.bool_()))
 
 
-def like(pattern: str, escape: str | None) -> Match:
+def compile_like(pattern: str, escape: str | None) -> Match:
     """Return the function that matches whole strings with a pattern of LIKE; without ``escape`` nothing is escaped.
 
     Raises:
@@ -101,7 +101,7 @@ def _quote(text: str) -> str:
     return "".join(f"\\{sign}" if sign in _META else sign for sign in text)
 
 
-def regular(pattern: str) -> Regular:
+def compile_regular(pattern: str) -> Regular:
     """Translate a regular expression of Java to the languages of RE2 and of Python.
 
     Raises:

@@ -72,7 +72,7 @@ class Compiled:
     constant: pa.Scalar | None = None
 
 
-def constant(value: object, kind: t.DataType) -> Compiled:
+def compile_constant(value: object, kind: t.DataType) -> Compiled:
     """A constant of a type; None is NULL. A value that does not fit raises Arrow's error, or OverflowError."""
     scalar = pa.scalar(value, arrow_type(kind))
     return Compiled(kind, lambda _: Evaluated(scalar), scalar)
@@ -84,7 +84,7 @@ def as_array(evaluated: Evaluated, count: int) -> pa.Array:
     return pa.repeat(values, count) if isinstance(values, pa.Scalar) else values
 
 
-def true_rows(values: pa.Array | pa.Scalar, count: int) -> Mask:
+def find_true_rows(values: pa.Array | pa.Scalar, count: int) -> Mask:
     """The mask of the rows whose boolean value is true; NULL is not. A scalar counts for all ``count`` rows."""
     if isinstance(values, pa.Scalar):
         return np.full(count, values.as_py() is True)
@@ -92,7 +92,7 @@ def true_rows(values: pa.Array | pa.Scalar, count: int) -> Mask:
     return mask
 
 
-def only_in(failures: Iterable[Failure], rows: Mask) -> tuple[Failure, ...]:
+def list_only_in(failures: Iterable[Failure], rows: Mask) -> tuple[Failure, ...]:
     """The failures limited to some rows, because the others are not computed; empty ones are left out."""
     limited = (Failure(failure.rows & rows, failure.reason) for failure in failures)
     return tuple(failure for failure in limited if failure.rows.any())
@@ -100,11 +100,13 @@ def only_in(failures: Iterable[Failure], rows: Mask) -> tuple[Failure, ...]:
 
 def fail_where(rows: pa.Array | pa.Scalar, reason: str, count: int) -> tuple[Failure, ...]:
     """A failure of the rows whose flag is true; none if there are no such rows."""
-    mask = true_rows(rows, count)
+    mask = find_true_rows(rows, count)
     return (Failure(mask, reason),) if mask.any() else ()
 
 
-def strict(kind: t.DataType | None, compute: Callable[..., pa.Array | pa.Scalar], *operands: Compiled) -> Compiled:
+def compile_strict(
+    kind: t.DataType | None, compute: Callable[..., pa.Array | pa.Scalar], *operands: Compiled
+) -> Compiled:
     """An expression that needs all its operands, and fails where one of them fails.
 
     Args:

@@ -26,8 +26,8 @@ class Translator(Protocol):
         """Raise an UntranslatableError that names a part of the expression, the reason, and the fix."""
         ...
 
-    def translate_arithmetic(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
-        """Translate an operator between two values that are translated; or raise UntranslatableError."""
+    def require_family(self, node: n.Node, value: TypedSql, family: str, what: str) -> None:
+        """Check that a value belongs to a family of types, or raise UntranslatableError."""
         ...
 
     def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:

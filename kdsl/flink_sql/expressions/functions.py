@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kdsl.flink_sql.expressions import collection_functions, json_functions, string_functions, time_functions
+from kdsl.flink_sql.expressions.arithmetic import translate_arithmetic
 from kdsl.flink_sql.expressions.calls import Arguments, Function, template_function
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.syntax import tree as n
@@ -70,7 +71,8 @@ def _function_of_two_doubles(call: Arguments) -> TypedSql:
 def _mod(call: Arguments) -> TypedSql:
     """Translate ``MOD`` as the operator ``%``; raise UntranslatableError for wrong arguments."""
     call.require_count(2)
-    return call.translator.translate_arithmetic(n.Binary("%", *call.node.arguments, at=call.node.at), call[0], call[1])
+    node = n.Binary("%", *call.node.arguments, at=call.node.at)
+    return translate_arithmetic(call.translator, node, call[0], call[1])
 
 
 def _floor(call: Arguments) -> TypedSql:

@@ -10,31 +10,22 @@ import attrs
 
 from kdsl.errors import listing, nearest
 from kdsl.flink_sql.expressions import functions
+from kdsl.flink_sql.expressions.arithmetic import translate_arithmetic, widen
 from kdsl.flink_sql.expressions.calls import Arguments
-from kdsl.flink_sql.expressions.casts import NoCastError, cast, spark_cast
+from kdsl.flink_sql.expressions.casts import NoCastError, cast
+from kdsl.flink_sql.expressions.literals import translate_interval, translate_literal
 from kdsl.flink_sql.expressions.values import (
-    DayInterval,
-    Interval,
-    MonthInterval,
     NoCommonTypeError,
     TypedSql,
-    arithmetic_type,
     common_number_type,
     common_type,
     same_in_spark,
 )
 from kdsl.flink_sql.syntax import tree as n
-from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
-from kdsl.flink_sql.syntax.intervals import LONGEST_IN_STEPS, interval_microseconds
+from kdsl.flink_sql.syntax.errors import UntranslatableError, nesting_error
+from kdsl.flink_sql.syntax.expression_reader import read_expression
 from kdsl.types import model as t
 from kdsl.types.sql import literal, quote_name, string_sql
-from kdsl.types.strings.temporal import parse_timestamp
-
-_DATE = r"\d{4}-\d{2}-\d{2}"
-_TIME = r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?"
-_TIMES = {"date": _DATE, "time": _TIME, "timestamp": f"{_DATE} {_TIME}"}
-"""The form of each literal of a time."""
 
 _TYPING_ERROR = 0.8
 """How alike a wrong name and a function must be to be a typing error: similar names mean different things."""
@@ -99,11 +90,11 @@ class ExpressionTranslator:
         """Translate a node by its kind."""
         match node:
             case n.Literal():
-                return self.translate_constant(node)
+                return translate_literal(node, self.source)
             case n.Name(parts=parts):
                 return self.translate_name(node, parts)
             case n.Span():
-                return self.translate_interval(node)
+                return translate_interval(node, self.source)
             case n.Unary():
                 return self.translate_unary(node)
             case n.Binary():
@@ -132,7 +123,7 @@ class ExpressionTranslator:
                 return self.translate_nested_query(node)
         raise AssertionError(node)
 
-    # names and constants
+    # names
 
     def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
         """Translate a column, and members of it.
@@ -180,82 +171,6 @@ class ExpressionTranslator:
             self.fail(node, name, f"the row has no member {name!r}{hint}", f"use one of {', '.join(by_name)}")
         kind = by_name[name]
         return TypedSql(f"{value.text}.{quote_name(name)}", kind.as_nullable(kind.nullable or value.nullable))
-
-    def translate_constant(self, node: n.Literal) -> TypedSql:
-        """Translate a constant.
-
-        Raises:
-            UntranslatableError: It is not a date, time or timestamp of the right form, or has more than 38 digits.
-        """
-        text = node.text
-        match node.kind:
-            case "string":
-                return TypedSql(literal(text)[0], t.Char(max(len(text), 1), nullable=False), text)
-            case "null":
-                return TypedSql("NULL")
-            case "boolean":
-                return TypedSql(text, t.Boolean(nullable=False), text)
-            case "bytes":
-                return TypedSql(f"X'{text}'", t.Binary(max(len(text) // 2, 1), nullable=False))
-            case "number":
-                return self.translate_number(node)
-            case "date" if _is_time(node.kind, text):
-                return TypedSql(f"DATE '{text}'", t.Date(nullable=False))
-            case "time" if _is_time(node.kind, text):
-                kind = t.Time(_fraction_digits(text), nullable=False)
-                return TypedSql(spark_cast(f"TIME '{text}'", kind), kind)  # Spark's own literals have precision 6
-            case "timestamp" if _is_time(node.kind, text):
-                return TypedSql(f"TIMESTAMP_NTZ '{text}'", t.Timestamp(_fraction_digits(text), nullable=False))
-        form = {"date": "2024-12-31", "time": "23:59:59", "timestamp": "2024-12-31 23:59:59.123"}[node.kind]
-        return self.fail(
-            node, node.kind.upper(), f"{text!r} is not a valid {node.kind.upper()}", f"write it as '{form}'"
-        )
-
-    def translate_number(self, node: n.Literal) -> TypedSql:
-        """Translate a number: INT, BIGINT, DECIMAL, or DOUBLE with an exponent.
-
-        Raises:
-            UntranslatableError: It has more than 38 digits.
-        """
-        text = node.text.removesuffix(".")
-        if "e" in text.lower():
-            return TypedSql(f"{text.upper().replace('E+', 'E')}D", t.Double(nullable=False), text)
-        if "." in text:
-            whole, _, fraction = text.partition(".")
-            digits = len(whole.lstrip("0") or whole[:1]) + len(fraction)
-            if digits > t.MAX_DECIMAL:
-                self.fail(node, text, f"{text} has more than 38 digits", "write at most 38 digits")
-            kind = t.Decimal(max(digits, len(fraction), 1), len(fraction), nullable=False)
-            return TypedSql(f"CAST('{text}' AS DECIMAL({kind.precision}, {kind.scale}))", kind, text)
-        if len(text.lstrip("0")) > t.MAX_DECIMAL:
-            self.fail(node, text, f"the number has {len(text)} digits, more than 38", "write at most 38 digits")
-        value = int(text)
-        if value < 2**31:
-            return TypedSql(str(value), t.Int(nullable=False), text)
-        if value < 2**63:
-            return TypedSql(f"{value}L", t.BigInt(nullable=False), text)
-        return TypedSql(f"{value}BD", t.Decimal(len(str(value)), 0, nullable=False), text)
-
-    def translate_interval(self, node: n.Span) -> TypedSql:
-        """Translate an interval; its constant is the number of microseconds, and None if it is of months.
-
-        Raises:
-            UntranslatableError: It has another form than its unit.
-        """
-        unit, until, text = node.unit, node.until, node.text.strip()
-        months = unit in ("YEAR", "QUARTER", "MONTH")
-        if unit == until and unit in ("WEEK", "QUARTER"):
-            if not re.fullmatch(r"-?\d{1,9}", text):
-                self.fail(node, unit, f"{text!r} is not a number of {unit.lower()}s", f"write INTERVAL '2' {unit}")
-            many, unit = (7, "DAY") if unit == "WEEK" else (3, "MONTH")
-            text, until = str(int(text) * many), unit
-        length = interval_microseconds(node)
-        if length is None if not months else not re.fullmatch(r"-?\d+" if unit == until else r"-?\d+-\d+", text):
-            self.fail(node, "INTERVAL", f"{text!r} is not an interval of {unit}", f"write INTERVAL '5' {unit}")
-        shown = unit if unit == until else f"{unit} TO {until}"
-        constant = None if length is None else str(length)
-        kind = MonthInterval if months else DayInterval
-        return TypedSql(f"(INTERVAL '{text}' {shown})", kind(nullable=False), constant)
 
     # operators
 
@@ -311,7 +226,7 @@ class ExpressionTranslator:
         if operator in ("=", "<>", "<", "<=", ">", ">="):
             a, b = self.make_comparable(node, left, right, operator)
             return TypedSql(f"({a} {operator} {b})", t.Boolean(nullable=nullable))
-        return self.translate_arithmetic(node, left, right)
+        return translate_arithmetic(self, node, left, right)
 
     def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
         """Return the SQL of two values in types that can be compared by ``what``; numbers get their common type.
@@ -337,7 +252,7 @@ class ExpressionTranslator:
                 self.fail(node, what, reason, "write both in years and months, or both in days to seconds")
             if left.family == "number" and not same_in_spark(left.type, right.type):
                 wide = common_number_type(left.type, right.type)
-                return self.widen(left, wide), self.widen(right, wide)
+                return widen(left, wide), widen(right, wide)
             return left.text, right.text
         if left.family == "other" and right.family == "other" and same_in_spark(left.type, right.type):
             if what in ("=", "<>", "IN", "CASE", "DISTINCT") and not isinstance(left.type, t.Map | t.Multiset):
@@ -350,80 +265,6 @@ class ExpressionTranslator:
                 return (converted, other.text) if one is left else (other.text, converted)
         return self.fail(
             node, what, f"{what} compares {left.spelling} with {right.spelling}", "CAST one of them to the other's type"
-        )
-
-    def widen(self, value: TypedSql, kind: t.DataType) -> str:
-        """Write the SQL of a number in a wider type, without a cast if Spark's type is the same."""
-        assert value.type is not None
-        return value.text if same_in_spark(value.type, kind) else cast(value, kind).text
-
-    def translate_arithmetic(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
-        """Translate ``+ - * / %`` of numbers, or of times and intervals, with the type that Flink gives the result.
-
-        If a number is NULL without a type, the result is NULL in the type of the other, or INT.
-
-        Raises:
-            UntranslatableError: The operator does not take these types.
-        """
-        operator = node.operator
-        if "interval" in (left.family, right.family) or {left.family, right.family} & {"date", "time", "timestamp"}:
-            return self.translate_moved_time(node, left, right)
-        for value in (left, right):
-            self.require_family(node, value, "number", operator)
-        if left.type is None or right.type is None:
-            kind = (left.type or right.type or t.Int()).as_nullable()
-            return cast(TypedSql("NULL"), kind)
-        kind = arithmetic_type(operator, left.type, right.type).as_nullable(left.nullable or right.nullable)
-        if isinstance(kind, t.Decimal):
-            a, b = (self.widen(v, _exact_type(v.type)) for v in (left, right))
-            return TypedSql(f"CAST(({a} {operator} {b}) AS DECIMAL({kind.precision}, {kind.scale}))", kind)
-        wide = common_number_type(left.type, right.type)
-        a, b = self.widen(left, wide), self.widen(right, wide)
-        if not same_in_spark(kind, wide):  # a remainder has the type of the divisor
-            return TypedSql(f"CAST(({a} {operator} {b}) AS {kind.name})", kind)
-        if operator == "/" and isinstance(kind, t.TinyInt | t.SmallInt | t.Int | t.BigInt):
-            return TypedSql(f"CAST(({a} DIV {b}) AS {kind.name})", kind)
-        if operator == "/" and isinstance(kind, t.Float):
-            return TypedSql(f"CAST(({a} / {b}) AS FLOAT)", kind)
-        return TypedSql(f"({a} {operator} {b})", kind)
-
-    def translate_moved_time(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
-        """Translate the sum or difference of a time and an interval or of two intervals, or an interval times a number.
-
-        Raises:
-            UntranslatableError: The types do not fit, or Spark cannot compute the result.
-        """
-        operator = node.operator
-        if left.family == "interval" and right.family != "interval" and operator == "+":
-            left, right = right, left
-        nullable = left.nullable or right.nullable
-        match left.type, right.type:
-            case (t.TimestampLtz(), DayInterval()) if operator in ("+", "-"):
-                # Spark would add days of the session's zone, which may have 23 hours
-                if right.constant is None:
-                    self.fail(node, operator, "an instant moves by a constant here", "write INTERVAL '26' HOUR")
-                return TypedSql(
-                    _move_instant(left.text, operator, int(right.constant)), left.type.as_nullable(nullable)
-                )
-            case ((t.Timestamp() | t.TimestampLtz()), Interval()) if operator in ("+", "-"):
-                kind = left.type.as_nullable(nullable)
-                return TypedSql(f"({left.text} {operator} {right.text})", kind)
-            case t.Date(), Interval() if operator in ("+", "-"):
-                days = re.fullmatch(r"\(INTERVAL '(-?\d+)' (?:DAY|MONTH|YEAR)\)", right.text)
-                if days or isinstance(right.type, MonthInterval):
-                    return TypedSql(f"({left.text} {operator} {right.text})", t.Date(nullable=nullable))
-                self.fail(
-                    node, operator, "a DATE moves by whole days, months or years", "CAST it to TIMESTAMP(3) first"
-                )
-            case Interval(), Interval() if same_in_spark(left.type, right.type) and operator in ("+", "-"):
-                return TypedSql(f"({left.text} {operator} {right.text})", left.type)
-            case Interval(), _ if right.family == "number" and operator == "*":
-                return TypedSql(f"({left.text} * {right.text})", left.type)
-            case _, Interval() if left.family == "number" and operator == "*":
-                return TypedSql(f"({right.text} * {left.text})", right.type)
-        reason = f"{left.spelling} {operator} {right.spelling} cannot be computed"
-        return self.fail(
-            node, operator, reason, "use TIMESTAMPDIFF for the time between two, or an INTERVAL to move one"
         )
 
     # conditions
@@ -684,31 +525,6 @@ def find_wrong_calls(text: str, root: object) -> Iterator[UntranslatableError]:
             yield e
 
 
-def _is_time(kind: str, text: str) -> bool:
-    """Whether the text of a literal has the form of its kind, and its day and its time exist."""
-    if re.fullmatch(_TIMES[kind], text) is None:
-        return False
-    whole = {"date": f"{text} 00:00:00", "time": f"2000-01-01 {text}"}.get(kind, text)
-    try:
-        parse_timestamp(whole.replace(" ", "T"), "ISO-8601", zoned=False)  # other forms take the last day of a month
-    except ValueError:
-        return False
-    return True
-
-
-def _fraction_digits(text: str) -> int:
-    """Count the digits after the point."""
-    return len(text.partition(".")[2])
-
-
-def _exact_type(kind: t.DataType | None) -> t.DataType:
-    """Return the DECIMAL that stores all numbers of an integer or DECIMAL type, which must not be None."""
-    from kdsl.flink_sql.expressions.values import as_decimal
-
-    assert kind is not None
-    return as_decimal(kind)
-
-
 def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> TypedSql:
     """Translate a scalar expression of Flink SQL to Spark SQL, for a session in ANSI mode (Spark's default).
 
@@ -729,17 +545,3 @@ def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> TypedS
         return ExpressionTranslator(text, Columns(columns))(node)
     except RecursionError:
         raise nesting_error("", text, n.deepest_node(node).at) from None
-
-
-_HALF_DAY = 43_200_000_000
-
-
-def _move_instant(text: str, operator: str, length: int) -> str:
-    """Write the SQL of an instant plus or minus (``operator``) a length in microseconds, whatever the time zone."""
-    sign = 1 if (length >= 0) == (operator == "+") else -1
-    if abs(length) > LONGEST_IN_STEPS:
-        return f"timestamp_micros(unix_micros({text}) {operator} ({length}L))"
-    steps, rest = divmod(abs(length), _HALF_DAY)
-    for step in [_HALF_DAY] * steps + [rest] * (rest > 0 or not steps):
-        text = f"({text} {'+' if sign > 0 else '-'} INTERVAL '{step // 1_000_000}.{step % 1_000_000:06}' SECOND)"
-    return text

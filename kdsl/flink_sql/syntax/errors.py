@@ -35,3 +35,11 @@ class UntranslatableError(TextError):
         there = self.text[self.position : self.position + len(self.name)]
         where = ScriptText(self.text).where(self.position, len(there) if there.upper() == self.name.upper() else 1)
         return f"{self.location}: {self.reason}; {self.fix}\n{indent(where.excerpt or '', '  ', lambda _: True)}"
+
+
+def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
+    """Create the error for SQL that is nested more deeply than Python's stack allows."""
+    reason = "this is nested too deeply"
+    return UntranslatableError(
+        name, reason, "reduce the nesting, or write it as several columns or views", text, position
+    )

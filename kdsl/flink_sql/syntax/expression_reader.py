@@ -6,63 +6,21 @@ General SQL parsers have no dialect for Flink: one of them read ``MAP['a', 1]`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
-
 from kdsl.flink_sql.syntax import tree as n
-from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.flink_sql.syntax.argument_reader import UNITS, ArgumentReader
+from kdsl.flink_sql.syntax.errors import nesting_error
 from kdsl.flink_sql.syntax.intervals import TIME_UNITS
-from kdsl.sql_tokens import Cursor, Token, tokenize
-from kdsl.types import model as t
-from kdsl.types.parse import TypeReader, TypeSyntaxError
+from kdsl.flink_sql.syntax.sql_reader import RESERVED
 
-# Words that end an expression or begin a clause; as names they need back-ticks.
-RESERVED = frozenset(
-    [
-        *("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "UNION", "INTERSECT", "EXCEPT", "MINUS"),
-        *("LIMIT", "FETCH", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ON", "USING", "AS"),
-        *("AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "END", "IN", "BETWEEN", "LIKE", "SIMILAR", "IS"),
-        *("NULL", "TRUE", "FALSE", "UNKNOWN", "INTERVAL", "CAST", "DISTINCT", "WITH", "VALUES", "EXISTS"),
-        *("ESCAPE", "OVER", "WINDOW", "TABLE", "LATERAL", "SET", "INSERT", "INTO", "CREATE", "FOR", "QUALIFY"),
-        *("MATCH_RECOGNIZE", "TABLESAMPLE"),
-    ]
-)
-UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
-_FIELDS = (
-    *(*UNITS, "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH", "DECADE", "CENTURY", "MILLENNIUM"),
-    *("DOY", "DOW", "ISODOW", "ISOYEAR"),
-)
 _BARE = frozenset(
     ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PI"]
 )
-_CORRECT = "correct the SQL at this position"
 _WITHOUT_CLAUSE = "leave the clause out, which changes the order of the values, or what becomes of NULL"
 _COMPARE = ("=", "<>", "!=", "<", "<=", ">", ">=")
-_JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
-_WITH_WORDS = ("JSON_OBJECT", "JSON_ARRAY", "JSON_OBJECTAGG", "JSON_ARRAYAGG")
 
 
-def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
-    """Create the error for SQL that is nested more deeply than Python's stack allows."""
-    reason = "this is nested too deeply"
-    return UntranslatableError(
-        name, reason, "reduce the nesting, or write it as several columns or views", text, position
-    )
-
-
-class ExpressionReader(Cursor):
-    """Reads expressions; `kdsl.flink_sql.syntax.query_reader` adds queries.
-
-    A method that reads something takes its tokens, and the next one comes after them.
-    """
-
-    def __init__(self, text: str) -> None:
-        """Split the text into tokens; raise UntranslatableError if one of them is broken."""
-        super().__init__(tokenize(text))
-        self.text = text
-        for token in self.tokens:
-            if token.kind == "broken":
-                raise UntranslatableError(token.text, token.reason, token.fix, text, token.start)
+class ExpressionReader(ArgumentReader):
+    """Reads expressions; `kdsl.flink_sql.syntax.query_reader` adds queries."""
 
     def read_all(self) -> n.Node:
         """Read the whole text into its syntax tree.
@@ -80,59 +38,6 @@ class ExpressionReader(Cursor):
     def read_root(self) -> n.Node:
         """Read the outermost part of the text, here an expression; raise UntranslatableError as `read_expression`."""
         return self.read_expression()
-
-    # tokens
-
-    def expect(self, word: str) -> Token:
-        """Take a keyword or sign, and return its token.
-
-        Raises:
-            UntranslatableError: It does not come next.
-        """
-        if not self.at(word):
-            self.fail_unexpected(repr(word))
-        return self.take()
-
-    def fail(self, reason: str, token: Token | None = None, fix: str = _CORRECT) -> NoReturn:
-        """Raise an UntranslatableError for a token, by default the next one, that is not allowed here."""
-        token = token or self.token
-        raise UntranslatableError(token.text, reason, fix, self.text, token.start)
-
-    def fail_unexpected(self, expected: str, token: Token | None = None, fix: str = _CORRECT) -> NoReturn:
-        """Raise an UntranslatableError for a token, by default the next one, in place of what is ``expected``."""
-        token = token or self.token
-        actual = "the text ends" if token.kind == "end" else f"found {token.text!r}"
-        self.fail(f"expected {expected}, {actual}", token, fix)
-
-    def expect_end(self) -> None:
-        """Check that the text ends here.
-
-        Raises:
-            UntranslatableError: It does not.
-        """
-        if self.token.kind != "end":
-            self.fail_unexpected("the end of the expression")
-
-    def read_name(self) -> str:
-        """Read a name, in back-ticks or not.
-
-        Raises:
-            UntranslatableError: No name comes next.
-        """
-        token = self.token
-        if token.kind == "quoted":
-            return self.take().value
-        if token.kind == "word" and token.upper not in RESERVED:
-            return self.take().value
-        fix = f"write `{token.text}` in back-ticks" if token.kind == "word" else "write a name"
-        return self.fail_unexpected("a name", fix=fix)
-
-    def read_list(self, read: Callable[[], Any]) -> tuple[Any, ...]:
-        """Call ``read`` one or more times, with commas between, and return the results; raise what ``read`` raises."""
-        items = [read()]
-        while self.accept(","):
-            items.append(read())
-        return tuple(items)
 
     # expressions, from those that bind loosest
 
@@ -161,12 +66,12 @@ class ExpressionReader(Cursor):
 
     def _read_predicate(self) -> n.Node:
         """Read a comparison, IS, IN, LIKE or BETWEEN, or a plain value; raise UntranslatableError for a mistake."""
-        left = self._read_sum()
+        left = self.read_sum()
         while True:
             token = self.token
             if token.upper in _COMPARE:
                 self.take()
-                left = n.Binary("<>" if token.text == "!=" else token.text, left, self._read_sum(), at=token.start)
+                left = n.Binary("<>" if token.text == "!=" else token.text, left, self.read_sum(), at=token.start)
             elif token.upper == "IS":
                 left = self._read_is(left)
             elif token.upper in ("BETWEEN", "IN", "LIKE", "SIMILAR") or (
@@ -181,7 +86,7 @@ class ExpressionReader(Cursor):
         at = self.take().start
         negated = self.accept("NOT")
         if self.accept("DISTINCT", "FROM"):
-            return n.Is(left, "DISTINCT", self._read_sum(), negated, at=at)
+            return n.Is(left, "DISTINCT", self.read_sum(), negated, at=at)
         for what in ("NULL", "TRUE", "FALSE", "UNKNOWN", "JSON"):
             if self.accept(what):
                 return n.Is(left, what, None, negated, at=at)
@@ -195,9 +100,9 @@ class ExpressionReader(Cursor):
             symmetric = self.accept("SYMMETRIC")
             if not symmetric:
                 self.accept("ASYMMETRIC")
-            low = self._read_sum()
+            low = self.read_sum()
             self.expect("AND")
-            return n.Between(left, low, self._read_sum(), symmetric, negated, at=at)
+            return n.Between(left, low, self.read_sum(), symmetric, negated, at=at)
         if self.accept("IN"):
             self.expect("(")
             if self.at("SELECT") or self.at("WITH"):
@@ -209,11 +114,11 @@ class ExpressionReader(Cursor):
             return n.In(left, values, None, negated, at=at)
         similar = self.accept("SIMILAR")
         self.expect("TO" if similar else "LIKE")
-        pattern = self._read_sum()
-        escape = self._read_sum() if self.accept("ESCAPE") else None
+        pattern = self.read_sum()
+        escape = self.read_sum() if self.accept("ESCAPE") else None
         return n.Like(left, pattern, escape, negated, similar, at=at)
 
-    def _read_sum(self) -> n.Node:
+    def read_sum(self) -> n.Node:
         """Read values with ``+``, ``-`` or ``||`` between them; raise UntranslatableError if one cannot be read."""
         left = self._read_product()
         while self.token.upper in ("+", "-", "||"):
@@ -334,31 +239,15 @@ class ExpressionReader(Cursor):
         text = self.take().value
         if sign:
             text = text[1:] if text.startswith("-") else f"-{text}"
-        unit = until = self._read_unit(UNITS)
+        unit = until = self.read_unit(UNITS)
         if self.accept("TO"):
             finer = (
                 ("MONTH",) if unit == "YEAR" else TIME_UNITS[TIME_UNITS.index(unit) + 1 :] if unit in TIME_UNITS else ()
             )
             if self.token.upper not in finer:
                 self.fail("an INTERVAL goes from a longer unit to a shorter one", fix="write INTERVAL '90' SECOND")
-            until = self._read_unit(finer)
+            until = self.read_unit(finer)
         return n.Span(text, unit, until, at=at)
-
-    def _read_unit(self, valid: tuple[str, ...]) -> str:
-        """Read a unit of time, also in the plural and with a precision, which is ignored."""
-        token = self.token
-        word = token.upper
-        if word not in valid and word.removesuffix("S") in valid:
-            word = word.removesuffix("S")
-        if word not in valid:
-            self.fail_unexpected("a unit of time", fix=f"use one of {', '.join(valid)}")
-        self.take()
-        if self.accept("("):  # the precision limits the digits only
-            self.take()
-            if self.accept(","):
-                self.take()
-            self.expect(")")
-        return word
 
     def _read_case(self) -> n.Node:
         """Read a CASE expression."""
@@ -397,25 +286,10 @@ class ExpressionReader(Cursor):
         self.expect("(")
         if upper in ("CAST", "TRY_CAST"):
             return self._read_cast(at, trying=upper == "TRY_CAST")
-        special = {
-            "EXTRACT": self._read_extract,
-            "TRIM": self._read_trim,
-            "POSITION": self._read_position,
-            "OVERLAY": self._read_overlay,
-            "SUBSTRING": self._read_substring,
-            "SUBSTR": self._read_substring,
-            "FLOOR": self._read_rounding,
-            "CEIL": self._read_rounding,
-            "CEILING": self._read_rounding,
-            "TIMESTAMPDIFF": self._read_timestamp_arithmetic,
-            "TIMESTAMPADD": self._read_timestamp_arithmetic,
-            **dict.fromkeys(_JSON, self._read_json),
-            **dict.fromkeys(_WITH_WORDS, self._skip_arguments),
-        }.get(upper)
-        if special is not None:
-            arguments, words = special()
+        with_words = self.read_arguments(upper)
+        if with_words is not None:
             self.expect(")")
-            return n.Call(name, arguments, words, at=at)
+            return n.Call(name, *with_words, at=at)
         distinct = self.accept("DISTINCT")
         if not distinct:
             self.accept("ALL")
@@ -424,7 +298,6 @@ class ExpressionReader(Cursor):
         if upper == "ROW":
             self.expect(")")
             return n.Collection("ROW", arguments, at=at)
-        words = {}
         if self.accept("ORDER", "BY") or self.at("WITHIN") or self.at("ABSENT") or self.at("KEY"):
             self.fail(f"{name} with this clause cannot be translated", fix=_WITHOUT_CLAUSE)
         self.expect(")")
@@ -435,14 +308,7 @@ class ExpressionReader(Cursor):
             condition = self.read_expression()
             self.expect(")")
         over = self._read_window_of_over() if self.at("OVER") else None
-        return n.Call(name, arguments, words, distinct, star, condition, over, at=at)
-
-    def _skip_arguments(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Skip the arguments of a function that has words between them and no translation, up to its bracket."""
-        depth = 0
-        while self.token.kind != "end" and (depth or not self.at(")")):
-            depth += {"(": 1, ")": -1}.get(self.take().text, 0)
-        return (), {}
+        return n.Call(name, arguments, {}, distinct, star, condition, over, at=at)
 
     def _read_cast(self, at: int, *, trying: bool) -> n.Node:
         """Read the arguments of CAST or TRY_CAST, and ``)``; raise UntranslatableError for a mistake."""
@@ -451,113 +317,6 @@ class ExpressionReader(Cursor):
         kind = self.read_type()
         self.expect(")")
         return n.Cast(operand, kind, trying, at=at)
-
-    def read_type(self, *, nullability: bool = True) -> t.DataType:
-        """Read a column type; ``NULL`` or ``NOT NULL`` may follow it if ``nullability`` is true.
-
-        Raises:
-            UntranslatableError: What comes next is not a type.
-        """
-        try:
-            return TypeReader(self, self.text).read(nullability=nullability)
-        except TypeSyntaxError as e:
-            wrong = self.text[e.position : e.position + e.length]
-            fix = "write a type of Flink SQL, as BIGINT, STRING or TIMESTAMP(3)"
-            raise UntranslatableError(wrong, e.reason, fix, self.text, e.position) from None
-
-    def _read_extract(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the argument of EXTRACT, and return it with ``{"UNIT": unit}``; UntranslatableError for a mistake."""
-        unit = self._read_unit(_FIELDS)
-        self.expect("FROM")
-        return (self.read_expression(),), {"UNIT": unit}
-
-    def _read_trim(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of TRIM, the string first, and ``SIDE``; raise UntranslatableError for a mistake."""
-        side = self.take().upper if self.token.upper in ("BOTH", "LEADING", "TRAILING") else "BOTH"
-        if self.accept("FROM"):
-            return (self.read_expression(),), {"SIDE": side}
-        first = self.read_expression()
-        if self.accept("FROM"):
-            return (self.read_expression(), first), {"SIDE": side}
-        return (first,), {"SIDE": side}
-
-    def _read_position(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of POSITION; no clauses. Raise UntranslatableError for a mistake."""
-        needle = self._read_sum()
-        self.expect("IN")
-        return (needle, self.read_expression()), {}
-
-    def _read_overlay(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of OVERLAY, three or four; no clauses. Raise UntranslatableError for a mistake."""
-        arguments = [self.read_expression()]
-        for word in ("PLACING", "FROM"):
-            self.expect(word)
-            arguments.append(self.read_expression())
-        if self.accept("FOR"):
-            arguments.append(self.read_expression())
-        return tuple(arguments), {}
-
-    def _read_substring(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of SUBSTRING, with words or any number with commas; or raise UntranslatableError."""
-        arguments = [self.read_expression()]
-        if self.accept("FROM"):
-            arguments.append(self.read_expression())
-            if self.accept("FOR"):
-                arguments.append(self.read_expression())
-        else:
-            while self.accept(","):
-                arguments.append(self.read_expression())
-        return tuple(arguments), {}
-
-    def _read_rounding(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the argument of FLOOR or CEIL, and ``UNIT`` if TO follows; raise UntranslatableError for a mistake."""
-        operand = self.read_expression()
-        return (operand,), ({"UNIT": self._read_unit(_FIELDS)} if self.accept("TO") else {})
-
-    def _read_timestamp_arithmetic(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of TIMESTAMPADD or TIMESTAMPDIFF, and ``UNIT``; or raise UntranslatableError."""
-        unit = self.token.upper.removeprefix("SQL_TSI_")
-        if self.token.upper.startswith("SQL_TSI_") and unit in UNITS:
-            self.take()
-        else:
-            unit = self._read_unit(UNITS)
-        self.expect(",")
-        return self.read_list(self.read_expression), {"UNIT": unit}
-
-    def _read_json(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of a JSON function; also return its clauses, by name.
-
-        Returns:
-            The arguments; and ``RETURNING`` (a type), ``WRAPPER`` (words), ``EMPTY`` and ``ERROR`` (words, or the node
-            of a default), as far as they are written.
-        """
-        arguments = self.read_list(self.read_expression)
-        words: dict[str, Any] = {}
-        if self.accept("RETURNING"):
-            words["RETURNING"] = self.read_type(nullability=False)  # NULL ON EMPTY may follow
-        if self.token.upper in ("WITH", "WITHOUT"):
-            start = stop = self.token.start
-            while self.token.upper in ("WITH", "WITHOUT", "CONDITIONAL", "UNCONDITIONAL", "ARRAY", "WRAPPER"):
-                stop = self.take().end
-            words["WRAPPER"] = " ".join(self.text[start:stop].upper().split())
-        while not self.at(")"):
-            action: Any
-            if self.accept("DEFAULT"):
-                action = self._read_sum()
-            elif self.accept("EMPTY"):
-                action = f"EMPTY {self.take().upper}"
-            else:
-                action = self.take().upper
-            if not isinstance(action, n.Node) and action not in (
-                *("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN", "EMPTY ARRAY", "EMPTY OBJECT"),
-            ):
-                self.fail_unexpected("NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR", self.previous)
-            self.expect("ON")
-            event = self.take()
-            if event.upper not in ("EMPTY", "ERROR"):
-                self.fail_unexpected("ON EMPTY or ON ERROR", event)
-            words[event.upper] = action
-        return arguments, words
 
     def _read_window_of_over(self) -> n.Over:
         """Read the word OVER and a window in brackets, or the name of one; raise UntranslatableError for a mistake."""

@@ -9,7 +9,8 @@ import attrs
 
 from kdsl.errors import closest, nearest
 from kdsl.flink_sql.syntax import tree as n
-from kdsl.flink_sql.syntax.expression_reader import RESERVED, ExpressionReader
+from kdsl.flink_sql.syntax.expression_reader import ExpressionReader
+from kdsl.flink_sql.syntax.sql_reader import RESERVED
 
 WINDOWS = {
     "TUMBLE": ("SIZE", "OFFSET"),

@@ -46,7 +46,7 @@ def apply_sign(added: str, value: TypedSql) -> TypedSql:
     return TypedSql(f"CASE WHEN {added} THEN {text} ELSE -({text}) END", value.type)
 
 
-def null_unless(exists: str, value: TypedSql) -> TypedSql:
+def write_null_unless(exists: str, value: TypedSql) -> TypedSql:
     """Write a value of a group, or NULL unless the condition ``exists`` is true: dividing by its count could fail."""
     return TypedSql(f"if({exists}, {value.text}, NULL)", value.type)
 
@@ -61,7 +61,7 @@ def average(added: str, value: TypedSql, suffix: str) -> TypedSql:
     """
     count = f"nullif({count_rows(added, [value], suffix)}, 0L)"
     taken = apply_sign(added, value)
-    exact = exact_average(taken, count, "", suffix)
+    exact = write_exact_average(taken, count, "", suffix)
     if exact is not None:
         return exact
     if isinstance(value.type, t.Float):
@@ -69,7 +69,7 @@ def average(added: str, value: TypedSql, suffix: str) -> TypedSql:
     return TypedSql(f"(sum({taken.text}){suffix} / {count})", t.Double())
 
 
-def exact_average(value: TypedSql, count: str, word: str, suffix: str) -> TypedSql | None:
+def write_exact_average(value: TypedSql, count: str, word: str, suffix: str) -> TypedSql | None:
     """Write the average of integers or decimals (sum divided by count) with Flink's type; None for other types.
 
     Args:

@@ -21,7 +21,7 @@ from kdsl.scripts.queries.facts import Hint, Instants, QueryFacts
 from kdsl.scripts.queries.grouping import QueryExpressionTranslator, has_aggregate
 from kdsl.scripts.queries.join_conditions import JoinCondition, read_condition
 from kdsl.scripts.queries.scopes import CURRENT_VIEW, Changelog, Relation, Relations, make_relation
-from kdsl.scripts.queries.windows import window_table
+from kdsl.scripts.queries.windows import make_window_table
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -149,7 +149,7 @@ class FromClause:
                 text, row = self.translate_query(query, outer)
                 row = self.rename_columns(query, row, columns)
                 shown = alias or f"__derived{node.at}"
-                listed = f" ({', '.join(map(quote_name, spark_column_names(row)))})" if columns else ""
+                listed = f" ({', '.join(map(quote_name, list_spark_columns(row)))})" if columns else ""
                 return f"({text}) AS {quote_name(shown)}{listed}", (make_relation(shown, row),)
             case n.Windowed():
                 return self.translate_window_table(node)
@@ -229,7 +229,7 @@ class FromClause:
         watermarked = node.time in base.event_times
         step = spans[1] if node.kind == "HOP" else spans[0]
         self.facts.add_window(node.kind, node.at, shown, step, watermarked=watermarked)
-        text, windows = window_table(node, self.view_name(node.table), base, time, spans)
+        text, windows = make_window_table(node, self.view_name(node.table), base, time, spans)
         return text, (windows,)
 
     def translate_join(self, node: n.Join, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
@@ -437,6 +437,6 @@ def _join_conditions(one: n.Node | None, other: n.Node | None) -> n.Node | None:
     return n.Binary("AND", one, other) if one is not None and other is not None else one or other
 
 
-def spark_column_names(row: t.Row) -> tuple[str, ...]:
+def list_spark_columns(row: t.Row) -> tuple[str, ...]:
     """The names of the columns of a query in Spark, where a changelog has one more column."""
     return (*row.names, ROW_KIND) if isinstance(row, Changelog) else row.names

@@ -14,10 +14,10 @@ from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.intervals import interval_microseconds
 from kdsl.flink_sql.syntax.query_reader import WINDOWS
-from kdsl.scripts.queries.changelog_aggregates import RETRACTABLE, apply_sign, average, count_rows, exact_average
+from kdsl.scripts.queries.changelog_aggregates import RETRACTABLE, apply_sign, average, count_rows, write_exact_average
 from kdsl.scripts.queries.facts import QueryFacts
 from kdsl.scripts.queries.scopes import CURRENT_ROWS, AmbiguousError, Changelog, Relations
-from kdsl.scripts.queries.windows import window_bound, window_sql
+from kdsl.scripts.queries.windows import write_window, write_window_bound
 from kdsl.types import model as t
 
 _RANKING = ("ROW_NUMBER", "RANK", "DENSE_RANK", "NTILE", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD")
@@ -214,9 +214,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         self.require_family(node, value, "number", name)
         if name in _MOMENTS:
             return TypedSql(f"{_MOMENTS[name]}({word}{cast(value, t.Double()).text}){suffix}", t.Double())
-        return (
-            _sum_aggregate(value, word, suffix) if name == "SUM" else self._translate_average(node, value, word, suffix)
-        )
+        return _write_sum(value, word, suffix) if name == "SUM" else self._translate_average(node, value, word, suffix)
 
     def _translate_retractable(
         self, node: n.Call, name: str, values: list[TypedSql], added: str, suffix: str
@@ -240,7 +238,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         if name == "AVG":
             self._require_exact_average(node, values[0])
             return average(added, values[0], suffix)
-        total = _sum_aggregate(apply_sign(added, values[0]), "", suffix)
+        total = _write_sum(apply_sign(added, values[0]), "", suffix)
         return TypedSql(f"if({count_rows(added, values[:1], suffix)} = 0L, NULL, {total.text})", total.type)
 
     def _require_exact_average(self, node: n.Call, value: TypedSql) -> None:
@@ -262,9 +260,9 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _translate_average(self, node: n.Call, value: TypedSql, word: str, suffix: str) -> TypedSql:
-        """Write AVG, with the result that Flink has; ``word`` and ``suffix`` are as for `_sum_aggregate`."""
+        """Write AVG, with the result that Flink has; ``word`` and ``suffix`` are as for `_write_sum`."""
         self._require_exact_average(node, value)
-        exact = exact_average(value, f"nullif(count({word}{value.text}){suffix}, 0)", word, suffix)
+        exact = write_exact_average(value, f"nullif(count({word}{value.text}){suffix}, 0)", word, suffix)
         if exact is not None:
             return exact
         if isinstance(value.type, t.Float):
@@ -288,7 +286,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         if time.family != "timestamp" or time.type is None:
             self.fail(node, node.name, f"{kind} needs a TIMESTAMP, not {time.spelling}", "name the event-time column")
         spans = [self.window_milliseconds(kind, *pair) for pair in zip(WINDOWS[kind], node.arguments[1:], strict=False)]
-        text = window_sql(kind, time.text, [spans[-1], *spans[:-1]])
+        text = write_window(kind, time.text, [spans[-1], *spans[:-1]])
         self.windows[kind, node.arguments] = (text, time.type)
         named = node.arguments[0]
         watermarked = isinstance(named, n.Name) and self.relations.is_event_time(named.parts)
@@ -315,7 +313,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
             self.fail(node, node.name, f"{node.name} cannot be translated", f"use {kind}_END")
         if part == "ROWTIME":
             return TypedSql(f"({text}.end - INTERVAL '0.001' SECOND)", time)
-        return window_bound(f"{text}.{part.lower()}", time)
+        return write_window_bound(f"{text}.{part.lower()}", time)
 
     def window_milliseconds(self, kind: str, name: str, node: n.Node) -> int:
         """Compute the length of an interval of a window in milliseconds.
@@ -395,7 +393,7 @@ def _as_nullable_type(value: TypedSql) -> t.DataType | None:
     return value.type and value.type.as_nullable()
 
 
-def _sum_aggregate(value: TypedSql, word: str, suffix: str) -> TypedSql:
+def _write_sum(value: TypedSql, word: str, suffix: str) -> TypedSql:
     """Write SUM of a number, with the type that Flink has: that of the value, DECIMAL(38, scale), or BIGINT for NULL.
 
     The caller has checked that it is a number.
@@ -413,7 +411,7 @@ def _sum_aggregate(value: TypedSql, word: str, suffix: str) -> TypedSql:
 
 def has_aggregate(node: object) -> bool:
     """Whether a tree calls an aggregate without ``OVER``, or a part of a group window, outside nested queries."""
-    for call in _function_calls(node):
+    for call in _find_calls(node):
         name = call.name.upper()
         if name in _AGGREGATES and call.over is None:
             return True
@@ -424,7 +422,7 @@ def has_aggregate(node: object) -> bool:
 
 def has_analytic_function(node: object) -> bool:
     """Whether a tree contains a function with ``OVER``, outside nested queries."""
-    return any(call.over is not None for call in _function_calls(node))
+    return any(call.over is not None for call in _find_calls(node))
 
 
 def has_time_windows(tree: n.Node) -> bool:
@@ -435,11 +433,11 @@ def has_time_windows(tree: n.Node) -> bool:
     )
 
 
-def _function_calls(node: object) -> Iterator[n.Call]:
+def _find_calls(node: object) -> Iterator[n.Call]:
     """Yield all function calls in a syntax tree or a tuple of trees, except those in nested queries."""
     if isinstance(node, n.Nested):
         return
     if isinstance(node, n.Call):
         yield node
     for part in (node.operand, *node.values) if isinstance(node, n.In) else n.parts_of(node):
-        yield from _function_calls(part)
+        yield from _find_calls(part)

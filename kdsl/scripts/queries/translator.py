@@ -10,14 +10,13 @@ import attrs
 from kdsl.flink_sql.expressions.casts import NoCastError, cast
 from kdsl.flink_sql.expressions.values import NoCommonTypeError, TypedSql, common_type, same_in_spark
 from kdsl.flink_sql.syntax import tree as n
-from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.flink_sql.syntax.expression_reader import nesting_error
+from kdsl.flink_sql.syntax.errors import UntranslatableError, nesting_error
 from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.formats import ROW_KIND
 from kdsl.own_columns import WINDOW
-from kdsl.scripts.queries.changelog_aggregates import count_rows, is_addition, null_unless
+from kdsl.scripts.queries.changelog_aggregates import count_rows, is_addition, write_null_unless
 from kdsl.scripts.queries.facts import Hint, Instants, Note, QueryFacts, TimeWindow
-from kdsl.scripts.queries.from_clause import FromClause, spark_column_names
+from kdsl.scripts.queries.from_clause import FromClause, list_spark_columns
 from kdsl.scripts.queries.grouping import (
     QueryExpressionTranslator,
     has_aggregate,
@@ -25,7 +24,7 @@ from kdsl.scripts.queries.grouping import (
     has_time_windows,
 )
 from kdsl.scripts.queries.scopes import CURRENT_ROWS, Changelog, Columns, Relation, Relations, Window, make_relation
-from kdsl.scripts.queries.windows import single_group_key
+from kdsl.scripts.queries.windows import find_single_group_key
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 
@@ -112,7 +111,7 @@ class _QueryTranslator(FromClause):
         for name, columns, inner in node.named:
             text, row = self.translate_query(inner, Relations())
             row = self.rename_columns(inner, row, columns)
-            listed = f" ({', '.join(map(quote_name, spark_column_names(row)))})"
+            listed = f" ({', '.join(map(quote_name, list_spark_columns(row)))})"
             named.append(f"{quote_name(name)}{listed} AS ({text})")
             self.named[name] = row
             (self.constant.discard if self.is_stream(inner) else self.constant.add)(name)
@@ -216,7 +215,7 @@ class _QueryTranslator(FromClause):
             guard = there if kinds else rows
             if guard:
                 pairs = zip(node.items, items, strict=True)
-                items = [(name, null_unless(guard, v) if _is_aggregate(i) else v) for i, (name, v) in pairs]
+                items = [(name, write_null_unless(guard, v) if _is_aggregate(i) else v) for i, (name, v) in pairs]
             images = not going
         fields = tuple(t.Field(name, value.type or t.STRING) for name, value in items)
         times = frozenset(i for i, (_, value) in enumerate(items) if _is_event_time(value, relations))
@@ -351,7 +350,7 @@ class _QueryTranslator(FromClause):
                 keys = [*window.keys, *rest]
                 readable |= ends
         if len(keys) == 1 and keys[0].startswith("session_window("):
-            keys.append(single_group_key(keys[0].removeprefix("session_window(").rpartition(", '")[0]))
+            keys.append(find_single_group_key(keys[0].removeprefix("session_window(").rpartition(", '")[0]))
         return [*keys, *sets], readable | expressions.optional
 
     def translate_key(self, expressions: QueryExpressionTranslator, node: n.Node) -> str:

@@ -10,7 +10,9 @@ from kdsl.types import model as t
 from kdsl.types.sql import microseconds_between, quote_name
 
 
-def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, spans: list[int]) -> tuple[str, Relation]:
+def make_window_table(
+    node: n.Windowed, view: str, base: Relation, time: TypedSql, spans: list[int]
+) -> tuple[str, Relation]:
     """Write the SQL of a table with a row for each window of each of its rows; also return its columns and window.
 
     Args:
@@ -29,7 +31,7 @@ def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, sp
         keys.append(f"{alias}.{quote_name(STEP)}")
         end = f"({start} + {keys[1]} * INTERVAL '{step / 1000:f}' SECOND)"
         first = f"({microseconds_between(column, f'{quote_name(WINDOW)}.start')} DIV {step * 1000}L) + 1"
-        whole = window_sql("TUMBLE", column, [size, size, *rest] if rest else [size])
+        whole = write_window("TUMBLE", column, [size, size, *rest] if rest else [size])
         inner = f"SELECT *, {whole} AS {quote_name(WINDOW)} FROM {quote_name(view)}"  # noqa: S608  # no database is asked
         steps = f"explode(sequence({first}, {size // step}L)) AS {quote_name(STEP)}"
         text = f"SELECT *, {steps} FROM ({inner}) AS {alias}"  # noqa: S608
@@ -37,12 +39,12 @@ def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, sp
         more = ""
         if node.kind == "SESSION" and not node.keys:
             keys.append(f"{alias}.{quote_name(ALL)}")
-            more = f", {single_group_key(column)} AS {quote_name(ALL)}"
-        windows = window_sql(node.kind, column, spans)
+            more = f", {find_single_group_key(column)} AS {quote_name(ALL)}"
+        windows = write_window(node.kind, column, spans)
         text = f"SELECT *, {windows} AS {quote_name(WINDOW)}{more} FROM {quote_name(view)}"  # noqa: S608
     ends = (
-        ("window_start", window_bound(start, time.type)),
-        ("window_end", window_bound(end, time.type)),
+        ("window_start", write_window_bound(start, time.type)),
+        ("window_end", write_window_bound(end, time.type)),
         ("window_time", TypedSql(f"({end} - INTERVAL '0.001' SECOND)", time.type)),
     )
     texts = [value.text for _, value in ends]
@@ -51,12 +53,12 @@ def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, sp
     return f"({text}) AS {alias}", Relation(base.alias, (*base.columns, *ends), window=opened)
 
 
-def single_group_key(time: str) -> str:
+def find_single_group_key(time: str) -> str:
     """Write the SQL of a key that is equal for all rows but not a constant to Spark, which a stream's sessions need."""
     return f"(hash({time}) & 0)"
 
 
-def window_sql(kind: str, time: str, spans: list[int]) -> str:
+def write_window(kind: str, time: str, spans: list[int]) -> str:
     """Write the SQL of Spark's window function for a time.
 
     ``spans`` are milliseconds: size, slide and offset, the last two optional; for SESSION the gap.
@@ -68,7 +70,7 @@ def window_sql(kind: str, time: str, spans: list[int]) -> str:
     return f"window({time}, {size}{more})"
 
 
-def window_bound(text: str, time: t.DataType | None) -> TypedSql:
+def write_window_bound(text: str, time: t.DataType | None) -> TypedSql:
     """Write the SQL of a window's start or end (``text``) as a wall-clock TIMESTAMP(3) in the session's time zone."""
     if isinstance(time, t.TimestampLtz):
         text = f"CAST({text} AS TIMESTAMP_NTZ)"

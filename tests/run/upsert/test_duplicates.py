@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kdsl.ddl.load import statement_definition
+from kdsl.ddl.load import read_definition
 from kdsl.formats import ROW_KINDS
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
@@ -28,7 +28,7 @@ KEY_CHANGE = {"+I 1", "-D 1", "+I 2"}
 
 def ours(kind: str, messages: list[str], size: int) -> list[list[Any]]:
     """The changes that kdsl makes of messages, in batches of some size."""
-    table = statement_definition(
+    table = read_definition(
         "CREATE TABLE changes (id BIGINT, name STRING, note STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ("
         f"'connector' = 'kafka', 'topic' = 't', 'format' = '{kind}', 'cdc-events-duplicate' = 'true', "
         "'scan.changelog.buckets' = '1', 'scan.startup.mode' = 'earliest-offset')"

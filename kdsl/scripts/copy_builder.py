@@ -13,92 +13,35 @@ from typing import Any
 import attrs
 
 from kdsl.catalog.declared import leaves_columns_out
-from kdsl.cluster import SERVERS, Cluster
+from kdsl.cluster import Cluster
 from kdsl.ddl.statements import AddedColumn, CreateDatabase, CreateTable, Option
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, Where, listing
 from kdsl.formats import TableId
-from kdsl.ingest import Ingestion, KafkaFeed, KafkaTopics, Pipeline, Sink, Transform
+from kdsl.ingest import Ingestion, KafkaFeed, KafkaTopics, Pipeline, Transform
 from kdsl.ingest.definition import Locations
 from kdsl.ingest.ends.kafka import ANY_TOPIC
 from kdsl.ingest.ids import format_id, parse_id, quote_part
 from kdsl.ingest.resolve import check_parts
 from kdsl.name_patterns import PatternError, compile_pattern
 from kdsl.options import Spelling
-from kdsl.scripts.catalogs import ScriptCatalog, SinkCatalog, read_sink, sink_class
-from kdsl.scripts.copied_sources import (
+from kdsl.scripts.catalogs import ScriptCatalog
+from kdsl.scripts.copy_sources import (
     ALL_TABLES,
     HINTS,
     KEYS_OF_TABLES,
     apply_hints,
-    catalog_feed,
-    catalog_transform,
     check_copied_catalog,
     check_copied_table,
     find_primary_key,
-    table_feed,
+    make_catalog_feed,
+    make_catalog_transform,
+    make_table_feed,
 )
+from kdsl.scripts.copy_targets import Target
+from kdsl.scripts.script_plan import Copy
 from kdsl.scripts.settings import Settings
 from kdsl.types.sql import quote_name
-
-_PROPERTIES = "properties."
-
-
-@attrs.frozen
-class Copy:
-    """What one statement copies.
-
-    Attributes:
-        name: The table that is filled, or the database, with its catalog.
-        source: The name of the table that is copied; of a database with its catalog.
-        ingestion: How it is filled.
-        new_table: The table that must not exist before the first run; None without one, and for a database.
-        new_database: The same for a database: the names before that of a table.
-        where: The location of the statement.
-    """
-
-    name: str
-    source: str
-    ingestion: Ingestion
-    new_table: TableId | None = None
-    new_database: tuple[str, ...] | None = None
-    where: Where = attrs.field(factory=Where, eq=False, repr=False)
-
-    @property
-    def feed(self) -> KafkaFeed:
-        """The source of the ingestion."""
-        assert isinstance(self.ingestion.source, KafkaFeed)
-        return self.ingestion.source
-
-    @property
-    def last_name(self) -> str:
-        """The name of the table, or the database, alone."""
-        return self.name.rpartition(".")[2]
-
-
-@attrs.frozen
-class Target:
-    """Where a copy goes.
-
-    Attributes:
-        name: The name of the table or database, with its catalog.
-        sink: The sink.
-        database: The names before that of a table in its id; empty where tables have a name only.
-        locations: The locations of the options, by the keys of the sink.
-    """
-
-    name: str
-    sink: Sink
-    database: tuple[str, ...]
-    locations: Mapping[str, Where]
-
-    def table_id(self, name: str) -> TableId:
-        """The id of a table in the sink.
-
-        Raises:
-            ValueError: It is not the name of a table.
-        """
-        return (*self.database, *parse_id(name)) if self.sink.database_option else (*self.database, name)
 
 
 class CopyBuilder:
@@ -119,56 +62,12 @@ class CopyBuilder:
         """Record an error at a location."""
         self.problems.append(Problem(code, message, fix, where))
 
-    def find_target(
-        self, catalog: SinkCatalog | ScriptCatalog, database: str, name: str, options: Sequence[Option], where: Where
-    ) -> Target | None:
-        """Where the tables of a database go; None if the catalog has problems that are recorded elsewhere.
-
-        Options that the sink does not keep (`read_sink`), another ``connector`` and another database of Kafka are
-        recorded; other mistakes in options are recorded when the copy is built.
-
-        Args:
-            catalog: The catalog.
-            database: The database.
-            name: The name of the table or database that is filled, with its catalog.
-            options: The options of the statement; they take precedence over those of the catalog.
-            where: The location of the name.
-        """
-        kind = catalog.type if isinstance(catalog, SinkCatalog) else "kafka"
-        connector = next((o for o in options if o.key == "connector"), None)
-        if connector is not None and connector.value != kind:
-            message = f"the catalog is one of the type {kind!r}, and 'connector' is {connector.value!r}"
-            self._add("copy-connector", message, "remove the option", connector.where)
-        own = {o.key: o for o in (*catalog.statement.options, *options)}
-        if isinstance(catalog, ScriptCatalog):
-            if catalog.cluster is None:
-                return None
-            if database != catalog.database:
-                message = f"the catalog {catalog.statement.name.last!r} has no database {database!r}"
-                self._add("database-unknown", message, f"use {catalog.database!r}", where)
-            format_ = catalog.options.valid().format or "json"
-            written = {o.key for o in options}
-            own = {key: o for key, o in own.items() if key.startswith(_PROPERTIES) or key in written}
-            own.setdefault("value.format", Option("value.format", format_, where, where))
-            own.setdefault(f"properties.{SERVERS}", Option(f"properties.{SERVERS}", "unused", where, where))
-        if (key := sink_class(kind).database_option) is not None:
-            own[key] = Option(key, database, where, where)
-        sink, wrong, locations = read_sink(kind, list(own.values()))
-        self.problems += (p.at(where) for p in wrong)
-        if isinstance(sink, KafkaTopics) and isinstance(catalog, ScriptCatalog) and not list(sink.problems()):
-            assert catalog.cluster is not None
-            more = {o.key.removeprefix(_PROPERTIES): o.value for o in options if o.key.startswith(_PROPERTIES)}
-            sink = attrs.evolve(sink, cluster=catalog.cluster.with_properties(more))  # type: ignore[misc]
-        ids = () if kind == KafkaTopics.type or sink.database_option is not None else (database,)
-        return Target(name, sink, ids, locations)
-
     # tables
 
     def copy_table(
         self,
         statement: CreateTable,
         target: Target,
-        table: str,
         definition: TableDef,
         options: Mapping[str, str],
         cluster: Cluster | None,
@@ -183,7 +82,6 @@ class CopyBuilder:
         Args:
             statement: The statement.
             target: Where the copy goes.
-            table: The name of the table in its database.
             definition: The table that is copied.
             options: The options of its ``WITH`` clause.
             cluster: Its cluster; None if its brokers are not known.
@@ -194,13 +92,13 @@ class CopyBuilder:
         source = statement.copy
         self._check_statement(statement)
         self.problems += check_copied_table(definition, source.where)
-        name = self._name_table(target, table, statement.name.where)
+        name = self._name_table(target, statement.name.where)
         if name is None:
             return None
         inferred = definition.inferred is not None or leaves_columns_out(definition, options)
         feed = None
         if cluster is not None and readable and not self._has_errors(source.where):
-            feed = table_feed(definition, cluster, name, inferred=inferred)
+            feed = make_table_feed(definition, cluster, name, inferred=inferred)
             feed = self._apply_hints(feed, hints)
         primary = statement.primary_key.columns if statement.primary_key else find_primary_key(definition)
         transform = Transform(
@@ -209,17 +107,16 @@ class CopyBuilder:
             partition_keys=statement.partitioned_by,
             add_columns=_write_added(source.added),
         )
-        places = _locate(statement, target)
-        ingestion = self._finish(feed, target, [transform], places, definition)
+        ingestion = self._finish(statement, feed, target, transform, definition)
         if ingestion is None:
             return None
         new = None if statement.if_not_exists else name
         return Copy(target.name, definition.name, ingestion, new, where=statement.where)
 
-    def _name_table(self, target: Target, table: str, where: Where) -> TableId | None:
-        """The id of a table in the sink; None if it cannot have that name, which is recorded."""
+    def _name_table(self, target: Target, where: Where) -> TableId | None:
+        """The id of the table in the sink; None if it cannot have that name, which is recorded."""
         try:
-            return target.table_id(table)
+            return target.table_id()
         except ValueError as e:
             self._add("copy-name", str(e), "give the table another name", where)
             return None
@@ -267,17 +164,16 @@ class CopyBuilder:
         source = str(statement.source)
         feed = None
         if catalog.cluster is not None and not self._has_errors(statement.source.where):
-            feed = catalog_feed(catalog, table, topic_pattern=pattern)
+            feed = make_catalog_feed(catalog, table, topic_pattern=pattern)
             feed = self._apply_hints(feed, statement.source_options)
-        places = _locate(statement, target)
-        ingestion = self._finish(feed, target, [catalog_transform(catalog)], places, None)
+        ingestion = self._finish(statement, feed, target, make_catalog_transform(catalog), None)
         if ingestion is None:
             return None
         new = None if statement.if_not_exists else target.database or None
         return Copy(target.name, source, ingestion, new_database=new, where=statement.where)
 
     def copy_unknown_table(
-        self, statement: CreateTable, target: Target, table: str, catalog: ScriptCatalog, topic: str
+        self, statement: CreateTable, target: Target, catalog: ScriptCatalog, topic: str
     ) -> Copy | None:
         """Build the ingestion of a copy of a catalog's table whose columns are not known, to show and check it.
 
@@ -286,27 +182,25 @@ class CopyBuilder:
         Args:
             statement: The statement.
             target: Where the copy goes.
-            table: The name of the table in its database.
             catalog: The catalog of the table that is copied.
             topic: That table.
         """
         assert statement.copy is not None
         self._check_statement(statement)
         self.problems += check_copied_catalog(catalog, statement.copy.table)
-        id_ = self._name_table(target, table, statement.name.where)
+        id_ = self._name_table(target, statement.name.where)
         if id_ is None:
             return None
         name, feed = format_id(id_), None
         if catalog.cluster is not None and not self._has_errors(statement.copy.table.where):
-            feed = catalog_feed(catalog, name, topic=(topic,))
+            feed = make_catalog_feed(catalog, name, topic=(topic,))
             hints = statement.copy.options
             feed = self._apply_hints(feed, [h for h in hints if h.key in HINTS or h.key not in KEYS_OF_TABLES])
-        transform = catalog_transform(catalog)
+        transform = make_catalog_transform(catalog)
         primary = statement.primary_key.columns if statement.primary_key else transform.primary_keys
         added = _write_added(statement.copy.added)
         transform = attrs.evolve(transform, primary_keys=primary, add_columns=added)  # type: ignore[misc]
-        places = _locate(statement, target)
-        ingestion = self._finish(feed, target, [transform], places, None)
+        ingestion = self._finish(statement, feed, target, transform, None)
         if ingestion is None:
             return None
         return Copy(target.name, str(statement.copy.table), ingestion, where=statement.where)
@@ -332,10 +226,10 @@ class CopyBuilder:
 
     def _finish(
         self,
+        statement: CreateTable | CreateDatabase,
         feed: KafkaFeed | None,
         target: Target,
-        transforms: Sequence[Transform],
-        places: Mapping[str, Where],
+        transform: Transform,
         definition: TableDef | None,
     ) -> Ingestion | None:
         """Check all parts, record their problems, and put them together.
@@ -343,15 +237,15 @@ class CopyBuilder:
         None without a source, or if a part has an error. Warnings about the source are left out. A copy that reads what
         it writes is recorded, but put together.
         """
-        locations = Locations(Spelling.DDL, places=places)
+        wheres = _locate_parts(statement, target)
+        locations = Locations(Spelling.DDL, places=wheres)
         pipeline = self._make_pipeline(definition)
-        problems = check_parts(feed, target.sink, transforms, (), pipeline, locations)
-        of_source = places.get("$.source")
-        self.problems += (p for p in problems if p.severity == "error" or p.where != of_source)
-        self._check_loop(feed, target, places["$.sink"])
+        problems = check_parts(feed, target.sink, [transform], (), pipeline, locations)
+        self.problems += (p for p in problems if p.severity == "error" or p.where != wheres.get("$.source"))
+        self._check_loop(feed, target, statement.name.where)
         if feed is None or any(p.severity == "error" for p in problems):
             return None
-        return Ingestion(feed, target.sink, transform=transforms, pipeline=pipeline, locations=locations)
+        return Ingestion(feed, target.sink, transform=[transform], pipeline=pipeline, locations=locations)
 
     def _make_pipeline(self, definition: TableDef | None) -> Pipeline:
         """Make the settings of an ingestion from those of the session: interval, time zone, and batch or stream.
@@ -406,32 +300,25 @@ def _write_added(columns: Iterable[AddedColumn]) -> str | None:
     for added in columns:
         column = added.column
         comment = "" if column.comment is None else " COMMENT '{}'".format(column.comment.replace("'", "''"))
-        place = " FIRST" if added.first else "" if added.after is None else f" AFTER {quote_name(added.after)}"
-        texts.append(f"{quote_name(column.name)} AS {column.expression.text}{comment}{place}")
+        position = " FIRST" if added.first else "" if added.after is None else f" AFTER {quote_name(added.after)}"
+        texts.append(f"{quote_name(column.name)} AS {column.expression.text}{comment}{position}")
     return ", ".join(texts) or None
 
 
-def _locate(statement: CreateTable | CreateDatabase, target: Target) -> dict[str, Where]:
+def _locate_parts(statement: CreateTable | CreateDatabase, target: Target) -> dict[str, Where]:
     """The locations of the parts of a copy's ingestion, by their paths."""
-    places = {"$": statement.where, "$.sink": statement.name.where}
-    places |= {f"$.sink.{key}": where for key, where in target.locations.items()}
+    wheres = {"$": statement.where, "$.sink": statement.name.where}
+    wheres |= {f"$.sink.{key}": where for key, where in target.locations.items()}
     if isinstance(statement, CreateDatabase):
-        return {**places, "$.source": statement.source.where}
+        return {**wheres, "$.source": statement.source.where}
     assert statement.copy is not None
     source, added = statement.copy.where, [one.column.where for one in statement.copy.added]
-    places |= {"$.source": source, "$.transform[0]": source}
+    wheres |= {"$.source": source, "$.transform[0]": source}
     if added:
-        places["$.transform[0].add-columns"] = added[0]
-    places |= {f"$.transform[0].add-columns[{i}]": where for i, where in enumerate(added)}
+        wheres["$.transform[0].add-columns"] = added[0]
+    wheres |= {f"$.transform[0].add-columns[{i}]": where for i, where in enumerate(added)}
     if statement.partitioned_by:
-        places["$.transform[0].partition-keys"] = statement.partitioned_where
+        wheres["$.transform[0].partition-keys"] = statement.partitioned_where
     if statement.primary_key is not None:
-        places["$.transform[0].primary-keys"] = statement.primary_key.where
-    return places
-
-
-def read_topics(copies: Iterable[Copy]) -> tuple[str, ...]:
-    """The topics and patterns of topics that copies read, sorted."""
-    feeds = [copy.feed for copy in copies]
-    return tuple(sorted({*(one for feed in feeds for one in (feed.topic_pattern or "",) if one),
-                         *(name for feed in feeds for name in feed.topic)}))  # fmt: skip
+        wheres["$.transform[0].primary-keys"] = statement.primary_key.where
+    return wheres

@@ -121,7 +121,7 @@ def apply_hints(feed: KafkaFeed, hints: Sequence[Option]) -> tuple[KafkaFeed, li
     return attrs.evolve(feed, **changed), problems  # type: ignore[misc]
 
 
-def table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
+def make_table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferred: bool) -> KafkaFeed:
     """The source of a declared table, which has a value format; its declared columns are the initial schema.
 
     With a dead-letter topic it ignores as many errors as that takes.
@@ -161,7 +161,7 @@ def table_feed(definition: TableDef, cluster: Cluster, name: TableId, *, inferre
     )
 
 
-def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed:
+def make_catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed:
     """The source of topics as the tables of a catalog, whose columns are inferred as messages come.
 
     Args:
@@ -185,7 +185,7 @@ def catalog_feed(catalog: ScriptCatalog, table: str, **topics: Any) -> KafkaFeed
     )
 
 
-def catalog_transform(catalog: ScriptCatalog) -> Transform:
+def make_catalog_transform(catalog: ScriptCatalog) -> Transform:
     """The columns of the tables of a catalog, after their position; partition and offset are the primary key.
 
     Tables of change data have the primary key of their messages.
