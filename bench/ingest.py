@@ -41,7 +41,7 @@ from bench.tables import CanalOrders, Orders
 from kdsl import Cluster
 from kdsl.formats import TableId
 from kdsl.ingest import Blackhole, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Sink
-from kdsl.ingest.evolution import UpstreamTable
+from kdsl.ingest.schema_changes import UpstreamTable
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import LocalKafka

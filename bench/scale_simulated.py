@@ -27,7 +27,8 @@ from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
 from kdsl.run.admin.cluster_admin import ClusterAdmin, OffsetAndEpoch, Topic
 from kdsl.run.librdkafka.options import write_options
-from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, stream_reader
+from kdsl.run.librdkafka.read_task import PARALLELISM
+from kdsl.run.librdkafka.source import StreamReader, stream_reader
 from kdsl.run.librdkafka.stream import Stream
 from kdsl.run.librdkafka.task_packing import choose_packing
 from kdsl.run.offsets.stored import Offsets

@@ -20,6 +20,7 @@ from kdsl.formats import ROW_KIND
 from kdsl.kafka_table import KafkaTable
 from kdsl.plan.change_columns import COMMIT_TIMESTAMP, COMMIT_VERSION, add_commit_columns, read_by_record
 from kdsl.plan.model import ReadPlan
+from kdsl.plan.plan_table import plan_read
 from kdsl.run.librdkafka.options import BY_NAME, MATCH, write_options
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_versions import AUTO_CDC, PIPELINES, pyspark_version, require
@@ -27,7 +28,9 @@ from kdsl.table import Table
 
 with explain_missing_package("kdsl.pipelines"):
     from kdsl.data_source.options import write_problems
+    from kdsl.run.dataframes.computed_columns import list_column_makers
     from kdsl.run.librdkafka.datasource import FOUND
+    from kdsl.run.read import read_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -181,7 +184,8 @@ def auto_cdc(
     changes = f"{name.rpartition('.')[2]}_changes"  # a view has no catalog and no database
 
     def rows() -> DataFrame:
-        return of.run_stream(_session(), plan, cluster, name=changes)
+        computed = list_column_makers(of.definition)
+        return read_stream(_session(), plan, of.cluster(cluster), computed=computed, name=changes)
 
     pipelines.temporary_view(name=changes)(rows)
     pipelines.create_streaming_table(name, **{"comment": of.definition.comment, **dataset})
@@ -213,8 +217,7 @@ def _change_plan(of: Table, cluster: Cluster | None, columns: list[str] | None, 
     if definition.upserts is None:
         values["cdc_events_duplicate"] = True  # rows by key: one upsert or delete for each change
     options: KafkaOptions = attrs.evolve(cast("Any", definition.options), **values)
-    by_key = Table(attrs.evolve(definition, options=options))
-    plan = by_key.stream_plan(cluster, columns, start_at)
+    plan = plan_read(attrs.evolve(definition, options=options), cluster, columns, start_at=start_at)
     return read_by_record(add_commit_columns(plan, "auto_cdc"))
 
 

@@ -5,30 +5,24 @@ Table classes have these methods, too (`kdsl.kafka_table`); tables from YAML and
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.client_settings.kdsl_settings import ISOLATION_LEVEL
-from kdsl.client_settings.properties import Properties
-from kdsl.cluster import SERVERS, Cluster, Registry
+from kdsl.cluster import Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
 from kdsl.declare.start_and_end import Checkpoint, StartAt
-from kdsl.errors import KdslError, Problem, ResolveError, fail_on, nearest
+from kdsl.errors import KdslError, nearest
 from kdsl.extras import explain_missing_package
 from kdsl.formats import ROW_KIND, Direction
 from kdsl.plan import schema as schemas
-from kdsl.plan.build import read_plan, write_plan
 from kdsl.plan.change_columns import add_commit_columns
 from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.plan.plan_table import choose_cluster, plan_read, plan_write
 from kdsl.plan.show import show
-from kdsl.resolve import ResolvedTable, resolve
-from kdsl.resolve.startup import launch_start
-from kdsl.resolve.transport import choose_transport, transport_note
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,9 +31,6 @@ if TYPE_CHECKING:
 
     from kdsl.plan.changes import AllowedChanges
     from kdsl.plan.model import OutputMode
-
-_log = logging.getLogger("kdsl")
-_LOGGED: set[Problem | str] = set()
 
 
 @attrs.frozen
@@ -99,7 +90,7 @@ class Table:
             ResolveError: The table cannot be read, or the settings of the cluster are invalid.
             KdslError: A wanted column does not exist.
         """
-        return read_plan(self._resolve("read", cluster), columns)
+        return plan_read(self.definition, cluster, columns, log=False)
 
     def write_plan(self, cluster: Cluster | None = None) -> WritePlan:
         """The plan of a write, as a frozen value.
@@ -110,7 +101,7 @@ class Table:
         Raises:
             ResolveError: The table cannot be written, or the settings of the cluster are invalid.
         """
-        return write_plan(self._resolve("write", cluster))
+        return plan_write(self.definition, cluster, log=False)
 
     def explain(self, direction: Direction = "read", cluster: Cluster | None = None) -> str:
         """The plan of a direction as readable lines; needs neither Java nor a broker.
@@ -165,17 +156,14 @@ class Table:
                 missing, or a start offset does not exist. A record that cannot be read fails the Spark job with a
                 RecordError that names topic, partition and offset, unless the table declares dead letters.
         """
+        from kdsl.run.dataframes.change_columns import with_change_columns
+        from kdsl.run.dataframes.computed_columns import list_column_makers
         from kdsl.run.read import read
 
-        at = self._find_cluster(cluster)
-        plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
-        computed = self._list_computed_columns()
-        if not change_columns:
-            return read(spark, plan, at or self.cluster(), computed=computed)
-        from kdsl.run.dataframes.change_columns import with_change_columns
-
-        plan = add_commit_columns(plan)
-        return with_change_columns(read(spark, plan, at or self.cluster(), computed=computed), plan)
+        plan = plan_read(self.definition, cluster, columns, start_at=start_at)
+        plan = add_commit_columns(plan) if change_columns else plan
+        rows = read(spark, plan, self.cluster(cluster), computed=list_column_makers(self.definition))
+        return with_change_columns(rows, plan) if change_columns else rows
 
     @explain_missing_package("a read with Spark")
     def read_stream(
@@ -215,79 +203,15 @@ class Table:
                 missing, a start offset does not exist, or the consumer group is in use although the table checks that.
                 A record that cannot be read fails the query as in `read`.
         """
-        plan = self.stream_plan(cluster, columns, start_at)
-        if not change_columns:
-            return self.run_stream(spark, plan, cluster, name=name)
         from kdsl.run.dataframes.change_columns import with_change_columns
-
-        plan = add_commit_columns(plan)
-        return with_change_columns(self.run_stream(spark, plan, cluster, name=name), plan)
-
-    def stream_plan(
-        self,
-        cluster: Cluster | None = None,
-        columns: Iterable[str] | None = None,
-        start_at: StartAt | None = None,
-    ) -> ReadPlan:
-        """The plan of a stream, for `run_stream`; warnings about the table are logged, each once in a process.
-
-        Arguments and errors are those of `read_stream`.
-        """
-        at = self._find_cluster(cluster)
-        return read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
-
-    @explain_missing_package("a read with Spark")
-    def run_stream(
-        self, spark: SparkSession, plan: ReadPlan, cluster: Cluster | None = None, *, name: str | None = None
-    ) -> DataFrame:
-        """Read a plan of this table as a stream, as `read_stream` does, also with its errors.
-
-        Warnings about the table are not logged again.
-
-        Args:
-            spark: The session.
-            plan: The plan, from `stream_plan`.
-            cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
-            name: The name of the source in the checkpoint; None is the table's name.
-        """
+        from kdsl.run.dataframes.computed_columns import list_column_makers
         from kdsl.run.read import read_stream
 
-        at = self._find_cluster(cluster) or self.cluster()
-        return read_stream(spark, plan, at, computed=self._list_computed_columns(), name=name)
-
-    @explain_missing_package("a read with Spark")
-    def read_packet_stream(
-        self,
-        spark: SparkSession,
-        cluster: Cluster,
-        *,
-        start_at: StartAt | None = None,
-        whole_partitions: bool = False,
-    ) -> DataFrame:
-        """Read the topic as a stream of packets of raw records, which nothing decodes (`kdsl.run.records.packets`).
-
-        This is for ingestions, which decode them later. The table has metadata columns only; their raw fields are in
-        the packets, in the order of the records of each partition. Spark counts packets as rows. The transport ``jvm``
-        has no packets: it gives the table's rows.
-
-        Args:
-            spark: The session.
-            cluster: The cluster of the topic.
-            start_at: As for `read_stream`.
-            whole_partitions: Whether each partition is read by one task.
-
-        Raises:
-            ResolveError: As for `read_stream`.
-            KdslError: As for `read_stream`.
-        """
-        from kdsl.run.read import read_stream
-        from kdsl.run.records.packets import PACKET_COLUMNS
-
-        at = self.cluster(cluster)
-        plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at))
-        if plan.transport != "jvm":
-            plan = attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
-        return read_stream(spark, plan, at, whole_partitions=whole_partitions)
+        plan = plan_read(self.definition, cluster, columns, start_at=start_at)
+        plan = add_commit_columns(plan) if change_columns else plan
+        computed = list_column_makers(self.definition)
+        rows = read_stream(spark, plan, self.cluster(cluster), computed=computed, name=name)
+        return with_change_columns(rows, plan) if change_columns else rows
 
     @explain_missing_package("a condition of Spark's")
     def unread_by(
@@ -363,9 +287,8 @@ class Table:
         """
         from kdsl.run.write import write
 
-        at = self._find_cluster(cluster)
-        plan = write_plan(self._resolve("write", cluster, at, log=True))
-        write(df, plan, at or self.cluster(), write_id=write_id, adopt=adopt)
+        plan = plan_write(self.definition, cluster)
+        write(df, plan, self.cluster(cluster), write_id=write_id, adopt=adopt)
 
     @explain_missing_package("a write with Spark")
     def write_stream(
@@ -408,11 +331,10 @@ class Table:
         """
         from kdsl.run.write import write_stream
 
-        at = self._find_cluster(cluster)
         return write_stream(
             df,
-            write_plan(self._resolve("write", cluster, at, log=True)),
-            at or self.cluster(),
+            plan_write(self.definition, cluster),
+            self.cluster(cluster),
             checkpoint=checkpoint,
             trigger=trigger,
             name=name,
@@ -441,6 +363,7 @@ class Table:
             ResolveError: The table cannot be read, or its cluster is unknown or invalid.
             KdslError: Its rows are not changes, there is no key, a column of ``keys`` does not exist, or as for `read`.
         """
+        from kdsl.run.dataframes.computed_columns import list_column_makers
         from kdsl.run.dataframes.latest import choose_key, last_changes
         from kdsl.run.read import read
 
@@ -449,15 +372,15 @@ class Table:
                 f"{self.name} only inserts rows, so there is no last row of each key; use read(), declare an "
                 "UpsertTable, or use a value format that carries changes, such as debezium-json"
             )
-        key, at = choose_key(self.definition, keys), self._find_cluster(cluster)
+        key = choose_key(self.definition, keys)
         names = [column.name for column in self.definition.columns]
         if unknown := [name for name in key if name not in names]:
             raise KdslError(f"{self.name} has no column {unknown[0]!r}{nearest(unknown[0], names)}, named by keys=")
-        plan = read_plan(self._resolve("read", cluster, at, log=True))
+        plan = plan_read(self.definition, cluster)
         by_key = plan.upserts is not None and set(key) == set(plan.upserts.keys)
         if plan.upserts is not None and by_key:  # without before-images, a read returns the last change of each key
             plan = attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, images=False))
-        changes = read(spark, plan, at or self.cluster(), computed=self._list_computed_columns())
+        changes = read(spark, plan, self.cluster(cluster), computed=list_column_makers(self.definition))
         last = changes if by_key else last_changes(changes, key)
         return last.where(f"{ROW_KIND} <> '-D'").drop(ROW_KIND)
 
@@ -484,9 +407,7 @@ class Table:
         """
         from kdsl.run.read_letters import read_letters
 
-        at = self._find_cluster(cluster)
-        plan = read_plan(self._resolve("read", cluster, at))
-        return read_letters(spark, plan, at or self.cluster())
+        return read_letters(spark, self.read_plan(cluster=cluster), self.cluster(cluster))
 
     @explain_missing_package("decoding a DataFrame")
     def decode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
@@ -508,10 +429,11 @@ class Table:
 
         A record that cannot be read fails the Spark job, also if the table declares dead letters.
         """
+        from kdsl.run.dataframes.computed_columns import list_column_makers
         from kdsl.run.read import decode
 
         used = Registry(registry) if isinstance(registry, str) else registry
-        return decode(df, self.read_plan(), computed=self._list_computed_columns(), registry=used)
+        return decode(df, self.read_plan(), computed=list_column_makers(self.definition), registry=used)
 
     @explain_missing_package("encoding a DataFrame")
     def encode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
@@ -538,11 +460,6 @@ class Table:
         used = Registry(registry) if isinstance(registry, str) else registry
         return encode(df, self.write_plan(), registry=used)
 
-    def _list_computed_columns(self) -> dict[str, Callable[[], Column]]:
-        """Return functions that create the Spark columns of computed columns, by name; those in SQL are left out."""
-        expressions = {c.name: c.expression for c in self.definition.columns if c.expression is not None}
-        return {name: e.column for name, e in expressions.items() if e.column is not None}
-
     def cluster(self, cluster: Cluster | None = None) -> Cluster:
         """Return the cluster of a run: the argument with the client properties of the table added, or the table's own.
 
@@ -556,73 +473,7 @@ class Table:
         Raises:
             ResolveError: The brokers are not known, or the settings of the given cluster are invalid.
         """
-        own = {key: value for key, value in self._properties(cluster).items() if key != SERVERS}
-        if cluster is not None:
-            merged = cluster.with_properties(own)
-            transport = choose_transport(self.definition.options.valid().transport, merged.settings())
-            fail_on(cluster.problems(transport), f"the cluster {cluster.label!r}")
-            return merged
-        servers = self.definition.properties.get(SERVERS)
-        if servers is None:
-            message = f"{self.name} does not say where its brokers are"
-            fix = "pass a Cluster('host:port'), or declare the client property 'bootstrap.servers'"
-            raise ResolveError(message, [Problem("cluster-missing", message, fix, self.definition.where)])
-        return Cluster(str(servers), properties=own)
-
-    def _properties(self, cluster: Cluster | None) -> Properties:
-        """Return the client properties of the table, with the isolation level of its reads if nobody sets one.
-
-        Its writes may leave records of aborted transactions in the topic, which are not rows.
-        """
-        own = self.definition.properties
-        is_chosen = ISOLATION_LEVEL in own or (cluster is not None and ISOLATION_LEVEL in cluster.properties)
-        if is_chosen or self.definition.options.valid().delivery != "exactly-once":
-            return own
-        return own.merge({ISOLATION_LEVEL: "read_committed"})
-
-    def _find_cluster(self, cluster: Cluster | None) -> Cluster | None:
-        """Return the cluster of a run as `cluster` does, or None if neither the argument nor the table names it."""
-        return None if cluster is None and SERVERS not in self.definition.properties else self.cluster(cluster)
-
-    def _resolve(
-        self,
-        direction: Direction,
-        cluster: Cluster | None,
-        at: Cluster | None = None,
-        *,
-        log: bool = False,
-        start_at: StartAt | None = None,
-    ) -> ResolvedTable:
-        """Resolve the table with the cluster's properties; without an argument ``cluster``, with its own.
-
-        Args:
-            direction: The direction.
-            cluster: The given cluster.
-            at: The cluster of the run, if it is known already (`_find_cluster`).
-            log: Whether to log the warnings, each once in a process.
-            start_at: Where to start, instead of where the table declares.
-        """
-        at = at or self._find_cluster(cluster)
-        properties = self._properties(None) if cluster is None or at is None else at.properties
-        known = at if cluster is None else cluster
-        resolved = resolve(attrs.evolve(self.definition, properties=properties), direction, known)
-        if start_at is not None:
-            start, warnings = launch_start(resolved.table, start_at)
-            resolved = attrs.evolve(resolved, start=start, warnings=(*resolved.warnings, *warnings))
-        if log:
-            self._log_warnings(resolved)
-        return resolved
-
-    def _log_warnings(self, resolved: ResolvedTable) -> None:
-        """Log the warnings about a table, and the transport if kdsl chose ``jvm``, each once in a process."""
-        for warning in resolved.warnings:
-            if warning not in _LOGGED:
-                _LOGGED.add(warning)
-                _log.warning("%s", warning)
-        note = transport_note(resolved.table)
-        if note is not None and note not in _LOGGED:
-            _LOGGED.add(note)
-            _log.info("%s", note)
+        return choose_cluster(self.definition, cluster)
 
 
 def load_tables(path: str | Path) -> list[Table]:

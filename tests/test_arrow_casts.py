@@ -33,7 +33,6 @@ CASTS = {
     "kdsl.flink_sql.conditions.operators": "numbers, and scalars of them",
     "kdsl.ingest.changes._filter_rows": "row kinds",
     "kdsl.run.dataframes.collect.collect_arrow": "a Spark column",
-    "kdsl.run.read._add_computed": "a Spark column",
     "kdsl.run.records.encode._parse_instant": "a scalar",
     "kdsl.run.records.metadata.convert_metadata": "integers to floats and strings, for which a safe cast would fail",
     "kdsl.run.upsert.chunks._latest_times": "a column of timestamps",

@@ -15,9 +15,9 @@ from kdsl.ddl.script_reader import parse_script
 from kdsl.errors import ChangelogError
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.ingest import Ingestion, KafkaFeed, Memory, Transform
-from kdsl.ingest.evolution import UpstreamTable
 from kdsl.ingest.projection import TransformRule, transform_table
 from kdsl.ingest.records import RecordSplitter, Split, plan_table
+from kdsl.ingest.schema_changes import UpstreamTable
 from kdsl.own_columns import KIND, MARK, is_reserved
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kdsl import Cluster, Col, Json, KafkaTable, ResolveError, Table
+from kdsl.plan.plan_table import plan_read
 
 
 class Odd(KafkaTable, topic="t", value=Json(), key_prefix="k_", value_fields="EXCEPT_KEY"):
@@ -41,7 +42,7 @@ def test_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     table = Table(Odd.definition())
     with caplog.at_level(logging.WARNING, logger="kdsl"):
         for _ in range(2):
-            table._resolve("read", None, log=True)
+            plan_read(table.definition)
 
     assert [r.getMessage().split(": ", 1)[1] for r in caplog.records] == [
         "key_prefix='k_' has no effect, because the table has no key columns; declare key columns and a key format, or "

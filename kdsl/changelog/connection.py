@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import attrs
 
+from kdsl.changelog.database_errors import find_refusal, is_missing_table
 from kdsl.changelog.dialects import product
 from kdsl.changelog.target import WAYS_ON, Batch, is_applied, require_same_table
 from kdsl.errors import ChangelogError
-from kdsl.spark_internals.errors import GatewayError, JavaError, java_exception, java_message
+from kdsl.spark_internals.errors import JavaError
 
 _log = logging.getLogger(__name__)
 _CONTENT = "batch_content"
@@ -23,20 +24,6 @@ _MAX_NAME = 128
 """The bytes of a writer or a target in the table of batches: two of them fit into the primary key of any database."""
 _TABLE_KINDS = ("TABLE", "BASE TABLE", "PARTITIONED TABLE", "FOREIGN TABLE", "SYSTEM VERSIONED")
 _VIEW_KINDS = ("VIEW", "MATERIALIZED VIEW")
-_MISSING_TABLE: Mapping[str, tuple[str, ...]] = {
-    "postgresql": ("42P01",),
-    "mysql": ("42S02",),
-    "mariadb": ("42S02",),
-    "sqlserver": ("S0002", "42S02"),
-    "oracle": ("942",),
-    "db2": ("42704",),
-    "h2": ("42S02", "42S03", "42S04"),
-    "derby": ("42X05", "42Y07"),
-}
-"""The SQLSTATEs or, for Oracle, the error codes with which databases report that a table does not exist."""
-_PASSING = ("08", "40", "53", "55", "57", "58", "XX")
-"""The classes of SQLSTATEs that say nothing of the statement (postgresql.org/docs/current/errcodes-appendix.html)."""
-_STATE_LENGTH = 5
 _SYSTEM_SCHEMAS = ("information_schema", "mysql", "performance_schema", "sys", "pg_catalog")
 
 
@@ -110,28 +97,6 @@ class DatabaseTable:
     name: str
     is_view: bool
     sql_name: str
-
-
-def is_unique_violation(error: Exception) -> bool:
-    """Whether an error itself, not its cause, says that a statement violates a unique constraint (SQLSTATE 23505)."""
-    return "23505" in _sql_codes(error)
-
-
-def find_refusal(error: Exception) -> str | None:
-    """The message of an error by which a database refuses a statement whenever it is run.
-
-    None of one that may pass: the connection, a lock, a full disk, a shutdown.
-    """
-    states = [code for code in _sql_codes(error) if len(code) == _STATE_LENGTH]
-    return java_message(error) if states and not states[0].startswith(_PASSING) else None
-
-
-def _sql_codes(error: Exception) -> frozenset[str]:
-    """The SQLSTATE and the error code of an SQLException; none of another error."""
-    java = java_exception(error)
-    with suppress(GatewayError):  # only an SQLException has them
-        return frozenset() if java is None else frozenset((str(java.getSQLState()), str(java.getErrorCode())))
-    return frozenset()
 
 
 def _shorten(name: str) -> str:
@@ -346,9 +311,9 @@ class Connection:
         The error says it, or for a database whose errors are not known here the list of its tables. JavaError if it
         does not list them.
         """
-        codes = _MISSING_TABLE.get(self._product())
-        if codes is not None:
-            return _sql_codes(error).isdisjoint(codes)
+        says_missing = is_missing_table(error, self._product())
+        if says_missing is not None:
+            return not says_missing
         schema, _, name = table.lower().rpartition(".")
         schema = schema.rpartition(".")[2].strip(self._mark)
         listed = ((str(one.schema or "").lower(), one.name.lower()) for one in self.tables_and_views())

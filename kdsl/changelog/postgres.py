@@ -6,7 +6,11 @@ The types are those of https://www.postgresql.org/docs/current/datatype.html.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+
+import attrs
 
 from kdsl.changelog.connection import Connection
 from kdsl.types import model as t
@@ -157,3 +161,32 @@ def change_type(table: str, field: t.Field, before: t.DataType) -> str:
     if isinstance(before, t.Binary | t.VarBinary) and isinstance(field.type, t.Char | t.VarChar):
         value = f"replace(encode({name}, 'base64'), chr(10), '')"
     return f"ALTER TABLE {table} ALTER COLUMN {name} TYPE {kind} USING {value}"
+
+
+@attrs.frozen
+class TableChange:
+    """A change of the columns of a Postgres table, which is made in the transaction of a batch.
+
+    Attributes:
+        write: Writes its statements for a table of a given name, as in SQL.
+        creates: Whether the statements create the table; otherwise it exists.
+        lock_timeout: How long a statement waits for a lock.
+    """
+
+    write: Callable[[str], Sequence[str]]
+    creates: bool
+    lock_timeout: timedelta
+
+
+def write_trial(table: str, change: TableChange) -> Iterator[str]:
+    """Yield the statements that make a change of the columns of a table of Postgres, or of an empty copy of it."""
+    yield f"SET LOCAL lock_timeout = {change.lock_timeout // timedelta(milliseconds=1)}"
+    schema, dot, _ = table.rpartition(".")
+    if change.creates:
+        if (statement := create_schema(table)) is not None:
+            yield statement
+        yield from change.write(table)
+        return
+    name = f"{schema}{dot}kdsl_{uuid.uuid4().hex}"
+    yield f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"
+    yield from change.write(name)

@@ -6,25 +6,20 @@ jars, and uses a second session with Delta's rules and catalog, in which the ``M
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import copy
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from kdsl.changelog.delta_history import (
     CHANGES_TYPES,
-    Commit,
     find_lost_rows,
-    read_contents,
-    write_metadata,
 )
+from kdsl.changelog.delta_session import METADATA, DeltaSession, read_number, write_transaction
 from kdsl.changelog.merge import (
     check_jvm_target,
     check_table_name,
@@ -33,29 +28,17 @@ from kdsl.changelog.merge import (
     write_condition,
     write_is_delete,
 )
-from kdsl.changelog.target import OTHER_CONTENT, WAYS_ON, Batch, is_applied, require_same_table, warn_of_edits
+from kdsl.changelog.target import WAYS_ON, Batch, is_applied, require_same_table, warn_of_edits
 from kdsl.errors import ChangelogError
-from kdsl.formats import kind_column, unavailable_column
-from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
-from kdsl.run.letter_case import CASE_SENSITIVE, CASE_SENSITIVE_TABLES
 from kdsl.spark_internals.errors import JavaError, java_message
-from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.plans import plan_physically
 from kdsl.spark_internals.session import (
-    active_session,
-    is_spark_3,
     java_column,
     java_dataframe,
     java_schema,
-    java_session,
     java_strings,
-    jvm_of,
-    scala_none,
-    wrap_session,
 )
-from kdsl.spark_internals.sql_text import parse_column, run_sql
-from kdsl.spark_internals.storage import settings_for_tables
-from kdsl.spark_versions import list_working, spark_version
+from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.convert import convert_sql
 from kdsl.types.spark import from_spark, spark_schema, spark_type_name
@@ -65,20 +48,7 @@ from kdsl.types.widening import MAX_INTEGER
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-
-_CONFIGURE = (
-    f"start the session with Delta's package in spark.jars.packages, spark.sql.extensions={EXTENSION} and "
-    f"spark.sql.catalog.spark_catalog={CATALOG}"
-)
 _NO_VERSION = "Available versions"  # in Delta's error for a version that is not in the log
-_API = "io.delta.tables.DeltaTable"
-_TXN = "spark.databricks.delta.write"
-_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_DIGEST_BITS = 20
-"""How many bits of a transaction's version are a digest of the batch's content; those before it are the number."""
-_MAX_NUMBER = 1 << (62 - _DIGEST_BITS)
 _NTZ = "'delta.feature.timestampNtz' = 'supported'"
 _WIDENING = "delta.enableTypeWidening"
 _NARROWER_CHANGES = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
@@ -147,7 +117,7 @@ class DeltaTarget:
             ChangelogError: The session is one of Spark Connect, Delta cannot be added to it, or a column is a ``TIME``.
         """
         check_jvm_target(changes, f"delta({self.table!r})", "Delta")
-        _Delta(changes.sparkSession)
+        DeltaSession(changes.sparkSession)
 
     def read_columns(self, spark: SparkSession, version: int | None = None) -> tuple[t.Field, ...] | None:
         """Read the columns of the table, or of an earlier version of one at a path; None if there is no such table.
@@ -158,7 +128,7 @@ class DeltaTarget:
         """
         from pyspark.sql.types import StructType
 
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             table = session.open(self)
             if table is None:
@@ -172,7 +142,7 @@ class DeltaTarget:
         except TypeError as e:
             raise ChangelogError(f"{self!r} cannot be read or changed: {e}") from e
 
-    def _load_version(self, session: _Delta, version: int) -> Any:
+    def _load_version(self, session: DeltaSession, version: int) -> Any:
         """Load a version of the table at a path, and return Java's DataFrame; ChangelogError if it cannot be read."""
         from pyspark.errors import PySparkException
 
@@ -191,7 +161,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             table = session.open(self)
             return None if table is None else session.version(table)
@@ -204,7 +174,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             value = session.detail(self)["properties"].get(name)
         return None if value is None else str(value)
@@ -246,7 +216,7 @@ class DeltaTarget:
         from pyspark.errors import PySparkException
         from pyspark.sql import DataFrame
 
-        session = _Delta(spark).with_settings(settings or {})
+        session = DeltaSession(spark).with_settings(settings or {})
         with session.active():
             try:
                 frame = session.load(self, options)
@@ -275,7 +245,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         schema = java_schema(spark, spark_schema(t.Row(tuple(columns))))
         with session.active():
             if not self.is_path:  # Delta's builder takes no name with a catalog
@@ -302,7 +272,7 @@ class DeltaTarget:
         new = [f for f in columns if f.name.lower() not in existing]
         if not new:
             return
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             if any("TIMESTAMP_NTZ" in spark_type_name(f.type) for f in new):
                 self._allow_ntz(session)
@@ -324,7 +294,7 @@ class DeltaTarget:
         new = self._types_to_change(spark, columns)
         if not new:
             return 0
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             detail = session.detail(self)
         return 0 if _changes_in_place(detail, new) else int(detail["sizeInBytes"])
@@ -337,7 +307,7 @@ class DeltaTarget:
         """
         from pyspark.sql import DataFrame
 
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             large = f"{quote_name(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
             return DataFrame(session.open(self).toDF(), session.python()).where(parse_column(large)).count()
@@ -359,7 +329,7 @@ class DeltaTarget:
         new = self._types_to_change(spark, columns)
         if not new:
             return
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             detail = session.detail(self)
             if any("TIMESTAMP_NTZ" in spark_type_name(kind) for _, kind in new.values()):
@@ -373,7 +343,7 @@ class DeltaTarget:
 
             existing = self.read_columns(spark) or ()
             converted = {f.name: convert_sql(quote_name(f.name), *new.get(f.name, (f.type, f.type))) for f in existing}
-            session = session.with_settings({_METADATA: session.add_metadata(CHANGES_TYPES)})
+            session = session.with_settings({METADATA: session.add_metadata(CHANGES_TYPES)})
         with session.active():
             rows = DataFrame(session.open(self).toDF(), session.python())
             rows = rows.select(*(parse_column(sql).alias(name) for name, sql in converted.items()))
@@ -385,7 +355,7 @@ class DeltaTarget:
             else:
                 writer.saveAsTable(self.table)
 
-    def _allow_ntz(self, session: _Delta) -> None:
+    def _allow_ntz(self, session: DeltaSession) -> None:
         """Enable the table feature of TIMESTAMP without a time zone, which Delta only does by itself at creation."""
         if "timestampNtz" not in session.detail(self).get("tableFeatures", ()):
             session.sql(f"ALTER TABLE {self._sql_name} SET TBLPROPERTIES ({_NTZ})")
@@ -429,16 +399,16 @@ class DeltaTarget:
             ChangelogError: The session has no Delta, and Delta cannot be added; or another commit took back rows of the
                 writer's batches.
         """
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             table = session.open(self)
             transaction = session.last_transaction(table, writer)
             if transaction is None:
                 return None
             self._require_rows(session, table, writer)
-            return transaction >> _DIGEST_BITS
+            return read_number(transaction)
 
-    def _require_rows(self, session: _Delta, table: Any, writer: str) -> None:
+    def _require_rows(self, session: DeltaSession, table: Any, writer: str) -> None:
         """Check that no commit since a writer's last batch took back rows, as far as the table's log knows.
 
         A warning is logged if the commit of that batch, and others after it, were removed from the log; and, once in
@@ -465,7 +435,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = _Delta(spark)
+        session = DeltaSession(spark)
         with session.active():
             table = session.open(self)
             return None if table is None else session.read_id(table)
@@ -489,7 +459,7 @@ class DeltaTarget:
                 commit took back rows of earlier batches; the batch's number is too large for Delta; or Delta cannot be
                 added to the session.
         """
-        session = _Delta(changes.sparkSession)
+        session = DeltaSession(changes.sparkSession)
         with session.active():
             table = session.open(self)
             if self.id is not None:
@@ -507,7 +477,7 @@ class DeltaTarget:
                     self._require_rows(session, table, batch.writer)
                 if is_applied(repr(self), batch, last, repeatable=bool(keys)):
                     return
-                numbered = transaction is None or transaction < _write_transaction(batch)
+                numbered = transaction is None or transaction < write_transaction(batch)
                 own = session.for_batch(batch, base, numbered=numbered)
             schema = table.toDF().schema()
             names = match_columns(f"delta({self.table!r})", changes, list(schema.names()), add=self.schema_evolution)
@@ -518,23 +488,6 @@ class DeltaTarget:
             if self.id is not None:  # it may have been replaced since it was checked
                 require_same_table(repr(self), self.id, None if table is None else own.read_id(table))
             _merge(table, changes, keys, names, evolve=self.schema_evolution).execute()
-
-
-def _write_transaction(batch: Batch) -> int:
-    """The version of Delta's transaction that stores a batch: its number, and a digest of its content.
-
-    The digest is 0 if the content is not known. Transactions stay in the table when its history is cleaned up.
-    """
-    if abs(batch.number) >= _MAX_NUMBER:
-        raise ChangelogError(
-            f"the batch number {batch.number} of the writer {batch.writer!r} is too large: Delta stores numbers below "
-            f"{_MAX_NUMBER:,}"
-        )
-    digest = 0
-    if batch.content:
-        first = int.from_bytes(hashlib.sha256(batch.content.encode()).digest()[:4], "big")
-        digest = first % ((1 << _DIGEST_BITS) - 1) + 1
-    return batch.number << _DIGEST_BITS | digest
 
 
 def _write_create_table(table: str, columns: str, partition_keys: Sequence[str], properties: Mapping[str, str]) -> str:
@@ -610,242 +563,3 @@ def _assign(clause: Any, action: Literal["update", "insert"], values: Mapping[st
     if any("${" in sql for sql in values.values()):
         return getattr(clause, action)({name: java_column(parse_column(sql)) for name, sql in values.items()})
     return getattr(clause, f"{action}Expr")(dict(values))
-
-
-class _Delta:
-    """Delta in a session, or in a clone of it.
-
-    Args:
-        spark: A classic session.
-
-    Raises:
-        ChangelogError: The session has no Delta, and Delta cannot be added.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        """Use a session that has Delta's rules and catalog; for another one attach what is missing, and use a clone.
-
-        A session whose settings would lose values or rows is cloned, too.
-        """
-        self._spark, self._jvm = spark, jvm_of(spark)
-        session = java_session(spark)
-        extended = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
-        cataloged = spark.conf.get("spark.sql.catalog.spark_catalog", None) is not None
-        if not extended:
-            _attach_jars(spark)
-            _add_rules(self._jvm, session)
-        own = settings_for_tables(lambda name: spark.conf.get(name, None))
-        if not cataloged:
-            own["spark.sql.catalog.spark_catalog"] = CATALOG
-        tables = spark.conf.get(CASE_SENSITIVE_TABLES, None)
-        if tables is not None and tables != spark.conf.get(CASE_SENSITIVE):
-            own[CASE_SENSITIVE] = tables
-        if own or not extended:
-            session = session.cloneSession()
-            for name, value in own.items():
-                session.conf().set(name, value)
-        self._session = session
-        self._api: Any = getattr(self._jvm.io.delta.tables, "DeltaTable")  # noqa: B009
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """Make the session Spark's active one in this thread; Delta takes its rules and its catalog from there."""
-        with active_session(self._jvm, self._session):
-            yield
-
-    def open(self, target: DeltaTarget) -> Any:
-        """Open a table, and return Delta's Java object of it; None if there is no such table."""
-        if target.is_path:
-            exists = self._api.isDeltaTable(self._session, target.table)
-            return self._api.forPath(self._session, target.table) if exists else None
-        exists = self._session.catalog().tableExists(target.table)
-        # The Delta for Spark 3.5 takes no name with a catalog.
-        name = re.sub("^(`spark_catalog`|spark_catalog)[.]", "", target.table) if is_spark_3() else target.table
-        return self._api.forName(self._session, name) if exists else None
-
-    def load(self, target: DeltaTarget, options: Mapping[str, str]) -> Any:
-        """Load a table at a path with options of Delta's reader, and return Java's DataFrame."""
-        reader = self._session.read().format("delta")
-        for name, value in options.items():
-            reader = reader.option(name, value)
-        return reader.load(target.table)
-
-    def python(self) -> SparkSession:
-        """The session as an object of Python."""
-        return wrap_session(self._spark, self._session)
-
-    def _snapshot(self, table: Any) -> Any:
-        """Return the last snapshot of a table, which its log is asked for; ``table`` is Delta's object of it."""
-        log = table.deltaLog()
-        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
-        return log.unsafeVolatileSnapshot()
-
-    def version(self, table: Any) -> int:
-        """Read the number of a table's last version from its log.
-
-        Args:
-            table: Delta's object of the table.
-        """
-        return int(self._snapshot(table).version())
-
-    def read_id(self, table: Any) -> str:
-        """Read the id of a table from its log.
-
-        Args:
-            table: Delta's object of the table.
-        """
-        return str(self._snapshot(table).metadata().id())
-
-    def create(self, target: DeltaTarget, changes: DataFrame) -> None:
-        """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows."""
-        columns = java_dataframe(changes.drop(kind_column(changes.columns), unavailable_column(changes.columns)))
-        self.builder(target).addColumns(columns.schema().asNullable()).execute()
-
-    def builder(self, target: DeltaTarget) -> Any:
-        """Return Delta's builder of a table, whose ``execute`` creates it if it does not exist."""
-        builder = self._api.createIfNotExists(self._session)
-        return builder.location(target.table) if target.is_path else builder.tableName(target.table)
-
-    def create_database(self, table: str) -> None:
-        """Create the schema that a table's name in back-ticks says, if it does not exist; do nothing without one."""
-        database, dot, _ = table.rpartition(".`")
-        if dot:
-            self.sql(f"CREATE SCHEMA IF NOT EXISTS {database}")
-
-    def sql(self, statement: str) -> Any:
-        """Run a SQL statement, and return Java's DataFrame of its result."""
-        return java_dataframe(run_sql(self.python(), statement))
-
-    def detail(self, target: DeltaTarget) -> dict[str, Any]:
-        """Read what Delta says of a table: its size in bytes, properties, partition columns and features.
-
-        The table must exist.
-        """
-        row = (
-            self.open(target)
-            .detail()
-            .select("sizeInBytes", java_strings(self._spark, ["properties", "partitionColumns", "tableFeatures"]))
-        )
-        return json.loads(row.toJSON().head())  # type: ignore[no-any-return]
-
-    def last_transaction(self, table: Any, writer: str) -> int | None:
-        """Read the version of a writer's last transaction (`_write_transaction`) from a table's log; None if none.
-
-        Args:
-            table: Delta's object of the table, or None.
-            writer: The writer.
-        """
-        if table is None:
-            return None
-        version = self._snapshot(table).transactions().get(writer)
-        return int(version.get()) if version.isDefined() else None
-
-    def find_last(self, table: Any, batch: Batch, transaction: int | None) -> Batch | None:
-        """Find the last batch of a batch's writer in the table; None if the writer has none.
-
-        Its content is looked for only if its number is not less than that of ``batch``, and ``batch`` has a content
-        itself; otherwise it is empty. The table's history has it, or, if that was cleaned up, the transaction says
-        whether it is the one of ``batch``.
-
-        Args:
-            table: Delta's object of the table, or None.
-            batch: The batch.
-            transaction: The writer's last transaction (`last_transaction`).
-        """
-        if transaction is None:
-            return None
-        number = transaction >> _DIGEST_BITS
-        if number < batch.number or not batch.content or not transaction % (1 << _DIGEST_BITS):
-            return Batch(batch.writer, number)
-        commits = [commit.metadata for commit in self.read_history(table)]
-        content = next((text for n, text in read_contents(commits, batch.writer) if n == number), None)
-        if content is None:
-            content = batch.content if transaction == _write_transaction(batch) else OTHER_CONTENT
-        return Batch(batch.writer, number, content)
-
-    def read_history(self, table: Any, limit: int | None = None) -> list[Commit]:
-        """Read the commits of a table that its log has, newest first.
-
-        Args:
-            table: Delta's object of the table.
-            limit: How many commits to read; None for all.
-        """
-        from pyspark.sql import DataFrame, functions as F
-
-        history = DataFrame(table.history() if limit is None else table.history(limit), self.python())
-        rows = history.select(
-            "version",
-            F.unix_timestamp("timestamp").alias("time"),
-            "operation",
-            "operationParameters",
-            "userName",
-            "userMetadata",
-        ).collect()
-        commits = [
-            Commit(
-                row.version, row.time or 0, row.operation or "", row.operationParameters or {}, row.userName,
-                row.userMetadata or "",
-            )
-            for row in rows
-        ]  # fmt: skip
-        return sorted(commits, key=lambda commit: -commit.version)
-
-    def for_batch(self, batch: Batch, base: int, *, numbered: bool = True) -> _Delta:
-        """Create a new session that stores the identity of a batch with each write, and return Delta in it.
-
-        The number and a digest of the content are stored as Delta's transaction: a write of this transaction or an
-        earlier one that comes late changes nothing. The commit's ``userMetadata`` has the content, and the version that
-        was checked.
-
-        Args:
-            batch: The batch.
-            base: The last version of the table that is known to have the rows of earlier batches.
-            numbered: Whether to store the transaction; otherwise the table has it already.
-        """
-        metadata = write_metadata(batch.writer, batch.number, batch.content, base)
-        settings = {_METADATA: self.add_metadata(metadata)}
-        if numbered:
-            transaction = str(_write_transaction(batch))
-            settings |= {f"{_TXN}.txnAppId": batch.writer, f"{_TXN}.txnVersion": transaction}
-        return self.with_settings(settings)
-
-    def add_metadata(self, text: str) -> str:
-        """The ``userMetadata`` of commits of this session with a string after it."""
-        return f"{self._session.conf().get(_METADATA, '')} {text}".lstrip()
-
-    def with_settings(self, settings: Mapping[str, str]) -> _Delta:
-        """Create a new session with further settings, and return Delta in it."""
-        own = copy(self)
-        own._session = self._session.cloneSession()  # noqa: SLF001  # of the same class
-        for name, value in settings.items():
-            own._session.conf().set(name, value)  # noqa: SLF001
-        return own
-
-
-def _attach_jars(spark: SparkSession) -> None:
-    """Fetch Delta's jars, and add them to a session without them; one that has them stays as it is."""
-    if has_class(spark, _API):
-        return
-    tested = spark_version(spark.version)
-    assert tested is not None  # check_spark refuses other versions
-    if tested.delta is None:
-        raise ChangelogError(
-            f"the session has no Delta, and no published Delta works with Spark {spark.version}; use Spark "
-            f"{list_working(lambda one: one.delta)}, or a session that has a Delta built for this Spark: {_CONFIGURE}"
-        )
-    try:
-        attach_library(spark, tested.delta, _API, "Delta")
-    except ConnectorMissingError as e:
-        raise ChangelogError(f"the session has no Delta; {_CONFIGURE}; kdsl tried to add it, but {e}") from e
-
-
-_extended: set[str] = set()
-
-
-def _add_rules(jvm: Any, session: Any) -> None:
-    """Add Delta's rules to sessions that are cloned from this one from now on, and log it; once in an application."""
-    application = str(session.sparkContext().applicationId())
-    if application not in _extended:
-        _log.info("Delta is attached to the Spark application, which was started without it")
-        getattr(jvm.io.delta.sql, "DeltaSparkSessionExtension")().apply(session.extensions())  # noqa: B009
-        _extended.add(application)

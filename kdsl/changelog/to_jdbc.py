@@ -8,10 +8,8 @@ there: a batch that comes late waits, finds that it is not newer, and changes no
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -26,17 +24,14 @@ from kdsl.changelog.connection import (
     CountedStatement,
     DatabaseTable,
     DatabaseTarget,
-    StagedRows,
     StagedRowsError,
-    is_unique_violation,
 )
-from kdsl.changelog.dialects import BATCHES, DIALECTS, Dialect, Statements, cast_type, dialect_of, product
-from kdsl.changelog.jdbc_strings import write_as_strings
-from kdsl.changelog.merge import list_columns
-from kdsl.changelog.postgres import create_schema, read_postgres_schema
-from kdsl.changelog.target import Batch, explain_missing_row, is_applied, require_same_table
+from kdsl.changelog.database_errors import is_unique_violation
+from kdsl.changelog.dialects import BATCHES, DIALECTS, Dialect, dialect_of, product
+from kdsl.changelog.jdbc_staging import SPECULATION, TRIES, Staging, StagingTarget, name_beside, name_stages
+from kdsl.changelog.postgres import TableChange, read_postgres_schema, write_trial
+from kdsl.changelog.target import Batch, is_applied, require_same_table
 from kdsl.errors import ChangelogError, listing, nearest
-from kdsl.formats import kind_column, unavailable_column
 from kdsl.retry import announce_wait
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.secrets import Secret, resolve
@@ -44,16 +39,11 @@ from kdsl.secrets.hiding import contains_secret, hide_secrets, is_secret
 from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.session import is_connect, open_jdbc_connection
 from kdsl.spark_versions import Package
-from kdsl.types.sql import quote_name
 from kdsl.types.widening import MAX_INTEGER, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TRIES = 3
-_SPECULATION = "with spark.speculation a task may be written twice: turn it off"
-_NULL_CHARACTER = "0x00"
-"""How Postgres names the character U+0000 in the error of a string that has it."""
 _DRIVERS = {
     "postgresql": ("org.postgresql.Driver", Package("org.postgresql:postgresql:42.7.7", alone=True)),
     "mysql": ("com.mysql.cj.jdbc.Driver", Package("com.mysql:mysql-connector-j:9.4.0", alone=True)),
@@ -119,21 +109,6 @@ def _translate_java_errors(method: Callable[Concatenate[JdbcTarget, P], T]) -> C
         raise error  # outside the handler: Java's error must not be its context either
 
     return wrapper
-
-
-@attrs.frozen
-class TableChange:
-    """A change of the columns of a Postgres table, which is made in the transaction of a batch.
-
-    Attributes:
-        write: Writes its statements for a table of a given name, as in SQL.
-        creates: Whether the statements create the table; otherwise it exists.
-        lock_timeout: How long a statement waits for a lock.
-    """
-
-    write: Callable[[str], Sequence[str]]
-    creates: bool
-    lock_timeout: timedelta
 
 
 @attrs.frozen(repr=False)
@@ -204,7 +179,7 @@ class JdbcTarget:
                 writer's last batch (`Connection.require_rows`).
             SecretError: As for `check`.
         """
-        batches = self._in_schema(BATCHES)
+        batches = name_beside(self.table, BATCHES)
         self.drop_staging_tables(spark, writer)
         with self._connect(spark) as connection:
             if not connection.exists(batches):
@@ -221,8 +196,8 @@ class JdbcTarget:
             SecretError: As for `check`.
         """
         with self._connect(spark) as connection:
-            for name in connection.tables(self._stage_prefix(writer)):
-                connection.drop(self._in_schema(name))
+            for name in connection.tables(name_stages(self.table, writer)):
+                connection.drop(name_beside(self.table, name))
 
     def _describe(self, keys: Sequence[str] = ("",), change: TableChange | None = None) -> DatabaseTarget:
         """The table of a transaction; by default one whose rows have a key.
@@ -234,7 +209,7 @@ class JdbcTarget:
         return DatabaseTarget(
             self.table,
             repr(self),
-            self._in_schema(BATCHES),
+            name_beside(self.table, BATCHES),
             self.id,
             has_key=bool(keys),
             exists=change is None or not change.creates,
@@ -265,7 +240,7 @@ class JdbcTarget:
                 have the row of a change without all values; or it was emptied since the last batch.
             SecretError: As for `check`.
         """
-        spark, batches = changes.sparkSession, self._in_schema(BATCHES)
+        spark, batches = changes.sparkSession, name_beside(self.table, BATCHES)
         writer = "" if batch is None else batch.writer
         with self._connect(spark) as connection:
             if table_change is not None:
@@ -281,8 +256,9 @@ class JdbcTarget:
                     connection.require_rows(target, batch.writer)
                 if is_applied(repr(self), batch, last, repeatable=bool(keys)):
                     return
-            for remaining in reversed(range(_TRIES)):
-                staging = _Staging(self, connection, keys, writer)
+            own = StagingTarget(repr(self), self.table, self.dialect, _unwrap(self.url), self._write_options)
+            for remaining in reversed(range(TRIES)):
+                staging = Staging(own, connection, keys, writer)
                 try:
                     staging.prepare(changes, table_change)
                     alter = [] if table_change is None else table_change.write(self.table)
@@ -290,7 +266,7 @@ class JdbcTarget:
                     self._run_transaction(connection, staging, (alter, deletes, upserts), target, batch)
                 except StagedRowsError as e:
                     if not remaining:
-                        raise ChangelogError(f"{self!r}: {e}, {_TRIES} times; {_SPECULATION}") from e
+                        raise ChangelogError(f"{self!r}: {e}, {TRIES} times; {SPECULATION}") from e
                     _log.info("%r: %s: a task wrote them after the others were counted; they are staged again", self, e)
                 else:
                     return
@@ -300,7 +276,7 @@ class JdbcTarget:
     def _run_transaction(
         self,
         connection: Connection,
-        staging: _Staging,
+        staging: Staging,
         statements: tuple[Sequence[str], Sequence[str], Sequence[str | CountedStatement]],
         target: DatabaseTarget,
         batch: Batch | None,
@@ -434,7 +410,7 @@ class JdbcTarget:
         refused = []
         with self._connect(spark) as connection:
             for index, (table, change) in enumerate(changes):
-                reason = connection.try_statements(list(_write_trial(table, change)))
+                reason = connection.try_statements(list(write_trial(table, change)))
                 if reason is not None:
                     refused.append((index, self._hide_secrets(reason)))
         return refused
@@ -468,76 +444,15 @@ class JdbcTarget:
         with self._connect(spark) as connection:
             connection.run(statement)
 
-    def _fill_table(self, connection: Connection, stage: str, rows: DataFrame, expected: int) -> int:
-        """Fill a staging table, which is empty, and return how many rows it has then.
-
-        A task that Spark retries or runs twice may write its rows twice.
-
-        Args:
-            connection: The connection.
-            stage: The table's name.
-            rows: The rows.
-            expected: How many rows there are.
-        """
-        from pyspark.errors import PySparkException
-
-        if expected:
-            writer = rows.write.format("jdbc").mode("append").options(**self._options())
-            wrong: Mapping[str, int] = {}
-            try:
-                writer.option("url", _reveal(self.url)).option("dbtable", stage).save()
-            except (GatewayError, PySparkException) as e:
-                wrong = _find_null_characters(rows) if _NULL_CHARACTER in str(e) else {}
-                if not wrong:
-                    raise
-            if wrong:  # outside the handler: Java's error must not be its context either
-                raise ChangelogError(self._null_character_reason(wrong))
-        return connection.query_number(f"SELECT COUNT(*) FROM {stage}") or 0  # noqa: S608  # kdsl's own name
-
-    def _null_character_reason(self, counts: Mapping[str, int]) -> str:
-        """Return the message of the error that columns have U+0000, which no string of Postgres has.
-
-        Args:
-            counts: The number of rows that have it, by column.
-        """
-        columns = ", ".join(f"{name!r} ({count:,} rows)" for name, count in counts.items())
-        return (
-            f"{self!r}: strings have the character U+0000, which Postgres cannot store: {columns}; nothing of the "
-            "batch was written to the table; remove the character where the rows are made, or in an ingestion with a "
-            rf"projection: REPLACE({quote_name(next(iter(counts)))}, U&'\0000', '')"
-        )
-
-    def _match_columns(self, existing: Sequence[str], changes: DataFrame) -> dict[str, str]:
-        """Return the table's columns by the names of the changelog's, which may differ in letter case.
-
-        Args:
-            existing: The columns of the table.
-            changes: The changes.
-        """
-        by_lower = {name.lower(): name for name in existing}
-        names = list_columns(changes)
-        missing = [name for name in names if name.lower() not in by_lower]
-        if missing:
-            raise ChangelogError(
-                f"{self!r}: the changelog has {listing(missing)}, but the table only has the columns "
-                f"{listing(existing)}; add what is missing with ALTER TABLE, or drop it from the changelog"
-            )
-        return {name: name if name in existing else by_lower[name.lower()] for name in names}
-
-    def _in_schema(self, name: str) -> str:
-        """The name of a table with the schema in the target's name, if there is one, before it; it is not quoted."""
-        schema, dot, _ = self.table.rpartition(".")
-        return f"{schema}{dot}{name}"
-
-    def _stage_prefix(self, writer: str) -> str:
-        """Return how the names of a writer's staging tables begin."""
-        return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
-
     def _options(self) -> dict[str, str]:
         """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is set."""
         driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         properties = {name: _reveal(value) for name, value in self.properties.items()}
         return {**({"driver": driver} if driver else {}), **properties}
+
+    def _write_options(self) -> dict[str, str]:
+        """Return the options of Spark's JDBC writer for the database, with its address; secrets are resolved."""
+        return {**self._options(), "url": _reveal(self.url)}
 
     def _attach_driver(self, spark: SparkSession) -> None:
         """Attach the JDBC driver of the address to the session, unless it is unknown or a driver is declared."""
@@ -593,215 +508,6 @@ class JdbcTarget:
         for form in (url, url.removeprefix("jdbc:")):
             message = message.replace(form, hide_login(url))
         return hide_secrets(message, secrets)
-
-
-def _write_trial(table: str, change: TableChange) -> Iterator[str]:
-    """Yield the statements that make a change of the columns of a table of Postgres, or of an empty copy of it."""
-    yield f"SET LOCAL lock_timeout = {change.lock_timeout // timedelta(milliseconds=1)}"
-    schema, dot, _ = table.rpartition(".")
-    if change.creates:
-        if (statement := create_schema(table)) is not None:
-            yield statement
-        yield from change.write(table)
-        return
-    name = f"{schema}{dot}kdsl_{uuid.uuid4().hex}"
-    yield f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)"
-    yield from change.write(name)
-
-
-class _Staging:
-    """The staging tables of a batch, and the statements that apply their rows to the table.
-
-    Args:
-        target: The table.
-        connection: The connection.
-        keys: The columns of the key.
-        writer: The writer of the batch.
-
-    Attributes:
-        rows: How many rows each filled table must have when the transaction that reads it ends.
-    """
-
-    _changes: DataFrame
-    _template: str
-    _names: Mapping[str, str]
-    _casts: Mapping[str, str]
-
-    def __init__(self, target: JdbcTarget, connection: Connection, keys: Sequence[str], writer: str) -> None:
-        """Choose how the names of the staging tables begin; no table is created yet."""
-        self._target, self._connection, self._keys = target, connection, keys
-        self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
-        self._stages: list[str] = []
-        self._upserted: list[tuple[Statements, str]] = []
-        self.rows: list[StagedRows] = []
-
-    def prepare(self, changes: DataFrame, table_change: TableChange | None) -> None:
-        """Convert the rows for the database, and find columns that need casts; the other methods need this first.
-
-        Args:
-            changes: The batch.
-            table_change: A change of the table's columns that is still to be made. Staging tables are then copies of an
-                empty table that has it already, which is created here.
-        """
-        target, connection = self._target, self._connection
-        url = _unwrap(target.url)
-        self._template = target.table if table_change is None else self._create_template(table_change)
-        existing = connection.columns(self._template)
-        names = target._match_columns(list(existing), changes)  # noqa: SLF001  # of the same module
-        types = {name: existing[to] for name, to in names.items()}
-        self._changes, self._names = write_as_strings(changes, types, postgres=product(url) == "postgresql"), names
-        kinds = {name: self._changes.schema[name].dataType.simpleString() for name in names}
-        casts = {connection.quote(to): cast_type(url, kinds[name], existing[to]) for name, to in names.items()}
-        self._casts = {name: kind for name, kind in casts.items() if kind is not None}
-
-    def _create_template(self, change: TableChange) -> str:
-        """Create an empty table with the columns that the target has after a change, and return its name.
-
-        JavaError if the database rejects a statement.
-        """
-        name = self._name_stage()
-        if not change.creates:
-            self._connection.run(f"CREATE TABLE {name} (LIKE {self._target.table})")
-        for statement in change.write(name):
-            self._connection.run(statement)
-        return name
-
-    def _name_stage(self) -> str:
-        """Return the name of a new staging table, which `drop` drops."""
-        stage = self._target._in_schema(f"{self._prefix}_{len(self._stages)}")  # noqa: SLF001
-        self._stages.append(stage)
-        return stage
-
-    def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
-        """Create and fill the staging tables: for deletes, complete rows, and each set of columns without values.
-
-        Only rows of the kinds ``-D`` and ``+U`` count. A Spark job counts the rows of all tables, and one writes those
-        of each table; a table that would be empty is not created. Tables of upserts are also noted for
-        `free_unique_values`.
-
-        Returns:
-            The statements that begin the transaction and delete, and those that update and insert.
-        """
-        from pyspark.sql import functions as F
-
-        lacking = none = F.array().cast("array<string>")
-        kind_of_row, unavailable = (name(self._changes.columns) for name in (kind_column, unavailable_column))
-        if unavailable in self._changes.columns:
-            names = F.array(*map(F.lit, self._names))
-            lacking = F.array_sort(F.array_intersect(F.coalesce(F.col(unavailable), none), names))
-        counts = {
-            (kind, tuple(columns)): count
-            for kind, columns, count in self._changes.groupBy(kind_of_row, lacking).count().collect()
-        }
-        statements = self._statements(list(self._names))
-        first, upserts = [*statements.begin], list[str | CountedStatement]()
-        if deleted := sum(count for (kind, _), count in counts.items() if kind == "-D"):
-            rows = self._changes.where(F.col(kind_of_row) == "-D")
-            first.append(statements.deletes(self._load(statements.keys, self._keys, rows, deleted, statements)))
-        for columns, count in sorted((columns, count) for (kind, columns), count in counts.items() if kind == "+U"):
-            known = [name for name in self._names if name not in columns]
-            own = self._statements(known)
-            same = lacking == F.array(*map(F.lit, columns)).cast("array<string>")
-            stage = self._load(own.columns, known, self._changes.where((F.col(kind_of_row) == "+U") & same), count, own)
-            self._upserted.append((own, stage))
-            if columns:
-                error = f"{self._target!r}: {explain_missing_row(listing(columns))}"
-                upserts.append(CountedStatement(own.updates(stage), count, error))
-            else:
-                upserts += own.upserts(stage)
-        return first, upserts
-
-    def fill_inserts(self) -> tuple[list[str], list[str | CountedStatement]]:
-        """Create and fill a staging table with all rows.
-
-        Returns:
-            The statements that begin the transaction, and the one that inserts the rows.
-        """
-        statements = self._statements(list(self._names))
-        count = self._changes.count()
-        stage = self._load(statements.columns, list(self._names), self._changes, count, statements)
-        return statements.begin, [statements.inserts(stage)]
-
-    def free_unique_values(self) -> list[str]:
-        """Write statements that remove unique values which rows of the batch may swap, after `fill`.
-
-        Postgres is asked for its unique columns. There are none for other databases, for columns of the key, and for
-        types without a known unused value.
-        """
-        if product(_unwrap(self._target.url)) != "postgresql":
-            return []
-        unique = self._connection.unique_columns(self._target.table)
-        updates = []
-        for statements, stage in self._upserted:
-            for name, (kind, nullable) in unique.items():
-                column = self._connection.quote(name)
-                if column in statements.non_key_columns:
-                    update = statements.free_unique_values(stage, column, kind, nullable=nullable)
-                    updates += [update] if update else []
-        return updates
-
-    def drop(self) -> None:
-        """Drop the staging tables; errors are ignored, because the next start drops the remaining ones."""
-        for stage in self._stages:
-            with suppress(Exception):  # the next start drops the remaining ones
-                self._connection.drop(stage)
-
-    def _statements(self, names: Sequence[str]) -> Statements:
-        """Create the writer of the SQL statements for some columns of the changelog."""
-        quote, to = self._connection.quote, self._names
-        return Statements(
-            _unwrap(self._target.url),
-            self._target.dialect,
-            self._target.table,
-            [quote(to[key]) for key in self._keys],
-            [quote(to[name]) for name in names],
-            self._casts,
-        )
-
-    def _load(
-        self, columns: Sequence[str], names: Sequence[str], rows: DataFrame, count: int, statements: Statements
-    ) -> str:
-        """Create and fill a staging table, up to three times until it has as many rows as were counted.
-
-        Each time it has another name: what a task of an earlier time still writes does not get into it.
-
-        Args:
-            columns: The table's columns, quoted.
-            names: The changelog's columns.
-            rows: The rows.
-            count: How many rows there are.
-            statements: The statements for these columns.
-
-        Returns:
-            Its name; `rows` has it, too.
-        """
-        from pyspark.sql import functions as F
-
-        selected = rows.select(*(F.col(quote_name(name)).alias(self._names[name]) for name in names))
-        written = 0
-        for _ in range(_TRIES):
-            stage = self._name_stage()
-            self._connection.run(statements.staging(stage, columns, self._template))
-            written = self._target._fill_table(self._connection, stage, selected, count)  # noqa: SLF001
-            if written == count:
-                self.rows.append(StagedRows(stage, count))
-                return stage
-            self._connection.drop(stage)
-        raise ChangelogError(
-            f"{self._target!r}: Spark wrote {written} rows instead of {count} to a staging table, {_TRIES} times; "
-            f"{_SPECULATION}"
-        )
-
-
-def _find_null_characters(rows: DataFrame) -> dict[str, int]:
-    """Count the rows with the character U+0000, by column, in a Spark job; columns without it are left out."""
-    from pyspark.sql import functions as F, types as s
-
-    names = [f.name for f in rows.schema.fields if isinstance(f.dataType, s.StringType)]
-    if not names:
-        return {}
-    counts = rows.agg(*(F.count_if(F.col(quote_name(n)).contains("\0")).alias(n) for n in names)).collect()[0]
-    return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 
 def _unwrap(value: str | Secret) -> str:

@@ -22,10 +22,10 @@ from kdsl.errors import KdslError, Problem
 from kdsl.formats import TableId
 from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Source
 from kdsl.ingest.decision import refuse_new_tables
-from kdsl.ingest.evolution import Refusal, SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.learned import load_progress, load_state
 from kdsl.ingest.restart import AllowedChange
+from kdsl.ingest.schema_changes import Refusal, SchemaChange, UpstreamTable
 from kdsl.ingest.show import show_plan
 from kdsl.ingest.state import IngestState
 from kdsl.ingest.unused import UnusedPatterns

@@ -77,7 +77,7 @@ def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
     """
     if PLAN in options:
         return dict(options)
-    from kdsl.run.librdkafka.source import PARALLELISM, WHOLE
+    from kdsl.run.librdkafka.read_task import PARALLELISM, WHOLE
     from kdsl.run.read import check_letter_topic
 
     request = _Request(options)

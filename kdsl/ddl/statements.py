@@ -162,7 +162,7 @@ class AddedColumn:
     Attributes:
         column: The column.
         first: Whether it is the first one.
-        after: The column that it follows; None for the last place, or the first.
+        after: The column that it follows; None for the last position, or the first.
     """
 
     column: ComputedColumn

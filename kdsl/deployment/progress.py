@@ -194,7 +194,7 @@ def _compare_checkpoint(
                 consequence += f"records: {_REFUSED}"
                 yield make("!", "topic id", id_, state.id, consequence)
     if need.read is not None and len(named) == 1:
-        from kdsl.run.librdkafka.stream import check_state_mode, check_state_place
+        from kdsl.run.librdkafka.state_checks import check_state_mode, check_state_place
 
         try:
             check_state_mode(need.read, named[0].compared)

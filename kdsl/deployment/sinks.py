@@ -17,7 +17,7 @@ from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables
 from kdsl.ingest.decision import Seen, decide_batch
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
-from kdsl.ingest.evolution import Policy, Refusal, SchemaChange, SinkEvolution, UpstreamTable, evolve_sink
+from kdsl.ingest.evolution import Policy, SinkEvolution, evolve_sink
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.projection import TransformedTable
@@ -25,6 +25,7 @@ from kdsl.ingest.restart import find_restart_problem
 from kdsl.ingest.run.sinks.delta import change_delta_table
 from kdsl.ingest.run.sinks.jdbc import change_database_table
 from kdsl.ingest.run.sinks.writer import TableChanger
+from kdsl.ingest.schema_changes import Refusal, SchemaChange, UpstreamTable
 from kdsl.ingest.state import START, IngestState, StateFiles
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.dataframes.latest import choose_key

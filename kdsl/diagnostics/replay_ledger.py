@@ -23,7 +23,9 @@ from kdsl.diagnostics.dead_letters import DeadLetter
 from kdsl.diagnostics.topic_records import read_ranges
 from kdsl.errors import DeadLetterError
 from kdsl.run.dead_letters.headers import ID, REPLAY, header_text
-from kdsl.run.librdkafka.producer import Producer, ProducerError, borrow_producer, explain_failure
+from kdsl.run.librdkafka.producer import Producer, ProducerError
+from kdsl.run.librdkafka.producer_pool import borrow_producer
+from kdsl.run.librdkafka.write_failures import explain_failure
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import HEADERS
 

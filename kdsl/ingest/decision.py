@@ -14,21 +14,11 @@ from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.formats import TableId
 from kdsl.ingest.ends.end import Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
-from kdsl.ingest.evolution import (
-    Learned,
-    Place,
-    Refusal,
-    RefusalCode,
-    SinkEvolution,
-    TableDelta,
-    UpstreamTable,
-    evolve_sink,
-    learn,
-    merge_schemas,
-    refuse_key_type,
-)
+from kdsl.ingest.evolution import SinkEvolution, evolve_sink, merge_schemas, refuse_key_type
 from kdsl.ingest.ids import format_id
+from kdsl.ingest.learn import Learned, learn
 from kdsl.ingest.plan import IngestPlan, TablePlan
+from kdsl.ingest.schema_changes import Place, Refusal, RefusalCode, TableDelta, UpstreamTable
 from kdsl.ingest.state import START, IngestState, Note
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name

@@ -1,23 +1,27 @@
-"""How the schemas of tables change: pure functions from schemas to changes, or to refusals.
+"""How sink tables change: pure functions from schemas to changes, or to refusals.
 
-Two steps. `learn` joins what records show with the schemas of the upstream tables. `evolve_sink` compares the columns
-that a sink table should have with those that it has, and decides by the pipeline's behavior what is changed, what is
-left out, and what is refused. Both are safe to repeat: with the result as input they change nothing.
+`evolve_sink` compares the columns that a sink table should have with those that it has, and decides by the pipeline's
+behavior what is changed, what is left out, and what is refused. It is safe to repeat: with the result as input it
+changes nothing.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
-from typing import Literal
 
 import attrs
 
 from kdsl.formats import TableId
-from kdsl.ingest.definition import MAX_TABLES, Behavior, Pipeline
+from kdsl.ingest.definition import Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
-from kdsl.ingest.ids import format_id
+from kdsl.ingest.schema_changes import (
+    NESTED_FIX,
+    Place,
+    Refusal,
+    RefusalCode,
+    SchemaChange,
+)
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import (
@@ -27,313 +31,13 @@ from kdsl.types.widening import (
     holds,
     join,
     join_columns,
-    join_schemas,
     stores,
     widen,
 )
 
-Tag = Literal["create.table", "add.column", "alter.column.type"]
-RefusalCode = Literal[
-    "database-change",
-    "database-type",
-    "expression",
-    "key-type",
-    "lost-values",
-    "many-columns",
-    "many-errors",
-    "many-tables",
-    "merged-keys",
-    "message-key",
-    "missing-key",
-    "missing-table",
-    "missing-topic",
-    "name-case",
-    "name-character",
-    "name-empty",
-    "name-length",
-    "name-reserved",
-    "not-null",
-    "not-null-missing",
-    "refused-change",
-    "replaced-table",
-    "rewrite",
-    "sink-key",
-    "source-type",
-    "source-value",
-    "table-excluded",
-    "table-name",
-    "topic-name",
-    "transform",
-    "type-change",
-    "unreadable",
-    "wrong-format",
-]
-"""The stable names of the reasons for which a batch is refused. Each can be freed by what its message advises."""
 _SELECT = "write INSERT INTO … SELECT, with the columns and names that the table should have"
 """What to do in a script where a projection would help."""
 _NAME_FIX = "rename the column with a projection, or leave it out"
-NESTED_FIX = (
-    "leave the column out with a projection; or declare it as STRING, in which it is JSON, and start with a new "
-    "checkpoint"
-)
-"""What to do about a column of a nested type that a sink cannot store."""
-
-
-@attrs.frozen(order=True)
-class Place:
-    """Where a record is."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
-
-
-@attrs.frozen
-class UpstreamTable:
-    """What is known of an upstream table.
-
-    Attributes:
-        schema: Its columns, those of the message key first, and its primary key.
-        key: The names of the columns that are in the message key. They are fixed as soon as there are any.
-    """
-
-    schema: TableSchema
-    key: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class TableDelta:
-    """What some records show of one table beyond its known schema.
-
-    Attributes:
-        table: The table.
-        schema: The known schema joined with what the records show.
-        first: The first record that shows each new or changed column, by the column's name.
-        place: The first of these records.
-        key: The names of the columns that are in the message key.
-    """
-
-    table: TableId
-    schema: TableSchema
-    first: Mapping[str, Place]
-    place: Place
-    key: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class SchemaChange:
-    """A change of a table's schema.
-
-    Attributes:
-        tag: What is changed.
-        table: The table.
-        columns: The columns that are created or added, or the one whose type changes, with the new type.
-        before: The type before a change.
-        place: The record that caused it, where it is known.
-    """
-
-    tag: Tag
-    table: TableId
-    columns: tuple[t.Field, ...]
-    before: t.DataType | None = None
-    place: Place | None = attrs.field(default=None, eq=False)
-
-    def __str__(self) -> str:
-        what = ", ".join(map(str, self.columns))
-        if self.before is not None:
-            what = f"{t.Field(self.columns[0].name, self.before)} → {self.columns[0].type}"
-        return f"{self.tag} {format_id(self.table)} {what}" + ("" if self.place is None else f" ({self.place})")
-
-
-@attrs.frozen
-class Refusal:
-    """A change that is refused, before anything is written.
-
-    Attributes:
-        table: The table.
-        column: The column; None if it is about the table.
-        reason: Why, with both types.
-        fix: What to do.
-        place: The record that caused it, where it is known.
-        sql_fix: What to do in a script; None if that is the same.
-        code: The stable name of the reason.
-    """
-
-    table: TableId
-    column: str | None
-    reason: str
-    fix: str
-    place: Place | None = attrs.field(default=None, eq=False)
-    sql_fix: str | None = attrs.field(default=None, kw_only=True)
-    code: RefusalCode = attrs.field(kw_only=True)
-
-    def __str__(self) -> str:
-        return self.describe()
-
-    def describe(self, *, in_sql: bool = False) -> str:
-        """Write what is refused, why, and what to do.
-
-        Args:
-            in_sql: Whether the ingestion is a statement of a script.
-        """
-        return f"{self.message}; {self.sql_fix if in_sql and self.sql_fix is not None else self.fix}"
-
-    @property
-    def message(self) -> str:
-        """What is refused, and why."""
-        name = format_id(self.table) if self.column is None else f"{format_id(self.table)}, column {self.column!r}"
-        cause = "" if self.place is None else f" (shown by the record at {self.place})"
-        return f"{name}: {self.reason}{cause}"
-
-
-@attrs.frozen
-class Learned:
-    """The upstream tables after a batch.
-
-    Attributes:
-        tables: What is known of them.
-        changes: What changed, in the order of the records.
-        refusals: What is refused; the batch then must not be written.
-        places: The first record that shows each of those new columns whose names differ only in letter case.
-    """
-
-    tables: Mapping[TableId, UpstreamTable]
-    changes: tuple[SchemaChange, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
-
-
-def changes_between(
-    table: TableId, before: TableSchema | None, after: TableSchema, first: Mapping[str, Place] | None = None
-) -> tuple[SchemaChange, ...]:
-    """The changes from one schema of a table to a later one, which has all its columns; a change of nullability counts.
-
-    Args:
-        table: The table.
-        before: The earlier schema; None if there is no table yet: the only change is then its creation.
-        after: The later schema.
-        first: The records that caused the changes, by column.
-    """
-    places = first or {}
-    if before is None:
-        return (SchemaChange("create.table", table, after.columns, place=min(places.values(), default=None)),)
-    types = {f.name: f.type for f in before.columns}
-    changes = []
-    for field in after.columns:
-        place = places.get(field.name)
-        if field.name not in types:
-            changes.append(SchemaChange("add.column", table, (field,), place=place))
-        elif types[field.name] != field.type:
-            changes.append(SchemaChange("alter.column.type", table, (field,), types[field.name], place))
-    return tuple(changes)
-
-
-def learn(
-    known: Mapping[TableId, UpstreamTable],
-    deltas: Iterable[TableDelta],
-    *,
-    static: bool = False,
-    max_tables: int = MAX_TABLES,
-    has_own_key: Callable[[TableId], bool] = lambda _: False,
-) -> Learned:
-    """Join what records show with the known tables.
-
-    The order of the deltas does not matter for types, and a delta that is known already changes nothing. New columns
-    are in the order of the records that show them first. A delta with another primary key, and too many tables, are
-    refused (`Learned.refusals`), not raised; the table of such a delta stays as it is.
-
-    Args:
-        known: The known tables.
-        deltas: What the records of a batch show, from any number of tasks.
-        static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
-            its first batch shows.
-        max_tables: The largest number of tables; with more known ones, no new table is accepted.
-        has_own_key: Whether a transform gives a table its primary key. Of different keys in its messages, which are
-            then not refused, the first one stays.
-    """
-    tables = dict(known)
-    first: dict[TableId, dict[str, Place]] = {}
-    refusals: list[Refusal] = []
-    for delta in sorted(deltas, key=lambda one: (one.place, one.table)):
-        table = delta.table
-        if static and table in known:
-            continue
-        known_table = tables.get(table)
-        if known_table is not None and has_own_key(table):
-            delta = attrs.evolve(delta, schema=attrs.evolve(delta.schema, primary_key=known_table.schema.primary_key))
-        try:
-            tables[table] = join_delta(known_table, delta)
-        except PrimaryKeyError as e:
-            fix = "give the tables different names, or set the key with primary-keys in a transform"
-            sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
-            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix, code="message-key"))
-            continue
-        places = first.setdefault(table, {})
-        for name, place in delta.first.items():
-            places[name] = min(place, places.get(name, place))
-    for table, places in first.items():
-        tables[table] = _sort_new_columns(tables[table], known.get(table), places)
-    if len(tables) > max(max_tables, len(known)):
-        place, table = min((min(places.values()), one) for one, places in first.items() if one not in known)
-        reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
-        fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
-        sql_fix = "copy fewer topics, with INCLUDING TABLE or EXCLUDING TABLE"
-        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix, code="many-tables"))
-    changes = [
-        change
-        for table, places in first.items()
-        for change in changes_between(
-            table, known[table].schema if table in known else None, tables[table].schema, places
-        )
-    ]
-    places_by_table = {table: _select_ambiguous(tables[table].schema, places) for table, places in first.items()}
-    return Learned(
-        tables,
-        tuple(changes),
-        tuple(refusals),
-        {table: places for table, places in places_by_table.items() if places},
-    )
-
-
-def _select_ambiguous(schema: TableSchema, first: Mapping[str, Place]) -> dict[str, Place]:
-    """The records of those columns whose names differ only in letter case from that of another column."""
-    counts = Counter(f.name.lower() for f in schema.columns)
-    return {name: place for name, place in first.items() if counts[name.lower()] > 1}
-
-
-def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
-    """The table with what records show of it added; without a known table, what they show.
-
-    A column that is both in the key and in the value, in any of its records, is that of the value.
-
-    Raises:
-        PrimaryKeyError: The records have another primary key.
-    """
-    schema = join_schemas(None if known is None else known.schema, delta.schema)
-    assert schema is not None
-    in_value = {f.name for f in delta.schema.columns} - set(delta.key)
-    keys = dict.fromkeys([*(known.key if known is not None else ()), *delta.key])
-    if known is not None:
-        in_value |= {f.name for f in known.schema.columns} - set(known.key)
-    return UpstreamTable(schema, tuple(name for name in keys if name not in in_value))
-
-
-def _sort_new_columns(table: UpstreamTable, known: UpstreamTable | None, first: Mapping[str, Place]) -> UpstreamTable:
-    """The table with its new columns after the others, those of the key first, in the order in which records show them.
-
-    Columns of one record keep their order; so do all new ones if the record of one is unknown.
-    """
-    columns = table.schema.columns
-    names = set() if known is None else {f.name for f in known.schema.columns}
-    new = [f for f in columns if f.name not in names]
-    if all(f.name in first for f in new):
-        new.sort(key=lambda f: (f.name not in table.key, first[f.name]))
-    old = [f for f in columns if f.name in names]
-    key = tuple(f.name for f in (*old, *new) if f.name in table.key)
-    return UpstreamTable(attrs.evolve(table.schema, columns=(*old, *new)), key)
 
 
 def merge_schemas(schemas: Iterable[TableSchema]) -> TableSchema:

@@ -21,9 +21,9 @@ from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.declare.metadata import IN_VALUE, METADATA
 from kdsl.formats import Format, Observed, Observer, SchemaDelta, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import InitialTable
+from kdsl.ingest.schema_changes import Place, TableDelta, UpstreamTable
 from kdsl.own_columns import MARK, ORDER, PLACE, explain_reserved
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan

@@ -8,9 +8,10 @@ from kdsl.durations import duration_text
 from kdsl.ingest.definition import Pipeline, Transform
 from kdsl.ingest.ends.end import Source
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Tag, broaden
+from kdsl.ingest.evolution import broaden
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
+from kdsl.ingest.schema_changes import Tag
 from kdsl.notebooks import PlanText
 
 _TAGS: tuple[Tag, ...] = ("create.table", "add.column", "alter.column.type")

@@ -18,8 +18,8 @@ import attrs
 
 from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
-from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
+from kdsl.ingest.schema_changes import Place, SchemaChange, UpstreamTable
 from kdsl.run.checkpoint.checkpoint import FOLDER
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.types import model as t

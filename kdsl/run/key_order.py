@@ -107,7 +107,7 @@ def _choose_options(leaf: PlanNode) -> Mapping[str, str] | None:
     None if it is not a stream of kdsl, or reads so already.
     """
     from kdsl.run.librdkafka.datasource import FORMAT
-    from kdsl.run.librdkafka.source import WHOLE
+    from kdsl.run.librdkafka.read_task import WHOLE
 
     if not _is_own_stream(leaf):
         return None
@@ -156,7 +156,7 @@ def _topic_partitions(partition: Any) -> set[tuple[str, int]] | None:
 
     None if it is one of Spark's Kafka source that is not known.
     """
-    from kdsl.run.librdkafka.source import Task
+    from kdsl.run.librdkafka.read_task import Task
 
     if isinstance(partition, Task):
         return {(r.topic, r.partition) for r in partition.ranges}

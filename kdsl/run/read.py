@@ -8,44 +8,39 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache, partial
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
-
-import attrs
-import pyarrow as pa
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.errors import KdslError, TopicMissingError, fail_on, listing, nearest
 from kdsl.plan.model import ReadPlan
-from kdsl.plan.text import plan_text, read_plan_text
+from kdsl.plan.text import plan_text
 from kdsl.resolve.formats import open_secret
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.start import resolve_start
 from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
-from kdsl.run.dataframes.watermark import with_watermark
+from kdsl.run.dataframes.computed_columns import ColumnMaker, add_computed_columns
 from kdsl.run.dead_letter_counts import LETTERS, watch_letters
 from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.dead_letters.headers import NEEDS
 from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR, accumulator as letter_reports
-from kdsl.run.librdkafka.task_output import Report, TaskOutput, create_task_output
+from kdsl.run.decode_tasks import DecodeTask, LetterTarget, PackTask, PlannedTopics
+from kdsl.run.librdkafka.task_output import Report
 from kdsl.run.listeners.commits import warn_about_batch_commits
 from kdsl.run.listeners.listener import observe
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.listeners.watch import watch
 from kdsl.run.metrics import accumulated, on_rows
 from kdsl.run.metrics.observer import METRICS
-from kdsl.run.metrics.source_reports import OPTION, SWITCH, Reporter, new_name
+from kdsl.run.metrics.source_reports import OPTION, SWITCH, new_name
 from kdsl.run.metrics.state_reports import observe_sizes
 from kdsl.run.mixed_times import MIXED_TIMES
-from kdsl.run.records.decode import RecordDecoder, check_batches
-from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
+from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
 from kdsl.run.records.registry import registry_of, without_literal_secrets
-from kdsl.run.records.spark_records import raw_batch, spark_name
+from kdsl.run.records.spark_records import spark_name
 from kdsl.run.session import (
     available_cores,
     check_features,
@@ -58,16 +53,11 @@ from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.rows import record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
-from kdsl.spark_internals.sql_text import parse_column
-from kdsl.spark_internals.workers import current_task
 from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, STATE, require
 from kdsl.types import model as t
-from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-ColumnMaker = Callable[[], "Column"]
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 _ZONE = "spark.sql.session.timeZone"
@@ -130,7 +120,7 @@ def read(
     with explain_missing_module():
         source_rows = reader.load()
     changes = _compute_changes(source_rows, plan, cluster, streaming=False)
-    return _add_computed(changes, plan, computed or {}, streaming=False)
+    return add_computed_columns(changes, plan, computed or {}, streaming=False)
 
 
 def read_stream(
@@ -213,7 +203,9 @@ def read_stream(
         if reports is not None and is_connect(spark)
         else source_rows
     )
-    return _add_computed(_compute_changes(rows, plan, cluster, streaming=True), plan, computed or {}, streaming=True)
+    return add_computed_columns(
+        _compute_changes(rows, plan, cluster, streaming=True), plan, computed or {}, streaming=True
+    )
 
 
 def decode(
@@ -261,8 +253,8 @@ def decode(
     _check_types(df, wanted, plan)
     if not needs and not wanted:
         wanted = df.columns[:1]
-    rows = _map_records(df.select(*wanted), _Decode, record_row(plan), plan, registry)
-    return _add_computed(rows, plan, computed or {}, streaming=df.isStreaming)
+    rows = _map_records(df.select(*wanted), DecodeTask, record_row(plan), plan, registry)
+    return add_computed_columns(rows, plan, computed or {}, streaming=df.isStreaming)
 
 
 def check_stream(plan: ReadPlan, version: str) -> None:
@@ -333,12 +325,12 @@ def check_letter_topic(plan: ReadPlan, cluster: Cluster) -> None:
 
 def _map_records(
     raw: DataFrame,
-    run: type[_Decode],
+    run: type[DecodeTask],
     row: t.Row,
     plan: ReadPlan,
     registry: Registry | None,
     name: str = "",
-    letters: _Letters | None = None,
+    letters: LetterTarget | None = None,
     topics: PlannedTopics | None = None,
 ) -> DataFrame:
     """Return the decoded rows of raw records, or their chunks; the records are decoded when an action runs.
@@ -427,36 +419,17 @@ def _over_jvm(
         spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source, whole=whole
     )
     if plan.latency == "realtime":
-        return _add_computed(decode_columns(raw, plan), plan, computed, streaming=streaming)
+        return add_computed_columns(decode_columns(raw, plan), plan, computed, streaming=streaming)
     registry = registry_of(cluster, plan)
-    run, row = (_Decode, record_row(plan)) if plan.upserts is None else (_Pack, CHUNK_COLUMNS)
+    run, row = (DecodeTask, record_row(plan)) if plan.upserts is None else (PackTask, CHUNK_COLUMNS)
     topics = None if streaming else PlannedTopics.of(cluster, ids)
     letters = _letters(spark, plan, cluster, streaming=streaming)
     rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, letters, topics)
     changes = _compute_changes(rows, plan, cluster, streaming=streaming)
-    return _add_computed(changes, plan, computed, streaming=streaming)
+    return add_computed_columns(changes, plan, computed, streaming=streaming)
 
 
-@attrs.frozen
-class _Letters:
-    """Where tasks on the JVM transport write dead letters.
-
-    Attributes:
-        cluster: The cluster; its secrets are references.
-        read: The id of the read.
-        accumulator: The id of the accumulator for reports; None for none.
-        source: The cluster that is read, if tasks can ask it for the ids of topics; its secrets are references.
-        sends: Whether letters are sent, and not only counted.
-    """
-
-    cluster: Cluster
-    read: str
-    accumulator: int | None
-    source: Cluster | None
-    sends: bool
-
-
-def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> _Letters | None:
+def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> LetterTarget | None:
     """Return where tasks write dead letters; None if the plan has none. A ResolveError refuses literal secrets.
 
     For dead letters in a classic session the accumulator for reports is created if there is none yet.
@@ -470,7 +443,7 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming
 
     accumulator = None if is_connect(spark) else letter_reports(spark)
     sends = streaming or plan.dead_letters.batch_reads
-    return _Letters(at, read_id(plan, cluster), accumulator, TopicIds.of(cluster).cluster, sends)
+    return LetterTarget(at, read_id(plan, cluster), accumulator, TopicIds.of(cluster).cluster, sends)
 
 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
@@ -542,7 +515,7 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, wh
     The accumulator is created if the plan has dead letters, the session is a classic one, and there is none yet.
     """
     from kdsl.run.librdkafka.options import write_options
-    from kdsl.run.librdkafka.source import PARALLELISM, WHOLE, ZONE
+    from kdsl.run.librdkafka.read_task import PARALLELISM, WHOLE, ZONE
 
     zone = spark.conf.get(_ZONE) or "UTC"
     reports = plan.dead_letters is not None and not is_connect(spark)
@@ -553,189 +526,3 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, wh
         **({WHOLE: "true"} if whole or is_connect(spark) or in_pipeline() else {}),
         **({LETTERS_ACCUMULATOR: str(letter_reports(spark))} if reports else {}),
     }
-
-
-def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker], *, streaming: bool) -> DataFrame:
-    """Add the computed columns and a stream's watermark, and select the columns of the plan's output in its order.
-
-    Values are cast to the types of their columns. A stream of upserts whose rows are in Spark's state has its watermark
-    already. Spark is not asked for the columns, which the plan knows: in a pipeline it refuses such questions.
-    """
-    from pyspark.sql import functions as sf
-
-    from kdsl.types.spark import spark_type
-
-    for column in plan.computed:
-        if column.sql:
-            value = parse_column(column.text)
-        elif column.column in computed:
-            value = computed[column.column]()
-        else:
-            raise KdslError(
-                f"{plan.table}: the computed column {column.column!r} has neither SQL nor a function in computed="
-            )
-        df = df.withColumn(column.column, value.cast(spark_type(column.type)))
-    present = list(dict.fromkeys([*plan.columns.names, *(column.column for column in plan.computed)]))
-    has_watermark = plan.upserts is not None and plan.upserts.images and not plan.upserts.by_partition
-    if plan.watermark is not None and streaming and not has_watermark:
-        types = {f.name: f.type for f in plan.columns.fields} | {c.column: c.type for c in plan.computed}
-        wall_clock = isinstance(types[plan.watermark.column], t.Timestamp)
-        df = with_watermark(df, plan.watermark, present, wall_clock=wall_clock)
-    names = list(plan.output.names)
-    return df if present == names else df.select(*(sf.col(quote_name(name)) for name in names))
-
-
-@attrs.frozen
-class PlannedTopics:
-    """The topics of a batch on Spark's own source, whose records are read by name.
-
-    Attributes:
-        cluster: The cluster, without secrets that are written out.
-        ids: The id of each topic as it was planned.
-    """
-
-    cluster: Cluster
-    ids: Mapping[str, str]
-
-    @classmethod
-    def of(cls, cluster: Cluster, ids: Mapping[str, str]) -> PlannedTopics | None:
-        """Return the planned topics of a batch; None if its tasks cannot ask for them, or if no topic has an id.
-
-        Args:
-            cluster: The cluster. librdkafka must accept its settings, and each process must be able to resolve them.
-            ids: The id of each topic.
-        """
-        cluster, literals = attrs.evolve(cluster, registry=None).split_literals()
-        refused = any(problem.severity == "error" for problem in cluster.problems())
-        return None if literals or refused or not any(ids.values()) else cls(cluster, dict(ids))
-
-    def check(self, table: str) -> Callable[[], AbstractContextManager[None]]:
-        """Return the function that checks the ids while records are decoded (`TopicCheck.guard_batch`)."""
-        from kdsl.run.librdkafka.topic_check import TopicCheck
-
-        return TopicCheck(self.cluster, repr((self.cluster, table)), table, self.ids).guard_batch
-
-
-class _Decode:
-    """What ``mapInArrow`` runs; it is pickled as the plan's text and the registry without secrets.
-
-    Args:
-        plan: The plan, as text.
-        zone: The session's time zone.
-        registry: The schema registry.
-        name: The observation under which it reports what it reads; empty to log only dropped records.
-        accumulator: The id of the accumulator for reports; None for none.
-        letters: Where it writes dead letters; None if records that cannot be decoded are errors.
-        topics: The topics whose ids are checked; None for none.
-    """
-
-    def __init__(
-        self,
-        plan: str,
-        zone: str,
-        registry: Registry | None,
-        name: str = "",
-        accumulator: int | None = None,
-        letters: _Letters | None = None,
-        topics: PlannedTopics | None = None,
-    ) -> None:
-        self._plan, self._zone, self._registry = plan, zone, registry
-        self._name, self._accumulator, self._letters, self._topics = name, accumulator, letters, topics
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task's records; at the end report what was read and dropped.
-
-        The first call sets malloc for the process (`keep_freed_memory`).
-        """
-        keep_freed_memory()
-        decoder = _decoder(self._plan, self._zone, self._registry)
-        before, records = Counter(decoder.dropped), 0
-        check: Callable[[], AbstractContextManager[None]] = nullcontext
-        if self._topics is not None:
-            check = self._topics.check(read_plan_text(self._plan, ReadPlan).table)
-        with self._dead_letters(decoder):
-            output = self._output(decoder)
-            for batch in batches:
-                records += batch.num_rows
-                with check():
-                    rows = list(output.add(raw_batch(batch)))
-                yield from rows
-            yield from output.finish()
-        self._report(records, decoder.dropped - before)
-
-    @contextmanager
-    def _dead_letters(self, decoder: RecordDecoder) -> Iterator[None]:
-        """Let the decoder give rejected records to a writer of dead letters during the body, if there are letters.
-
-        The exit waits until Kafka has the letters, and reports how many there are.
-        """
-        if self._letters is None:
-            yield
-            return
-        from kdsl.run.librdkafka.letter_writer import LetterWriter
-        from kdsl.run.librdkafka.topic_check import TopicIds
-
-        task, letters = current_task(), self._letters
-        name = f"partition {0 if task is None else task.partitionId()}"
-        plan = read_plan_text(self._plan, ReadPlan)
-        topics = TopicIds(letters.source, {} if self._topics is None else self._topics.ids)
-        writer = LetterWriter(
-            plan, letters.cluster, letters.read, name, None, letters.accumulator, topics, sends=letters.sends
-        )
-        with writer, decoder.rejecting(writer):
-            yield
-
-    def _output(self, decoder: RecordDecoder) -> TaskOutput:
-        """Create what turns records into the result of the task: here rows with the plan's schema."""
-        return _CheckedRows(decoder)
-
-    def _report(self, records: int, dropped: Mapping[str, int]) -> None:
-        """Report to the driver what a task has read and dropped; nothing if it has read no record.
-
-        Without an observation only the drops are reported; without an accumulator the task itself logs them.
-        """
-        task = current_task()
-        if self._accumulator is None or not self._name or task is None:
-            accumulated.report_dropped(self._accumulator, read_plan_text(self._plan, ReadPlan).table, dropped)
-        elif records:
-            reporter = Reporter(f"partition {task.partitionId()}")
-            reporter.read(records, None, None, 0.0, dropped=dropped)
-            accumulated.send_report(self._accumulator, self._name, reporter.report())
-
-
-class _CheckedRows:
-    """Decodes rows and checks that they have the plan's schema."""
-
-    def __init__(self, decoder: RecordDecoder) -> None:
-        self._decoder = decoder
-
-    def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode records (`RecordDecoder.decode`), and yield their rows as one batch, with the plan's schema."""
-        yield from check_batches([self._decoder.decode(raw)], self._decoder.schema)
-
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield nothing: all rows were yielded before."""
-        yield from ()
-
-    def sizes(self) -> Sequence[tuple[int, int, int]]:
-        """Return nothing: there are no states."""
-        return ()
-
-
-class _Pack(_Decode):
-    """Creates chunks of upserts instead of rows."""
-
-    def _output(self, decoder: RecordDecoder) -> TaskOutput:
-        """Create what turns records into the result of the task: here chunks of upserts."""
-        return create_task_output(decoder, read_plan_text(self._plan, ReadPlan))
-
-
-@lru_cache(maxsize=16)
-def _decoder(plan: str, zone: str, registry: Registry | None) -> RecordDecoder:
-    """Return the decoder of a plan's text, which may have counted before; each process keeps the last 16.
-
-    What is loaded then is excluded from garbage collection.
-    """
-    decoder = RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)
-    exclude_loaded_objects()
-    return decoder

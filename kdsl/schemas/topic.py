@@ -202,16 +202,28 @@ def _are_upserts(
             f"the topic {topic!r} cannot be read as an upsert table: {reason}; leave out --connector upsert-kafka"
         )
     if connector is None and fits:
-        return "compact" in _ask_cleanup_policy(topic, cluster)
+        return is_compacted(topic, cluster, "codegen")
     return connector == "upsert-kafka"
 
 
-def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, or do not answer."""
+def is_compacted(topic: str, cluster: Cluster, purpose: str) -> bool:
+    """Whether a topic is compacted; false where the cluster does not report its settings, whatever the reason.
+
+    If only Java's client can log in, it runs in the active Spark session, or in one that is started.
+
+    Args:
+        topic: The topic.
+        cluster: Its cluster.
+        purpose: What asks, for messages.
+
+    Raises:
+        ResolveError: The client settings have errors.
+    """
     try:
-        return topic_settings(open_inspector(cluster, "codegen"), topic).get("cleanup.policy", "")
+        policy: str = topic_settings(open_inspector(cluster, purpose), topic).get("cleanup.policy", "")
     except NotAnsweredError:
-        return ""
+        return False
+    return "compact" in policy
 
 
 def find_frames(records: Sequence[Record], side: Side) -> list[bytes]:

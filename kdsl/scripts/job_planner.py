@@ -13,10 +13,9 @@ from kdsl.scripts.job_checks import check_insert, check_query
 from kdsl.scripts.names import ScriptNames
 from kdsl.scripts.query_planner import PlannedQuery, QueryPlanner
 from kdsl.scripts.script_plan import Job, ScriptTable
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.scripts.sink_columns import SinkColumn, match_columns
-from kdsl.scripts.table_checks import TableChecks, check_metadata
-from kdsl.scripts.tables import ScriptTables
+from kdsl.scripts.tables import ScriptTables, check_metadata
 
 
 @attrs.define
@@ -26,10 +25,9 @@ class JobPlanner:
     _names: ScriptNames
     _tables: ScriptTables
     _queries: QueryPlanner
-    _checks: TableChecks
     _problems: list[Problem]
 
-    def plan_insert(self, statement: Insert, settings: Settings, number: int, group: int) -> Job | None:
+    def plan_insert(self, statement: Insert, settings: ScriptSettings, number: int, group: int) -> Job | None:
         """Plan the job of an ``INSERT``; None if its query is wrong or its table cannot be written.
 
         Args:
@@ -44,10 +42,10 @@ class JobPlanner:
             return None
         columns = self._match_columns(statement, sink, query)
         job = self._make_job(query, sink, columns, settings, number, group, statement.where)
-        self._problems += check_insert(job, statement, query.key, self._checks.cluster)
+        self._problems += check_insert(job, statement, query.key, self._tables.cluster)
         return job
 
-    def plan_select(self, statement: Query, settings: Settings, number: int, group: int) -> Job | None:
+    def plan_select(self, statement: Query, settings: ScriptSettings, number: int, group: int) -> Job | None:
         """Plan the job of a query whose rows are shown; None if it is wrong; the arguments are as in `plan_insert`."""
         query = self._queries.plan(statement.query, settings)
         if query is None:
@@ -76,7 +74,7 @@ class JobPlanner:
             fix = "write into a table of 'kafka', 'upsert-kafka', 'print' or 'blackhole'"
             self._problems.append(Problem("insert-sink", message, fix, statement.table.where))
             return None
-        self._problems += check_metadata(table) if table.topic is None else self._checks.check_topic(table, "write")
+        self._problems += check_metadata(table) if table.topic is None else self._tables.check_topic(table, "write")
         return table
 
     def _match_columns(self, statement: Insert, sink: ScriptTable, query: PlannedQuery) -> tuple[SinkColumn, ...]:
@@ -103,7 +101,7 @@ class JobPlanner:
         query: PlannedQuery,
         sink: ScriptTable | None,
         columns: tuple[SinkColumn, ...],
-        settings: Settings,
+        settings: ScriptSettings,
         number: int,
         group: int,
         where: Where,
@@ -113,6 +111,6 @@ class JobPlanner:
             number, query.translated, sink, columns, query.tables, query.views, settings, group, where, query.at_once
         )
         for table in query.tables.values():
-            self._problems += self._checks.check_topic(table, "read")
+            self._problems += self._tables.check_topic(table, "read")
         self._problems += check_query(job, query.fragment, query.key)
         return job

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import attrs
 
-from kdsl.ddl.statements import CreateTable, CreateView, Drop, Name
+from kdsl.ddl.statements import CreateTable, CreateView, Drop, Fragment, Name
 from kdsl.ddl.tables import OF_COLUMNS, DeclaredTable, DeclaredTables
 from kdsl.errors import Problem, listing, nearest
 from kdsl.flink_sql.syntax import tree as n
@@ -14,7 +14,6 @@ from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.scripts.catalogs import ScriptCatalogs
 from kdsl.scripts.inferred_tables import InferredTables
-from kdsl.scripts.query_text import QueryText
 from kdsl.scripts.script_plan import DeclaredView
 
 
@@ -200,7 +199,7 @@ class ScriptNames:
 
     # queries
 
-    def resolve(self, query: QueryText) -> dict[tuple[str, ...], str]:
+    def resolve(self, query: Fragment) -> dict[tuple[str, ...], str]:
         """Map each table's name in a query, as its parts, to its name in `readable`, if that is another one.
 
         An unknown name of several parts is mapped to these parts with dots. Tables of catalogs are looked up on the

@@ -42,7 +42,6 @@ from kdsl.scripts.names import ScriptNames
 from kdsl.scripts.query_planner import QueryPlanner
 from kdsl.scripts.script_plan import AnyJob, CopyJob, Listing, ScriptPlan
 from kdsl.scripts.settings import SessionSettings
-from kdsl.scripts.table_checks import TableChecks
 from kdsl.scripts.tables import ScriptTables
 
 UNCHECKED = "inferred-unchecked"
@@ -89,7 +88,7 @@ def check_script(
     The arguments are those of `plan_script`. Problems, also those of a cluster that does not answer, are not raised;
     warnings are among them. Tables whose columns are unknown are not in the plan.
     """
-    planner = _Planner(script, cluster, SessionSettings(settings), checkpoint, inference)
+    planner = _ScriptPlanner(script, cluster, SessionSettings(settings), checkpoint, inference)
     for statement in script.statements:
         planner.add_statement(statement)
     problems = tuple(sorted(dict.fromkeys([*script.problems, *planner.list_problems()]), key=file_position))
@@ -102,7 +101,7 @@ def check_script(
     return ScriptPlan(tuple(planner.jobs), warnings, tables, tuple(planner.listings), inferred, folder), problems
 
 
-class _Planner:
+class _ScriptPlanner:
     """Gives each statement to what plans it, and collects jobs and listings."""
 
     def __init__(
@@ -121,11 +120,10 @@ class _Planner:
         self._catalogs = ScriptCatalogs(cluster, problems)
         self._inferred_tables = InferredTables(self._catalogs, inference, problems)
         self.names = ScriptNames(self._catalogs, self._inferred_tables, script.unread_names, problems)
-        self.tables = ScriptTables(problems)
-        checks = TableChecks(cluster)
+        self.tables = ScriptTables(cluster, problems)
         self._queries = QueryPlanner(self.names, self.tables, checkpoint, problems)
-        self._jobs = JobPlanner(self.names, self.tables, self._queries, checks, problems)
-        self._copies = CopyPlanner(self.names, self.tables, checks, self._catalogs, self._inferred_tables, problems)
+        self._jobs = JobPlanner(self.names, self.tables, self._queries, problems)
+        self._copies = CopyPlanner(self.names, self.tables, self._catalogs, self._inferred_tables, problems)
 
     def add_statement(self, statement: AnyStatement) -> None:
         """Apply a statement to the script: declare, drop, set, list, or plan a job; problems are recorded.

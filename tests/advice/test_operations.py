@@ -19,6 +19,7 @@ from kdsl.declare.config import ColumnConfig, TableConfig
 from kdsl.errors import Problem
 from kdsl.pipelines import _change_plan, _check_columns
 from kdsl.plan.change_columns import add_commit_columns
+from kdsl.plan.plan_table import plan_read
 from kdsl.resolve import problems
 from kdsl.scripts.planner import check_script
 from kdsl.types import model as t
@@ -117,37 +118,37 @@ CASES = [
     # reads
     Called(
         "upsert-start",
-        lambda: Upserted.as_table().stream_plan(CLUSTER, start_at="earliest-offset"),
+        lambda: plan_read(Upserted.definition(), CLUSTER, start_at="earliest-offset"),
         "remove it",
-        lambda: Upserted.as_table().stream_plan(CLUSTER),
+        lambda: plan_read(Upserted.definition(), CLUSTER),
     ),
     Called(
         "upsert-start",
-        lambda: Upserted.as_table().stream_plan(CLUSTER, start_at="earliest-offset"),
+        lambda: plan_read(Upserted.definition(), CLUSTER, start_at="earliest-offset"),
         "read the topic with a KafkaTable",
-        lambda: Inserted.as_table().stream_plan(CLUSTER, start_at="earliest-offset"),
+        lambda: plan_read(Inserted.definition(), CLUSTER, start_at="earliest-offset"),
     ),
     Called(
         "startup-checkpoint",
-        lambda: Inserted.as_table().stream_plan(CLUSTER, start_at=Checkpoint("/c", rewind="2 parsecs")),
+        lambda: plan_read(Inserted.definition(), CLUSTER, start_at=Checkpoint("/c", rewind="2 parsecs")),
         "rewind='2 hours'",
-        lambda: Inserted.as_table().stream_plan(CLUSTER, start_at=Checkpoint("/c", rewind="2 hours")),
+        lambda: plan_read(Inserted.definition(), CLUSTER, start_at=Checkpoint("/c", rewind="2 hours")),
     ),
     Called(
         "change-columns",
-        lambda: add_commit_columns(Inserted.as_table().stream_plan(CLUSTER)),
+        lambda: add_commit_columns(plan_read(Inserted.definition(), CLUSTER)),
         "remove change_columns=True",
-        lambda: Inserted.as_table().stream_plan(CLUSTER),
+        lambda: plan_read(Inserted.definition(), CLUSTER),
     ),
     Called(
         "change-columns",
-        lambda: add_commit_columns(Inserted.as_table().stream_plan(CLUSTER)),
+        lambda: add_commit_columns(plan_read(Inserted.definition(), CLUSTER)),
         "declare a table of changes",
-        lambda: add_commit_columns(Changed.as_table().stream_plan(CLUSTER)),
+        lambda: add_commit_columns(plan_read(Changed.definition(), CLUSTER)),
     ),
     Called(
         "change-columns-images",
-        lambda: add_commit_columns(Upserted.as_table().stream_plan(CLUSTER)),
+        lambda: add_commit_columns(plan_read(Upserted.definition(), CLUSTER)),
         "'scan.changelog.mode'",
         lambda: add_commit_columns(
             kdsl.sql(UPSERTS.format("id INT", ", 'scan.changelog.mode' = 'upsert'")).read_plan(cluster=CLUSTER)

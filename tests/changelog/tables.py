@@ -10,7 +10,8 @@ import attrs
 import pytest
 
 from kdsl.changelog import Batch, MemoryTable, Target, delta, iceberg, jdbc, memory
-from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.changelog.to_iceberg import IcebergTarget
 from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.spark_versions import ICEBERG, pyspark_version, spark_version
@@ -86,7 +87,7 @@ class Applied:
         from pyspark.sql import DataFrame
 
         assert isinstance(self.target, DeltaTarget)
-        opened = _Delta(self.spark)
+        opened = DeltaSession(self.spark)
         with opened.active():
             return DataFrame(opened.open(self.target).toDF(), self.spark)
 

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory, to_delta
-from kdsl.changelog.to_delta import DeltaTarget, _Delta, _merge
+from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, delta_session, jdbc, memory
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.jdbc_staging import name_stages
+from kdsl.changelog.to_delta import DeltaTarget, _merge
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.spark_internals.session import _sessions, jvm_of
 from kdsl.spark_versions import TIME_TYPE, SparkVersion, pyspark_version
@@ -296,8 +298,8 @@ class TestDelta:
     def test_a_spark_that_no_delta_works_with_is_refused_before_anything_runs(
         self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.setattr(to_delta, "has_class", lambda *_: False)
-        monkeypatch.setattr(to_delta, "spark_version", lambda _: SparkVersion("4.3.0", (), None))
+        monkeypatch.setattr(delta_session, "has_class", lambda *_: False)
+        monkeypatch.setattr(delta_session, "spark_version", lambda _: SparkVersion("4.3.0", (), None))
 
         with pytest.raises(ChangelogError) as raised:
             Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(delta(tmp_path / "users"))
@@ -378,7 +380,7 @@ class TestDelta:
 
             assert applied.rows() == [(2, "bob", 1)]
         finally:
-            _Delta(spark)._session.sql("DROP TABLE IF EXISTS kdsl_users")
+            DeltaSession(spark)._session.sql("DROP TABLE IF EXISTS kdsl_users")
 
     def test_it_works_whatever_session_is_sparks_active_one(self, spark: SparkSession, tmp_path: Path) -> None:
         needs_delta()
@@ -403,7 +405,9 @@ class TestDelta:
         rows = [("+I", n, f"n{n}", n) for n in range(50)]
         Changelog(changes(spark, *rows), keys=["id"]).apply_to(applied.target)
         path = f"delta.`{tmp_path / 'users'}`"
-        _Delta(spark)._session.sql(f"ALTER TABLE {path} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+        DeltaSession(spark)._session.sql(
+            f"ALTER TABLE {path} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+        )
         Changelog(changes(spark, ("-D", 7, "n7", 7), ("+U", 8, "new", 8)), keys=["id"]).apply_to(applied.target)
         Changelog(changes(spark, ("+U", 9, "new", 9)), keys=["id"]).apply_to(applied.target)
 
@@ -416,7 +420,7 @@ class TestDelta:
         applied = create_target("delta", spark, tmp_path)
         newer = changes(spark, ("+U", 1, "newer", 1))
         Changelog(newer, keys=["id"]).apply_to(applied.target, batch=Batch("job", 1))
-        result = _Delta(spark).for_batch(Batch("job", 1), 1).open(applied.target)  # type: ignore[arg-type]
+        result = DeltaSession(spark).for_batch(Batch("job", 1), 1).open(applied.target)  # type: ignore[arg-type]
         late = Changelog(changes(spark, ("+U", 1, "late", 9)), keys=["id"]).dedupe()
         _merge(result, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
 
@@ -593,7 +597,12 @@ class TestJdbc:
     def test_what_a_batch_that_was_cut_off_has_left_is_dropped(self, spark: SparkSession, tmp_path: Path) -> None:
         applied = create_target("derby-merge", spark, tmp_path)
         target: Any = applied.target
-        run(target, spark, f"CREATE TABLE {target._stage_prefix('job')}0u (id INT)", "CREATE TABLE kdsl_mine (id INT)")
+        run(
+            target,
+            spark,
+            f"CREATE TABLE {name_stages(target.table, 'job')}0u (id INT)",
+            "CREATE TABLE kdsl_mine (id INT)",
+        )
         assert target.last_batch(spark, "job") is None
         with target._connect(spark) as connection:
             assert connection.tables("kdsl_") == ["kdsl_mine"]

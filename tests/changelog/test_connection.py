@@ -12,7 +12,8 @@ import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from kdsl.changelog.connection import Connection
-from kdsl.changelog.to_jdbc import JdbcTarget, TableChange, jdbc
+from kdsl.changelog.postgres import TableChange
+from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
 from kdsl.errors import ChangelogError
 from kdsl.formats import ROW_KIND
 

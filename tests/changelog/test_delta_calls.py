@@ -11,7 +11,8 @@ import pytest
 
 from kdsl.changelog import Batch, ChangelogError, delta, to_delta
 from kdsl.changelog.delta_history import Commit
-from kdsl.changelog.to_delta import _METADATA, _TXN, DeltaTarget, _Delta
+from kdsl.changelog.delta_session import _TXN, METADATA, DeltaName, DeltaSession
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.types import model as t
 
 
@@ -33,7 +34,7 @@ class Opened:
     [(t.Field("id", t.BigInt()), 0), (t.Field("other", t.BigInt()), 0), (t.Field("id", t.STRING), 5)],
 )
 def test_a_change_of_no_type_rewrites_nothing(column: t.Field, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(to_delta, "_Delta", Opened)
+    monkeypatch.setattr(to_delta, "DeltaSession", Opened)
     monkeypatch.setattr(DeltaTarget, "read_columns", lambda *_: (t.Field("id", t.BigInt()),))
     spark: Any = None
 
@@ -55,7 +56,7 @@ class Log:
         return SimpleNamespace(schema=lambda: SimpleNamespace(names=lambda: ["id"], json=lambda: "{}"))
 
 
-class Session(_Delta):
+class Session(DeltaSession):
     """Delta in a session, with one table; writes skip transactions that the table has, as Delta does."""
 
     def __init__(self, log: Log) -> None:
@@ -65,7 +66,7 @@ class Session(_Delta):
     def active(self) -> nullcontext[None]:  # type: ignore[override]
         return nullcontext()
 
-    def open(self, _: DeltaTarget) -> Any:
+    def open(self, _: DeltaName) -> Any:
         return self
 
     def toDF(self) -> Any:
@@ -92,13 +93,13 @@ class Session(_Delta):
         if writer is not None:
             self._log.transactions[writer] = number
         self._log.rows.append(row)
-        self._log.commit("MERGE", self._settings[_METADATA])
+        self._log.commit("MERGE", self._settings[METADATA])
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     log = Log()
-    monkeypatch.setattr(to_delta, "_Delta", lambda _: Session(log))
+    monkeypatch.setattr(to_delta, "DeltaSession", lambda _: Session(log))
     monkeypatch.setattr(to_delta, "match_columns", lambda *_, **__: ["id"])
     merge = lambda session, row, *_, **__: SimpleNamespace(execute=lambda: session.merge(row.id))  # noqa: E731
     monkeypatch.setattr(to_delta, "_merge", merge)

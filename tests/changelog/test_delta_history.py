@@ -17,7 +17,7 @@ from kdsl.changelog.delta_history import (
     start_of_metadata,
     write_metadata,
 )
-from kdsl.changelog.to_delta import _DIGEST_BITS, _write_transaction
+from kdsl.changelog.delta_session import _DIGEST_BITS, write_transaction
 
 TAKES_BACK = [
     ("RESTORE", {"version": "3"}),
@@ -137,15 +137,15 @@ NUMBERS, CONTENTS = st.integers(0, 1 << 41), st.text(max_size=128)
 def test_transactions_are_in_the_order_of_batch_numbers_and_know_the_content(
     number: int, content: str, other: int, other_content: str
 ) -> None:
-    first, second = (_write_transaction(Batch("w", *one)) for one in ((number, content), (other, other_content)))
+    first, second = (write_transaction(Batch("w", *one)) for one in ((number, content), (other, other_content)))
 
     assert (first >> _DIGEST_BITS, second >> _DIGEST_BITS) == (number, other)
     assert 0 <= first < 1 << 63
     assert number == other or (first < second) == (number < other)
     assert bool(first % (1 << _DIGEST_BITS)) == bool(content)
-    assert first == _write_transaction(Batch("w", number, content))
+    assert first == write_transaction(Batch("w", number, content))
 
 
 def test_a_number_that_delta_cannot_store_is_refused() -> None:
     with pytest.raises(ChangelogError, match=r"the batch number 4398046511104 of the writer 'w' is too large"):
-        _write_transaction(Batch("w", 1 << 42))
+        write_transaction(Batch("w", 1 << 42))

@@ -12,7 +12,9 @@ import attrs
 import pytest
 
 from kdsl.changelog import Batch, Changelog, ChangelogError, is_applied
-from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.jdbc_staging import Staging
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
 from kdsl.formats import ROW_KIND
 from tests.changelog.tables import Applied, create_target, run
@@ -73,7 +75,7 @@ class TestDelta:
     @pytest.fixture
     def sql(self, users: Applied) -> Iterator[Callable[[str], None]]:
         """Runs a statement on the table, which it names ``t``, as another program does."""
-        session = _Delta(users.spark)
+        session = DeltaSession(users.spark)
         assert isinstance(users.target, DeltaTarget)
         name = f"delta.`{users.target.table}`"
         with session.active():
@@ -238,14 +240,14 @@ class TestPostgres:
     ) -> None:
         target: Any = users.target
         apply(users, 0, ("+I", 1, "ann", 1))
-        fill = JdbcTarget._fill_table
+        fill = Staging._fill_table
 
-        def replace(self: JdbcTarget, *arguments: Any) -> int:
+        def replace(self: Staging, *arguments: Any) -> int:
             postgres.execute(f"DROP TABLE {target.table}; CREATE TABLE {target.table} (id bigint PRIMARY KEY, "
                              "name varchar(20), visits int)")  # fmt: skip
             return fill(self, *arguments)
 
-        monkeypatch.setattr(JdbcTarget, "_fill_table", replace)
+        monkeypatch.setattr(Staging, "_fill_table", replace)
         known = attrs.evolve(target, id=target.identify(spark))
         with pytest.raises(ChangelogError, match="was dropped and created again"):
             known.apply(changes(spark, ("+U", 2, "bob", 1)), ("id",), batch_of(1))
@@ -267,15 +269,15 @@ def test_rows_that_are_staged_after_the_count_are_not_applied(
     assert isinstance(applied.target, JdbcTarget)
     run(applied.target, spark, "CREATE TABLE plain (id BIGINT, name CLOB, visits INT)")  # without a constraint
     target = jdbc(str(applied.target.url), "plain", dialect=applied.target.dialect)
-    fill, late = JdbcTarget._fill_table, [True, True, False]
+    fill, late = Staging._fill_table, [True, True, False]
 
-    def fill_and_add(self: JdbcTarget, connection: Any, stage: str, rows: DataFrame, expected: int) -> int:
-        count = fill(self, connection, stage, rows, expected)
+    def fill_and_add(self: Staging, stage: str, rows: DataFrame, expected: int) -> int:
+        count = fill(self, stage, rows, expected)
         if late.pop(0):
-            fill(self, connection, stage, rows, expected)
+            fill(self, stage, rows, expected)
         return count
 
-    monkeypatch.setattr(JdbcTarget, "_fill_table", fill_and_add)
+    monkeypatch.setattr(Staging, "_fill_table", fill_and_add)
     rows = spark.createDataFrame([("+U", 1, "one", 1), ("+U", 2, "two", 2)], LATE)
     target.apply(rows, keys, batch_of(0))
     assert Applied(target, spark).rows() == [(1, "one", 1), (2, "two", 2)]

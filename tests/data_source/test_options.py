@@ -11,7 +11,7 @@ from kdsl.data_source.options import _Request, read_source_options, write_source
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.librdkafka.options import read_options
-from kdsl.run.librdkafka.source import WHOLE
+from kdsl.run.librdkafka.read_task import WHOLE
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
 

@@ -391,7 +391,7 @@ class TestNewerRecords:
                 assert len(records) == 1
                 return f"{self.name} {topic}"
 
-        monkeypatch.setattr(replays, "_Topics", Topics)
+        monkeypatch.setattr(replays, "ReplayTopics", Topics)
         letters, target = Cluster("letters:1"), Cluster("target:1")
         run = replays._Run(letters, "dead", "fixed", target, Selection(), 3, False, False, False)
         record = replays._Record(0, Origin("orders", 0, 1), "fixed", b"k")

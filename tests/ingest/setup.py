@@ -61,9 +61,9 @@ class Setup:
         """The rows of a Delta table, sorted."""
         from pyspark.sql import DataFrame
 
-        from kdsl.changelog.to_delta import _Delta
+        from kdsl.changelog.delta_session import DeltaSession
 
-        opened, target = _Delta(self.spark), DeltaTarget("/".join([self.lake, *names]), True, False)
+        opened, target = DeltaSession(self.spark), DeltaTarget("/".join([self.lake, *names]), True, False)
         with opened.active():
             rows = [row.asDict() for row in DataFrame(opened.open(target).toDF(), self.spark).collect()]
         return sorted(rows, key=lambda row: [str(value) for value in row.values()])

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kdsl.changelog.to_delta import _Delta
+from kdsl.changelog.delta_session import DeltaSession
 from kdsl.cli import ingest as command
 from kdsl.cli.app import app
 from kdsl.diagnostics import lag
 from kdsl.errors import UnreachableError
-from kdsl.ingest.evolution import UpstreamTable
+from kdsl.ingest.schema_changes import UpstreamTable
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import LocalKafka
@@ -188,7 +188,7 @@ def test_a_run_of_the_changes_of_a_delta_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     needs_delta()
-    table, opened = f"delta.`{tmp_path}/orders`", _Delta(spark)
+    table, opened = f"delta.`{tmp_path}/orders`", DeltaSession(spark)
     with opened.active():
         opened.sql(f"CREATE TABLE {table} (id BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
         opened.sql(f"INSERT INTO {table} VALUES (7)")

@@ -13,8 +13,9 @@ from kdsl.cluster import Cluster
 from kdsl.formats import TableId
 from kdsl.ingest import Blackhole, DeltaTables, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Route, Sink, Transform
 from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache, forgive_errors
-from kdsl.ingest.evolution import Place, TableDelta, learn
+from kdsl.ingest.learn import learn
 from kdsl.ingest.plan import IngestPlan
+from kdsl.ingest.schema_changes import Place, TableDelta
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.types import model as t

@@ -10,7 +10,8 @@ import attrs
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.cluster import Cluster
 from kdsl.errors import ChangelogError, CheckpointError
 from kdsl.ingest import DeltaChanges, DeltaTables, Ingestion, JdbcTables, KafkaTopics, Memory, Route, Sink, Transform
@@ -41,7 +42,7 @@ class Orders:
 
     def sql(self, *statements: str) -> None:
         """Run statements, in which ``{}`` is the table."""
-        opened = _Delta(self.setup.spark)
+        opened = DeltaSession(self.setup.spark)
         with opened.active():
             for statement in statements:
                 opened.sql(statement.format(f"delta.`{self.path}`"))

@@ -15,18 +15,9 @@ from kdsl.formats import TableId
 from kdsl.ingest import Blackhole, DeltaTables, JdbcTables, KafkaTopics, Memory, Pipeline, Sink
 from kdsl.ingest.definition import Behavior
 from kdsl.ingest.ends.end import CHANGE_TAGS, SinkRules
-from kdsl.ingest.evolution import (
-    Learned,
-    Place,
-    Policy,
-    SinkEvolution,
-    TableDelta,
-    UpstreamTable,
-    broaden,
-    evolve_sink,
-    learn,
-    merge_schemas,
-)
+from kdsl.ingest.evolution import Policy, SinkEvolution, broaden, evolve_sink, merge_schemas
+from kdsl.ingest.learn import Learned, learn
+from kdsl.ingest.schema_changes import Place, TableDelta, UpstreamTable
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import PrimaryKeyError, TableSchema, can_change, holds, stores

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from kdsl.changelog.to_delta import _Delta
+from kdsl.changelog.delta_session import DeltaSession
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables, KafkaFeed, KafkaTopics, Memory, Route, Sink, Transform
@@ -168,7 +168,7 @@ class TestDelta:
         self, setup: Setup, tmp_path: Path, how: str, reason: str
     ) -> None:
         ingestion = self.fill(setup)
-        table, session = f"{setup.lake}/lake/t", _Delta(setup.spark)
+        table, session = f"{setup.lake}/lake/t", DeltaSession(setup.spark)
         shutil.copytree(table, tmp_path / "copy")
         setup.produce({"id": 2})
         setup.run(ingestion)

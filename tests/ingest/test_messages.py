@@ -18,10 +18,10 @@ from kdsl.errors import RecordError
 from kdsl.formats import ROW_KINDS, Format
 from kdsl.ingest import KafkaTopics
 from kdsl.ingest.changes import filter_changes, find_changes
-from kdsl.ingest.evolution import UpstreamTable
 from kdsl.ingest.messages import PlainTable, encode_packets, encode_rows
 from kdsl.ingest.records import plan_table
 from kdsl.ingest.run.tasks import split_task
+from kdsl.ingest.schema_changes import UpstreamTable
 from kdsl.own_columns import KIND, PASSES
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t

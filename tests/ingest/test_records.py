@@ -15,9 +15,10 @@ from hypothesis import given, settings, strategies as st
 from kdsl.cluster import Cluster
 from kdsl.formats import TableId
 from kdsl.ingest import KafkaFeed
-from kdsl.ingest.evolution import UpstreamTable, learn
 from kdsl.ingest.initial_schemas import read_initial_schemas
+from kdsl.ingest.learn import learn
 from kdsl.ingest.records import Packet, RecordSplitter, Split, initial_tables, plan_table
+from kdsl.ingest.schema_changes import UpstreamTable
 from kdsl.own_columns import KIND
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW

@@ -33,7 +33,6 @@ from kdsl.ingest import (
 )
 from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors, refuse_new_tables
 from kdsl.ingest.ends.end import SinkRules
-from kdsl.ingest.evolution import RefusalCode, SchemaChange, UpstreamTable
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import RecordSplitter, initial_tables
 from kdsl.ingest.restart import find_restart_problem, write_declaration
@@ -43,6 +42,7 @@ from kdsl.ingest.run.sinks.jdbc import JdbcWriter
 from kdsl.ingest.run.sinks.kafka import KafkaWriter
 from kdsl.ingest.run.sources.mysql import MySqlTable, read_mysql_table
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable
+from kdsl.ingest.schema_changes import RefusalCode, SchemaChange, UpstreamTable
 from kdsl.ingest.state import IngestState
 from kdsl.testing import LocalKafka
 from kdsl.types import model as t

@@ -220,7 +220,7 @@ def test_tables_of_a_catalog_are_partitioned_and_have_properties(setup: Setup) -
     needs_delta()
     from pyspark.sql import DataFrame
 
-    from kdsl.changelog.to_delta import _Delta
+    from kdsl.changelog.delta_session import DeltaSession
 
     schema = f"s{setup.topic[-8:]}"
     rule = Transform(r"\.*", projection="*", partition_keys=("day",), table_options="delta.appendOnly=true")
@@ -232,7 +232,7 @@ def test_tables_of_a_catalog_are_partitioned_and_have_properties(setup: Setup) -
     setup.produce({"id": 2, "day": "2024-01-02", "at": "2024-01-02 10:00:00"})
     setup.run(ingestion)
 
-    opened = _Delta(setup.spark)
+    opened = DeltaSession(setup.spark)
     with opened.active():
         rows = DataFrame(opened.sql(f"SELECT id, string(day), string(at) FROM {schema}.t ORDER BY id"), setup.spark)
         detail = opened.detail(DeltaTarget(f"`spark_catalog`.`{schema}`.`t`", is_path=False, schema_evolution=False))

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
-from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable, changes_between
+from kdsl.ingest.schema_changes import Place, SchemaChange, UpstreamTable, changes_between
 from kdsl.ingest.state import SCHEMAS, SET_ASIDE, START, WHOLE_EVERY, IngestState, Note, StateFiles
 from kdsl.own_columns import MARK
 from kdsl.run.checkpoint.folder import open_local_folder

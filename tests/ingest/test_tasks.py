@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import given, settings, strategies as st
 
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import learn
 from kdsl.ingest.ids import format_id, parse_id
+from kdsl.ingest.learn import learn
 from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import plan_table
 from kdsl.ingest.run.tasks import (

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.run.java_clients.jars import _resolve
 from kdsl.spark_versions import READ_LIMITS, spark_version
 from kdsl.testing import LocalKafka, Record
@@ -51,7 +52,7 @@ def read_delta(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
     """The rows of a Delta table."""
     from pyspark.sql import DataFrame
 
-    opened = _Delta(spark)
+    opened = DeltaSession(spark)
     with opened.active():
         table = opened.open(DeltaTarget(str(path), is_path=True, schema_evolution=False))
         return sorted(tuple(row) for row in DataFrame(table.toDF(), spark).collect())

@@ -14,7 +14,8 @@ import yaml
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.cli.app import app
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
@@ -157,7 +158,7 @@ def test_into_delta(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, spark: Spar
     def read(name: str, columns: list[str]) -> list[Row]:
         from pyspark.sql import DataFrame
 
-        opened = _Delta(spark)
+        opened = DeltaSession(spark)
         with opened.active():
             table = opened.open(DeltaTarget(str(tmp_path / "lake/shop" / name), is_path=True, schema_evolution=False))
             return [row.asDict() for row in DataFrame(table.toDF(), spark).select(*columns).collect()]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.ingest.state import StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import RunningKafka
@@ -42,7 +43,7 @@ class Source:
         self.sql("CREATE TABLE {} (id BIGINT, c0 STRING) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
 
     def sql(self, statement: str) -> None:
-        opened = _Delta(self.spark)
+        opened = DeltaSession(self.spark)
         with opened.active():
             opened.sql(statement.format(f"delta.`{self.path}`"))
 
@@ -123,7 +124,7 @@ def test_every_change_arrives_once(
     if kind == "delta":
         from pyspark.sql import DataFrame
 
-        opened = _Delta(spark)
+        opened = DeltaSession(spark)
         with opened.active():
             table = opened.open(DeltaTarget(str(tmp_path / "lake/orders"), is_path=True, schema_evolution=False))
             rows = [row.asDict() for row in DataFrame(table.toDF(), spark).collect()]

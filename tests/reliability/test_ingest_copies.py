@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.ingest.state import StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import RunningKafka
@@ -81,7 +82,7 @@ def test_copies_that_are_killed_have_every_row_once(
     life = job.run(timeout=900)
     assert life.code == 0, life.log[-4000:]
 
-    opened = _Delta(spark)
+    opened = DeltaSession(spark)
 
     def read(*names: str) -> list[Row]:
         path = "/".join([str(tmp_path / "lake"), *names])

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.delta_session import DeltaSession
+from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.ingest.state import StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import RunningKafka
@@ -81,7 +82,7 @@ def test_a_driver_that_another_one_replaced_ends_and_adds_no_row(
     life = run_two_drivers(kdsl_kafka, topic, tmp_path, {"type": "delta", "path": str(tmp_path / "lake")}, point)
 
     check_end(life, tmp_path)
-    opened = _Delta(spark)
+    opened = DeltaSession(spark)
     with opened.active():
         table = opened.open(DeltaTarget(str(tmp_path / "lake" / topic), is_path=True, schema_evolution=False))
         rows = [row["id"] for row in DataFrame(table.toDF(), spark).collect()]

@@ -19,7 +19,8 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, OffsetError
 from kdsl.resolve.model import Start
 from kdsl.run.librdkafka.options import write_options
-from kdsl.run.librdkafka.source import PARALLELISM, Task, batch_reader, source_schema
+from kdsl.run.librdkafka.read_task import PARALLELISM, Task
+from kdsl.run.librdkafka.source import batch_reader, source_schema
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import LocalKafka
 from tests.run.read_plans import Query, read_plan, sort_strings

@@ -16,7 +16,8 @@ from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.options import write_options
-from kdsl.run.librdkafka.source import PARALLELISM, Task, batch_reader, source_schema
+from kdsl.run.librdkafka.read_task import PARALLELISM, Task
+from kdsl.run.librdkafka.source import batch_reader, source_schema
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.offsets.stored import Offsets, Range
 from kdsl.run.records.decode import RecordDecoder

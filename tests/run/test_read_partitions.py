@@ -17,7 +17,7 @@ from kdsl.run.jvm.read import SPLIT
 from kdsl.run.key_order import count_tasks_of_pieces, read_whole_partitions
 from kdsl.run.librdkafka.datasource import FORMAT
 from kdsl.run.librdkafka.options import PLAN
-from kdsl.run.librdkafka.source import WHOLE, Task
+from kdsl.run.librdkafka.read_task import WHOLE, Task
 from kdsl.run.listeners.reads import READ_OPTION
 from kdsl.run.offsets.stored import Range
 from kdsl.spark_internals import plans

@@ -17,7 +17,8 @@ from kdsl_formats._avro.column_decoder import ColumnDecoder, Slots
 from kdsl_formats._avro.connect import Conversion
 from kdsl_formats._avro.cursor import Cursor
 from kdsl_formats._avro.hash_map import find_repeats
-from kdsl_formats._avro.resolution import (
+from kdsl_formats._avro.skipping import LocateElements, SkipValue, entry_locator, item_locator, skipper_of
+from kdsl_formats._avro.steps import (
     Chosen,
     Converted,
     Entries,
@@ -31,7 +32,6 @@ from kdsl_formats._avro.resolution import (
     Symbol,
     Union,
 )
-from kdsl_formats._avro.skipping import LocateElements, SkipValue, entry_locator, item_locator, skipper_of
 from kdsl_formats._avro.value_decoders import Decimals, Numbers, Symbols, Texts
 from kdsl_formats._columns.arrays import Indices, Mask
 

@@ -15,7 +15,8 @@ from kdsl.shown_values import quote_path, quote_value, show_value
 from kdsl.types import model as t
 from kdsl_formats._avro.connect import Conversion
 from kdsl_formats._avro.model import Type
-from kdsl_formats._avro.resolution import (
+from kdsl_formats._avro.scalar_values import converter_of
+from kdsl_formats._avro.steps import (
     Chosen,
     Converted,
     Entries,
@@ -28,7 +29,6 @@ from kdsl_formats._avro.resolution import (
     Step,
     Symbol,
     Union,
-    converter_of,
 )
 from kdsl_formats._connect.values import InfiniteCounter, InfiniteError
 

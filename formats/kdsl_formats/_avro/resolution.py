@@ -6,19 +6,36 @@ record meets it depends on the record, as in Java.
 
 from __future__ import annotations
 
-import decimal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
 
-from kdsl.shown_values import reveal_values, show_value
+from kdsl.shown_values import reveal_values
 from kdsl.types import model as t
 from kdsl.types.limits import MAX_TYPES
+from kdsl_formats._avro.column_checks import FILLS, check_fills, member, mismatch_error, require_map, require_type
 from kdsl_formats._avro.connect import Conversion, conversion_of
 from kdsl_formats._avro.model import MISSING, AvroTypeError, RecordField, Type
 from kdsl_formats._avro.readings import declaration_of, describe, reading_of, refuse
+from kdsl_formats._avro.scalar_values import converter_of
 from kdsl_formats._avro.schema import MEMBER
+from kdsl_formats._avro.steps import (
+    UNITS,
+    Chosen,
+    Converted,
+    Entries,
+    Fail,
+    Items,
+    Null,
+    Record,
+    Scalar,
+    Skip,
+    Step,
+    Symbol,
+    Union,
+    join_failures,
+)
 
 PROMOTIONS = {
     "int": ("long", "float", "double"),
@@ -34,117 +51,6 @@ _NAMED = ("enum", "fixed")
 _WITH_PARTS = ("null", "union", "record", "array", "map")
 _Pair = tuple[Type, Type, t.DataType | None]
 """The writer's type, the table's type, and the column type, if it is known."""
-UNITS = {"millis": 1_000_000, "micros": 1000, "nanos": 1}  # in nanoseconds
-_EXACT = decimal.Context(prec=200)
-
-
-class Step:
-    """What to do with the next bytes of a body."""
-
-
-@attrs.frozen(eq=False)
-class Fail(Step):
-    """The types do not match: a record that reaches this step is bad.
-
-    Attributes:
-        message: Why.
-        path: The path of the column below this step, as ``a.b``; empty for the step's own column.
-    """
-
-    message: str
-    path: str = ""
-
-
-@attrs.frozen(eq=False)
-class Null(Step):
-    """The type null, which takes no bytes."""
-
-
-@attrs.frozen(eq=False)
-class Skip(Step):
-    """A value that no column reads."""
-
-    type: Type
-
-
-@attrs.frozen(eq=False)
-class Scalar(Step):
-    """A value without parts.
-
-    Attributes:
-        wire: The Avro type on the wire.
-        target: The Avro type it is promoted to.
-        column: The column's type.
-        unit: For a time or timestamp, the nanoseconds per unit of the number.
-        scale: For a decimal, its digits after the decimal point.
-        size: The length of a fixed in bytes.
-    """
-
-    wire: str
-    target: str
-    column: t.DataType
-    unit: int = 0
-    scale: int = 0
-    size: int = 0
-
-
-@attrs.frozen(eq=False)
-class Converted(Step):
-    """A value that Kafka Connect wrote."""
-
-    inner: Step
-    conversion: Conversion
-
-
-@attrs.frozen(eq=False)
-class Symbol(Step):
-    """A symbol of an enum, by its index; None for a symbol that the table's schema does not have."""
-
-    symbols: tuple[str | None, ...]
-    name: str
-
-
-@attrs.frozen(eq=False)
-class Items(Step):
-    """An array, and the type of its items on the wire."""
-
-    inner: Step
-    column: t.Array
-    wire: Type
-
-
-@attrs.frozen(eq=False)
-class Entries(Step):
-    """A map, and the type of its values on the wire; its keys are strings."""
-
-    inner: Step
-    column: t.Map | t.Multiset
-    wire: Type
-
-
-@attrs.frozen(eq=False)
-class Union(Step):
-    """The index of a branch, and then that branch."""
-
-    branches: tuple[Step, ...]
-
-
-@attrs.frozen(eq=False)
-class Chosen(Step):
-    """A value that becomes one member of a row that represents a union."""
-
-    name: str
-    inner: Step
-    column: t.Row
-
-
-@attrs.frozen(eq=False)
-class Record(Step):
-    """A record: its steps with the column of each (None: skipped), and columns with a constant value."""
-
-    steps: tuple[tuple[Step, str | None], ...]
-    constants: dict[str, Any]
-    column: t.Row
 
 
 def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool, records: Sequence[str] = ()) -> Step:
@@ -264,7 +170,7 @@ class _Resolver:
         if w.kind == "union":
             return self._resolve_union(w, r, column, path)
         if (refusal := self._refusal(w, r, column)) is not None:
-            _check_fills(r, column, path)
+            check_fills(r, column, path)
             return Fail(refusal)
         conversion = self.conversion(w, column)
         if conversion is not None:
@@ -276,16 +182,16 @@ class _Resolver:
                 case "record":
                     return self._resolve_record(w, r, column, path)
                 case "array":
-                    kind = _require_type(column, t.Array, r, path)
+                    kind = require_type(column, t.Array, r, path)
                     return Items(self.resolve_pair(w.items, r.items, kind.element, f"{path}[]"), kind, w.items)
                 case "map":
-                    entries = _require_map(column, r, path)
+                    entries = require_map(column, r, path)
                     value = entries.value if isinstance(entries, t.Map) else t.Int()
                     return Entries(self.resolve_pair(w.items, r.items, value, f"{path}[]"), entries, w.items)
                 case "enum" | "fixed" if not _have_same_name(w, r):
                     return _mismatch(w, r, column)
                 case "enum":
-                    _require_type(column, (t.Char, t.VarChar), r, path)
+                    require_type(column, (t.Char, t.VarChar), r, path)
                     known = {s: s for s in r.symbols}
                     return Symbol(tuple(known.get(s, r.default) for s in w.symbols), w.name)
                 case "fixed" if w.size != r.size:
@@ -342,7 +248,7 @@ class _Resolver:
         members = [b for b in r.branches if b.kind != "null"]
         if index is None:
             step = self.resolve_pair(w, members[0], column, path) if len(members) == 1 else None
-            return _join_failures(step) or _mismatch(w, r, column)
+            return join_failures(step) or _mismatch(w, r, column)
         branch = r.branches[index]
         if branch.kind == "null":
             return Null()
@@ -381,7 +287,7 @@ class _Resolver:
         Return the step; it is a `Fail` if a missing field of a column does not have a default. It skips the fields of
         the writer that no column reads.
         """
-        row = _require_type(column, t.Row, r, path)
+        row = require_type(column, t.Row, r, path)
         fields = {f.name: f for f in r.fields}
         columns = {f.name: f.type for f in row.fields}
         for name in columns:
@@ -423,13 +329,13 @@ class _Resolver:
             case t.Decimal():
                 source = w if self.exact_units and w.logical == "decimal" else r
                 if r.logical != "decimal" and source.logical != "decimal":
-                    raise _mismatch_error(column, r, path)
+                    raise mismatch_error(column, r, path)
                 scale = source.scale
             case t.Time() | t.Timestamp() | t.TimestampLtz():
                 unit = self._resolve_unit(w, r)
         wanted = FILLS.get(type(column), ())
         if r.kind not in wanted:
-            raise _mismatch_error(column, r, path)
+            raise mismatch_error(column, r, path)
         return Scalar(w.kind, r.kind, column, unit, scale, w.size)
 
     def _resolve_unit(self, w: Type, r: Type) -> int:
@@ -526,51 +432,6 @@ class _Resolver:
                 if source is None
                 else self._fits(source.type, field.type, columns.get(field.name), path)
             )
-
-
-def find_failures(step: Step, path: str = "", *, everywhere: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the path (``a.b``, ``a[].b``) and the error of each step below a step that fails for every value.
-
-    A union fails for every value if all its branches except null do; the errors are those of the last one.
-
-    Args:
-        step: The step.
-        path: Its path.
-        everywhere: Whether to yield the errors of all branches of unions, also where others can be read.
-    """
-
-    def join(name: str) -> str:
-        return f"{path}.{name}" if path and name else path or name
-
-    match step:
-        case Fail(message=message, path=below):
-            yield join(below), message
-        case Record(steps=steps):
-            for inner, name in steps:
-                yield from find_failures(inner, join(name or ""), everywhere=everywhere)
-        case Chosen(inner=inner, name=name):
-            yield from find_failures(inner, join(name), everywhere=everywhere)
-        case Items(inner=inner) | Entries(inner=inner):
-            yield from find_failures(inner, f"{path}[]", everywhere=everywhere)
-        case Union(branches=branches):
-            failures = [
-                list(find_failures(branch, path, everywhere=everywhere))
-                for branch in branches
-                if everywhere or not isinstance(branch, Null)
-            ]
-            if everywhere:
-                yield from (failure for one in failures for failure in one)
-            elif failures and all(failures):
-                yield from failures[-1]
-
-
-def _join_failures(step: Step | None) -> Fail | None:
-    """The error of a record that fails as a whole: the errors of its fields; None if there is none, or no step."""
-    failures = [] if step is None else list(dict.fromkeys(find_failures(step, everywhere=True)))
-    if not failures:
-        return None
-    path, message = failures[0]
-    return Fail("; ".join([message, *(f"field {p!r}: {m}" if p else m for p, m in failures[1:])]), path)
 
 
 def _mismatch(w: Type, r: Type, column: t.DataType) -> Fail:
@@ -679,121 +540,6 @@ def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver)
         return default_value(members[0], value, column, rules)
     row, inside = member(column, f"{MEMBER}0", kind, "")
     return dict.fromkeys(row.names) | {f"{MEMBER}0": default_value(members[0], value, inside, rules)}
-
-
-def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.DataType]:
-    """Return the row type that represents a union, and the type of one of its members.
-
-    Raises:
-        AvroTypeError: The column is not a row, or has no member with this name.
-    """
-    row = _require_type(column, t.Row, r, path)
-    kind = next((f.type for f in row.fields if f.name == name), None)
-    if kind is None:
-        raise _mismatch_error(column, r, path)
-    return row, kind
-
-
-def converter_of(step: Scalar) -> Callable[[Any], Any]:
-    """The function that converts a value on the wire to the column's; it raises ValueError if the value does not fit.
-
-    It returns None for a decimal with too many digits.
-    """
-    kind, unit = step.column, step.unit
-    match kind:
-        case t.TinyInt() | t.SmallInt():
-            bound = 1 << (7 if isinstance(kind, t.TinyInt) else 15)
-            return lambda v: v if -bound <= v < bound else _raise_out_of_range(v, kind)
-        case t.Float() | t.Double():
-            return float
-        case t.Time():
-            day = 86_400_000_000_000 // unit
-            return lambda v: v * unit if 0 <= v < day else _raise_out_of_range(v, kind)
-        case t.Timestamp() | t.TimestampLtz():
-            most = (1 << 63) // 1000 * 1000 if unit == UNITS["nanos"] else ((1 << 63) - 1) * 1000 // unit
-            return lambda v: v * unit // 1000 if -most <= v <= most or unit <= 1000 else _raise_out_of_range(v, kind)
-        case t.Decimal():
-            return _decimal_converter(kind, step.scale)
-        case _:
-            return lambda v: v
-
-
-def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
-    """The function that converts a decimal's bytes, rounded to the column's scale, with ties away from zero.
-
-    It returns None if the rounded number has too many digits before the point for the column, or if there are more than
-    64 bytes, and raises ValueError for no bytes.
-    """
-    quantum = decimal.Decimal(1).scaleb(-kind.scale)
-    bound = 10 ** (kind.precision - kind.scale)
-
-    def convert(data: bytes) -> decimal.Decimal | None:
-        if not data:
-            raise ValueError("a decimal of no bytes is not a number")
-        if len(data) > 64:  # far beyond every decimal, and slow to convert
-            return None
-        number = decimal.Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
-        if scale != kind.scale:
-            number = number.quantize(quantum, decimal.ROUND_HALF_UP, _EXACT)
-        return number if number.copy_abs() < bound else None  # abs would round
-
-    return convert
-
-
-def _raise_out_of_range(value: int, kind: t.DataType) -> Any:
-    """Raise the error of a value beyond a type."""
-    raise ValueError(f"{show_value(value)} is out of the range of {kind.spelling}")
-
-
-FILLS: dict[type[t.DataType], tuple[str, ...]] = {
-    t.Boolean: ("boolean",),
-    t.TinyInt: ("int",),
-    t.SmallInt: ("int",),
-    t.Int: ("int",),
-    t.BigInt: ("long",),
-    t.Float: ("float",),
-    t.Double: ("double",),
-    t.Char: ("string",),
-    t.VarChar: ("string",),
-    t.Binary: ("bytes", "fixed"),
-    t.VarBinary: ("bytes", "fixed"),
-    t.Decimal: ("bytes", "fixed"),
-    t.Date: ("int",),
-    t.Time: ("int", "long"),
-    t.Timestamp: ("long",),
-    t.TimestampLtz: ("long",),
-}
-
-
-def _check_fills(r: Type, column: t.DataType, path: str) -> None:
-    """Check that the table's schema can fill a column without parts."""
-    for branch in r.branches or (r,):
-        fits = branch.kind in FILLS.get(type(column), ()) or (
-            branch.kind == "enum" and isinstance(column, t.Char | t.VarChar)
-        )
-        if type(column) in FILLS and branch.kind != "null" and not fits:
-            raise _mismatch_error(column, branch, path)
-
-
-def _require_type(column: t.DataType, wanted: Any, r: Type, path: str) -> Any:
-    """Return the column if it is an instance of `wanted`, a class or a tuple of classes."""
-    if not isinstance(column, wanted):
-        raise _mismatch_error(column, r, path)
-    return column
-
-
-def _require_map(column: t.DataType, r: Type, path: str) -> t.Map | t.Multiset:
-    """Return the column if it is a map with string keys, or a multiset of strings."""
-    key = column.key if isinstance(column, t.Map) else column.element if isinstance(column, t.Multiset) else None
-    if not isinstance(key, t.Char | t.VarChar) or not isinstance(column, t.Map | t.Multiset):
-        raise _mismatch_error(column, r, path)
-    return column
-
-
-def _mismatch_error(column: t.DataType, r: Type, path: str) -> AvroTypeError:
-    """Create the error of a column that cannot hold a type of the schema."""
-    logical = f" ({r.logical})" if r.logical else ""
-    return AvroTypeError(path, f"the schema has {r.type_name}{logical} here, which {column.spelling} cannot hold")
 
 
 def _have_same_name(w: Type, r: Type) -> bool:

@@ -12,7 +12,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.column_decoder import ColumnDecoder, Slots
 from kdsl_formats._avro.cursor import Cursor
-from kdsl_formats._avro.resolution import UNITS, Scalar
+from kdsl_formats._avro.steps import UNITS, Scalar
 from kdsl_formats._columns.arrays import Integers, Mask, find_invalid_utf8, slices
 from kdsl_formats._columns.unscaled import LONGEST, decimal_array, exceeds_precision, read_numbers, rescale
 

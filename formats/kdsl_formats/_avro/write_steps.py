@@ -6,10 +6,12 @@ import attrs
 
 from kdsl.errors import listing
 from kdsl.types import model as t
+from kdsl_formats._avro.column_checks import FILLS, member
 from kdsl_formats._avro.connect import connect_unit
 from kdsl_formats._avro.model import AvroTypeError, Type
 from kdsl_formats._avro.readings import declaration_of, describe, reading_of
-from kdsl_formats._avro.resolution import FILLS, UNITS, has_record, member
+from kdsl_formats._avro.resolution import has_record
+from kdsl_formats._avro.steps import UNITS
 
 
 @attrs.frozen(eq=False)

@@ -18,7 +18,8 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import MISSING, AvroTypeError, Json, RecordField, Type, schema_type
-from kdsl_formats._avro.resolution import find_failures, is_named, resolve
+from kdsl_formats._avro.resolution import is_named, resolve
+from kdsl_formats._avro.steps import find_failures
 from kdsl_formats._registry.framing import Frames, describe_schema, merge_groups, split_frames
 
 if TYPE_CHECKING:

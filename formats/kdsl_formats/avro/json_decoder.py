@@ -18,7 +18,9 @@ from kdsl.types.arrow import arrow_type
 from kdsl.types.strings.numbers import parse_double, parse_exact, to_float
 from kdsl_formats._avro.model import Json, Type, schema_type
 from kdsl_formats._avro.reference_decoder import BodyError
-from kdsl_formats._avro.resolution import Entries, Items, Null, Record, Scalar, Step, Union, converter_of, resolve
+from kdsl_formats._avro.resolution import resolve
+from kdsl_formats._avro.scalar_values import converter_of
+from kdsl_formats._avro.steps import Entries, Items, Null, Record, Scalar, Step, Union
 from kdsl_formats._columns.fallback import FallbackRows
 from kdsl_formats.json.document import Fractional, Integer, parse, replace_surrogates
 

@@ -21,7 +21,7 @@ from kdsl.run.exactly_once.acquire import read_limits
 from kdsl.run.leases.lease import group_lease
 from kdsl.run.librdkafka.transactions.token_store import TokenAdmin
 from kdsl.run.offsets.stored import Range
-from kdsl.run.records.decode import message_key_has_primary_key
+from kdsl.run.records.alignment import message_key_has_primary_key
 
 _NEVER = str(2**63 - 1)
 _SAMPLED_PARTITIONS = 20

@@ -108,7 +108,7 @@ class QueryReader(ExpressionReader):
         return every
 
     def _read_term(self) -> n.Node:
-        """Read a SELECT, VALUES, or a query in brackets; raise UntranslatableError if anything else comes next."""
+        """Read a SELECT, VALUES, TABLE, or a query in brackets; or raise UntranslatableError."""
         at = self.token.start
         if self.accept("("):
             inner = self.read_query()
@@ -116,6 +116,8 @@ class QueryReader(ExpressionReader):
             return inner
         if self.accept("VALUES"):
             return n.Values(self.read_list(self._read_values_row), at=at)
+        if self.accept("TABLE"):
+            return n.Select((n.Star(at=at),), self._read_named_table(), at=at)
         return self._read_select()
 
     def _read_values_row(self) -> tuple[n.Node, ...]:

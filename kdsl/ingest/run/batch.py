@@ -4,75 +4,54 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.changelog.target import Batch, explain_replaced_table
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
-from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache, forgive_errors
+from kdsl.ingest.decision import Decision, forgive_errors
 from kdsl.ingest.definition import Pipeline
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Refusal, TableDelta
-from kdsl.ingest.ids import format_id, parse_id
+from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
 from kdsl.ingest.run.progress import INGEST_LOGS, LOST, IngestLog
 from kdsl.ingest.run.rows import (
-    RawRead,
     RowReader,
     build_sink_tables,
     count_losses,
-    find_shared,
-    read_again,
-    read_packets,
     refuse_losses,
     refuse_rows,
 )
 from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
 from kdsl.ingest.run.tasks import (
-    KnownTables,
-    PickledTables,
     Places,
-    RecordDivider,
-    Tables,
-    read_notes,
-    split_task,
 )
-from kdsl.ingest.run.unstorable import choose_search, find_null_characters
+from kdsl.ingest.run.unstorable import choose_search
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
 from kdsl.ingest.run.value_errors import explain_value_error
+from kdsl.ingest.schema_changes import Refusal
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.resolve.columns import find_case_clashes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
 from kdsl.run.letter_case import tell_columns_apart
 from kdsl.run.records.drops import log_drops
-from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS
 from kdsl.run.session import require_setting, try_setting
-from kdsl.run.task_functions import write_function
 from kdsl.types import model as t
-from kdsl.types.spark import TIME_TYPE_SETTING, spark_schema
+from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame, SparkSession
 
-LARGE = 200_000
-"""From how many records of one table on the next batch is read again, instead of kept."""
-SMALL, SMALL_BYTES = 50_000, 64 << 20
-"""Up to how many records and bytes of a batch one task finds the last changes of each table."""
-MAX_PICKLED, MAX_DIVIDER = 200_000, 16_384
-"""The most bytes of what is known of tables without a broadcast; and of what Spark passes to each task, compressed."""
 _log = logging.getLogger(__name__)
 
 
@@ -215,7 +194,7 @@ class BatchRunner(ABC):
                 losses = count_losses(plan, batch.read, decision)
             except Exception as e:
                 if more := self._find_unwritable(batch, e):
-                    return _join_places(rejected, more)
+                    return join_places(rejected, more)
                 raise
             if lossy := refuse_losses(plan, decision, losses):
                 raise refusal_error(f"batch {number}", lossy, plan)
@@ -244,7 +223,7 @@ class BatchRunner(ABC):
                     raise
                 for table in decision.sinks:  # some of them may be changed
                     self._live.pop(table, None)
-                return _join_places(rejected, more)
+                return join_places(rejected, more)
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
             self._accepted |= dict.fromkeys(decision.sinks, False)
             note = self._identify_tables(spark, decision, note, state)
@@ -437,133 +416,7 @@ class BatchRunner(ABC):
         return self._query
 
 
-class KafkaBatchRunner(BatchRunner):
-    """Runs batches of raw records of Kafka; see `BatchRunner`.
-
-    The tasks of the source divide the records by table, if what they need for it is small; otherwise those of a second
-    step do. The packets are then kept until the batch is written. A large batch with records of one table only is read
-    from Kafka again instead, with the columns of that table: that takes less time than to pass its records to Spark and
-    back.
-
-    Args:
-        *arguments: Those of `BatchRunner`.
-        raw: How the records are read; None if other ingestions read them, too, or Spark's own source does.
-        **more: Those of `BatchRunner`.
-    """
-
-    def __init__(self, *arguments: Any, raw: RawRead | None = None, **more: Any) -> None:
-        """Keep the arguments; nothing is read or locked before the first batch."""
-        super().__init__(*arguments, **more)
-        self._raw = raw
-        self._known: tuple[Tables, KnownTables | PickledTables] | None = None
-        self._expects_one_table: bool | None = None
-
-    @contextmanager
-    def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
-        """Divide the records by table; see `BatchRunner._open`.
-
-        Records with characters that the sink cannot store are rejected.
-        """
-        plan, spark = self._plan, records.sparkSession
-        keyed = not self._writer.needs_rows_before
-        reporter = VALUE_COUNTS.open(spark)
-
-        def decide(seen: Seen) -> Decision:
-            read = partial(self._schema, spark)
-            decision = decide_with_cache(
-                self._live, lambda: decide_batch(plan, state, number, seen, read, creates_again=self._accepts_tables)
-            )
-            return open_decision(spark, plan, decision)
-
-        try:
-            if self._may_read_again(state, rejected):
-                seen = _collect_seen(self._divide(records, state, rejected, keyed=keyed, keep=False))
-                if self._raw is not None and seen.is_one_table:
-                    packets = self._divide(records, state, rejected, keyed=keyed)  # only computed where they are needed
-                    read = partial(read_again, plan, self._raw, seen.ranges, spark, keyed=keyed, reporter=reporter)
-                    yield self._judge(decide(seen.seen), read, seen.seen.partitions, packets, 0, reporter)
-                    self._expects_one_table = seen.is_large
-                    return
-            while True:
-                packets = self._divide(records, state, rejected, keyed=keyed).persist()
-                try:
-                    seen = _collect_seen(packets)
-                    decision = decide(seen.seen)
-                    shared = find_shared(decision)
-                    read = partial(read_packets, plan, packets, keyed=keyed, shared=shared, reporter=reporter)
-                    batch = self._judge(
-                        decision,
-                        read,
-                        seen.seen.partitions,
-                        packets,
-                        seen.seen.dirty,
-                        reporter,
-                        is_small=seen.is_small,
-                    )
-                    unstorable: Places = {}
-                    if seen.seen.has_null_characters and not batch.refusals:
-                        unstorable = find_null_characters(plan, packets, decision, keyed=keyed)
-                    if not unstorable:
-                        yield batch
-                        self._expects_one_table = seen.is_one_table and seen.is_large
-                        return
-                    rejected = _join_places(rejected, unstorable)
-                finally:
-                    packets.unpersist()
-        finally:
-            VALUE_COUNTS.close(reporter)
-
-    def _may_read_again(self, state: IngestState, rejected: Places) -> bool:
-        """Whether a batch is probably a large one of one table: the one before was; or the first has one known table.
-
-        False with rejected records, without ``raw``, and for a sink that encodes the packets of all tables in one
-        pass, and so needs no rows.
-        """
-        if self._raw is None or rejected or self._writer.pairs_updates:
-            return False
-        return len(state.upstream) == 1 if self._expects_one_table is None else self._expects_one_table
-
-    def _divide(
-        self, records: DataFrame, state: IngestState, rejected: Places, *, keyed: bool, keep: bool = True
-    ) -> DataFrame:
-        """The packets of a batch, which are not computed yet; the pipeline and the sink say what tasks look for.
-
-        If the tasks of the source divide records, the session says how until this is called again.
-        """
-        plan, spark = self._plan, records.sparkSession
-        assert isinstance(plan.source, KafkaFeed)
-        divide = RecordDivider(
-            pickle.dumps(plan.source),
-            plan.pipeline.max_columns,
-            self._send(spark, state),
-            collect=self._collect is not None,
-            keyed=keyed,
-            look_for_null=not plan.policy.rules.stores_null_character,
-            rejected=rejected,
-            keep=keep,
-        )
-        if self._raw is not None:
-            text = write_function(divide) if isinstance(divide.known, PickledTables) else ""
-            if 0 < len(text) <= MAX_DIVIDER and try_setting(spark, DIVIDER, text):
-                return records
-            try_setting(spark, DIVIDER, None)
-        return records.mapInArrow(split_task(divide), spark_schema(PACKET_COLUMNS))
-
-    def _send(self, spark: SparkSession, state: IngestState) -> KnownTables | PickledTables:
-        """What is known of tables, for tasks: as it is if it is small, otherwise by a broadcast.
-
-        It is sent again if it has changed; what was sent before is dropped then.
-        """
-        if self._known is None or self._known[0] != state.upstream:
-            if self._known is not None and isinstance(self._known[1], KnownTables):
-                self._known[1].data.unpersist()
-            data = pickle.dumps(dict(state.upstream))
-            known = PickledTables(data) if len(data) <= MAX_PICKLED else KnownTables.send(spark, data)
-            self._known = state.upstream, known
-        return self._known[1]
-
-
-def _join_places(one: Places, other: Places) -> Places:
+def join_places(one: Places, other: Places) -> Places:
     """The records of both, with their reasons; of a record in both, that of ``other``."""
     return {place: {**one.get(place, {}), **other.get(place, {})} for place in {**one, **other}}
 
@@ -625,67 +478,3 @@ def with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> D
         return decision
     counts = {**decision.note.counts, LOST: sum(losses.values())}
     return attrs.evolve(decision, note=attrs.evolve(decision.note, counts=counts))
-
-
-@attrs.frozen
-class _Collected:
-    """What the tasks of a batch counted and observed.
-
-    Attributes:
-        seen: What a decision needs.
-        ranges: The first and the last offset of the records of tables, by topic partition.
-        size: The bytes of their packets.
-    """
-
-    seen: Seen
-    ranges: Mapping[tuple[str, int], tuple[int, int]]
-    size: int
-
-    @property
-    def is_one_table(self) -> bool:
-        """Whether all records can be read and are of one table, and none needs a closer look."""
-        seen = self.seen
-        return len(seen.rows) == 1 and not (seen.dirty or seen.without_rows or seen.has_null_characters)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it takes less time to read the records again than to keep them."""
-        return sum(self.seen.rows.values()) >= LARGE
-
-    @property
-    def is_small(self) -> bool:
-        """Whether one task can read the packets of all tables in little time."""
-        return sum(self.seen.rows.values()) <= SMALL and self.size <= SMALL_BYTES
-
-
-def _collect_seen(packets: DataFrame) -> _Collected:
-    """Collect what the tasks counted and observed; the packets are computed for it."""
-    rows: dict[TableId, int] = {}
-    deltas: list[TableDelta] = []
-    reasons: list[str] = []
-    dirty = without_rows = 0
-    hint: str | None = None
-    partitions: dict[TableId, frozenset[str]] = {}
-    ranges: dict[tuple[str, int], tuple[int, int]] = {}
-    has_null = False
-    size = 0
-    for row in packets.selectExpr("table", "notes", "has_null", "octet_length(records) AS size").collect():
-        notes = read_notes(row["notes"])
-        size += row["size"] or 0
-        has_null |= row["has_null"]
-        dirty += notes.dirty
-        without_rows += notes.without_rows
-        hint = hint or notes.hint
-        reasons += notes.reasons
-        if row["table"] is None:
-            continue
-        table = parse_id(row["table"])
-        rows[table] = rows.get(table, 0) + notes.rows
-        partitions[table] = partitions.get(table, frozenset()) | {f"{place[0]}-{place[1]}" for place in notes.places}
-        for topic, partition, first, last in notes.places:
-            known = ranges.get((topic, partition), (first, last))
-            ranges[topic, partition] = min(known[0], first), max(known[1], last)
-        if notes.delta is not None:
-            deltas.append(notes.delta)
-    seen = Seen(rows, tuple(deltas), dirty, tuple(reasons), hint, partitions, has_null, without_rows)
-    return _Collected(seen, ranges, size)

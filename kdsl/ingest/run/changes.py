@@ -11,13 +11,13 @@ import attrs
 
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, TableWork, decide_batch, decide_with_cache
-from kdsl.ingest.evolution import Refusal, UpstreamTable
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.run.batch import BatchRunner, OpenBatch, open_decision
 from kdsl.ingest.run.progress import IngestLog
 from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable, StreamReader
 from kdsl.ingest.run.tasks import Places
+from kdsl.ingest.schema_changes import Refusal, UpstreamTable
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver

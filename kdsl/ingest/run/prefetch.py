@@ -11,10 +11,11 @@ from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Learned, TableDelta, UpstreamTable, learn
+from kdsl.ingest.learn import Learned, learn
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import RecordSplitter, initial_tables
 from kdsl.ingest.run.raw import raw_table
+from kdsl.ingest.schema_changes import TableDelta, UpstreamTable
 
 TIMEOUT = 60.0
 """How long it may take, in seconds."""

@@ -14,13 +14,14 @@ from kdsl.errors import CheckpointError, KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Learned
 from kdsl.ingest.ids import format_id
+from kdsl.ingest.learn import Learned
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
-from kdsl.ingest.run.batch import BatchRunner, KafkaBatchRunner
+from kdsl.ingest.run.batch import BatchRunner
 from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
+from kdsl.ingest.run.kafka_batch import KafkaBatchRunner
 from kdsl.ingest.run.prefetch import sample_tables
 from kdsl.ingest.run.progress import INGEST_LOGS, IngestLog, explain_missing_topics
 from kdsl.ingest.run.raw import raw_table, topic_regex
@@ -28,12 +29,14 @@ from kdsl.ingest.run.rows import RawRead
 from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources import StreamReader, open_reader
 from kdsl.ingest.state import SCHEMAS, START, STARTED, IngestState, Note, StateFiles, add_started, read_started
+from kdsl.plan.plan_table import plan_read
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver, explain_other_driver
 from kdsl.run.listeners.listener import listen, observe
 from kdsl.run.listeners.start import start_query
 from kdsl.run.listeners.watch import error_of
-from kdsl.run.records.packets import PACKET_COLUMNS
+from kdsl.run.read import read_stream
+from kdsl.run.records.packets import PACKET_COLUMNS, plan_packets
 from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.session import is_connect
 
@@ -165,7 +168,9 @@ def start_ingestions(
     if feeds:
         table = raw_table(*feeds, parallelism=plans[0].pipeline.parallelism)
         whole = any(writer.needs_whole_partitions for writer in writers)
-        records = table.read_packet_stream(spark, feeds[0].cluster, start_at=start_at, whole_partitions=whole)
+        cluster = table.cluster(feeds[0].cluster)
+        packets = plan_packets(plan_read(table.definition, feeds[0].cluster, start_at=start_at))
+        records = read_stream(spark, packets, cluster, whole_partitions=whole)
         if len(feeds) == 1 and records.columns == list(PACKET_COLUMNS.names):
             raw = RawRead(table.read_plan(), feeds[0].cluster)
     else:

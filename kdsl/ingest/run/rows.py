@@ -15,13 +15,14 @@ from kdsl.formats import TableId
 from kdsl.ingest.changes import filter_changes
 from kdsl.ingest.decision import Decision, TableWork
 from kdsl.ingest.ends.kafka import KafkaFeed
-from kdsl.ingest.evolution import Refusal, SinkEvolution
+from kdsl.ingest.evolution import SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import plan_table, time_member
 from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.ingest.run.value_counts import ValueReporter
+from kdsl.ingest.schema_changes import Refusal
 from kdsl.own_columns import EVENT, KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch

@@ -16,11 +16,11 @@ from kdsl.declare.connector import Transport
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.formats import TableId
-from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
 from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import RecordSplitter, Split
+from kdsl.ingest.schema_changes import Place, TableDelta, UpstreamTable
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES

@@ -314,7 +314,8 @@ def kdsl_source(leaf: PlanNode) -> KdslSource | None:
     """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import CLUSTER, LITERALS, PLAN, read_options
-    from kdsl.run.librdkafka.source import PARALLELISM, max_tasks
+    from kdsl.run.librdkafka.read_task import PARALLELISM
+    from kdsl.run.librdkafka.source import max_tasks
 
     if leaf.name != "StreamingRelationV2" or leaf.source_name != FORMAT:
         return None

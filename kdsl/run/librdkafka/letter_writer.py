@@ -27,8 +27,10 @@ from kdsl.run.dead_letters.reasons import ColumnFinder, write_reason
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
 from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
-from kdsl.run.librdkafka.producer import Producer, ProducerError, borrow_producer, explain_failure
+from kdsl.run.librdkafka.producer import Producer, ProducerError
+from kdsl.run.librdkafka.producer_pool import borrow_producer
 from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.librdkafka.write_failures import explain_failure
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import HEADERS, NO_TIMESTAMP

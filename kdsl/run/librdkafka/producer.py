@@ -1,7 +1,6 @@
 """A producer that takes Arrow batches: raw records go into librdkafka's queue without an object for each of them.
 
-A producer belongs to one task at a time (`borrow_producer`). A task that succeeds has flushed its producer and returns
-it to the pool; the producer of a failed task is emptied and closed, and sends nothing afterwards.
+A producer belongs to one task at a time (`kdsl.run.librdkafka.producer_pool`).
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import logging
 import operator
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -26,7 +24,7 @@ from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
 from kdsl.errors import KdslError
 from kdsl.retry import Deadline, retry
 from kdsl.run import ffi as n
-from kdsl.run.librdkafka.client_pool import ClientPool
+from kdsl.run.librdkafka.write_failures import Failure
 from kdsl.run.metrics.statistics import client_metrics
 from kdsl.types.arrays import Indices
 
@@ -53,31 +51,8 @@ _CUT_HEADER = (
     n.INVALID_ARGUMENT,
     "the name of a header contains a NUL character, at which librdkafka would cut it off",
 )
-POOL_SIZE = 4
-"""How many producers a Python worker keeps between tasks."""
 _log = logging.getLogger(__name__)
 _nth = itertools.count(1)
-
-
-@attrs.frozen
-class Failure:
-    """A record that was not written.
-
-    Attributes:
-        code: The error code of `confluent_kafka.KafkaError`.
-        reason: The error message.
-        topic: Its topic.
-        partition: Its partition; None if none was chosen.
-        row: Its index among the task's rows, from 0.
-        size: The bytes of its key and value.
-    """
-
-    code: int
-    reason: str
-    topic: str
-    partition: int | None
-    row: int
-    size: int
 
 
 class ProducerError(KdslError):
@@ -582,100 +557,3 @@ def _new_producer(lib: Any, settings: Mapping[str, Any]) -> int:
     lib.rd_kafka_set_log_queue(handle, None)
     n.start_token_callback(handle, callback)
     return handle
-
-
-_pool = ClientPool(POOL_SIZE, Producer.close)
-
-
-@contextmanager
-def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[Producer]:
-    """Lend a producer to one task: a pooled one with the same settings, or a new one.
-
-    If the body succeeds, the producer returns to the pool (`return_producer`); if it fails, the producer is emptied and
-    closed. Pooled clients that have been unused for ten minutes are closed.
-
-    Args:
-        settings: librdkafka's settings with resolved secrets; held in memory as long as the producer.
-        purpose: Separates producers that have the same settings.
-
-    Raises:
-        ProducerError: The producer cannot be created, or the pooled one has failed for good.
-    """
-    producer = _pool.take(_pool_key(settings, purpose)) or Producer(settings)
-    try:
-        producer.reset()
-        yield producer
-    except BaseException:
-        producer.abandon()
-        raise
-    return_producer(settings, purpose, producer)
-
-
-def return_producer(settings: Mapping[str, str], purpose: str, producer: Producer) -> None:
-    """Put a producer into the pool.
-
-    Another one with the same settings and purpose is closed, in the background and without an error; so is, if the pool
-    is full, the one that was returned first.
-    """
-    _pool.put(_pool_key(settings, purpose), producer)
-
-
-def empty_pool() -> list[Producer]:
-    """Remove all producers of this process from the pool and return them, still open."""
-    return _pool.take_all()
-
-
-def _pool_key(settings: Mapping[str, str], purpose: str) -> tuple[str, frozenset[tuple[str, str]]]:
-    """Return what producers must have in common to be reused: the purpose and the settings."""
-    return purpose, frozenset(settings.items())
-
-
-def explain_failure(failure: Failure, limits: Mapping[str, str], last_error: str = "") -> tuple[str, str]:
-    """Return why a record was not written, and what to do about it, which is empty for other than the known reasons.
-
-    Args:
-        failure: The failure of the record.
-        limits: The settings ``message.max.bytes`` and ``delivery.timeout.ms`` of librdkafka.
-        last_error: librdkafka's last error about the brokers.
-    """
-    match failure.code:
-        case KafkaError.MSG_SIZE_TOO_LARGE | KafkaError.RECORD_LIST_TOO_LARGE:
-            limit = limits["message.max.bytes"]
-            return (
-                f"its key and value have {failure.size:,} bytes, too large for {_size_limit_of(failure.size, limit)}",
-                f"raise 'max.request.size' ({limit}) of the producer and 'max.message.bytes' of the topic",
-            )
-        case n.QUEUE_FULL:
-            return (
-                f"its value is larger than the producer's queue; the record has {failure.size:,} bytes",
-                "raise 'buffer.memory' of the producer",
-            )
-        case n.MESSAGE_TIMED_OUT:
-            reason = f"; the last error was: {last_error}" if last_error else ""
-            return (
-                f"it was not acknowledged within 'delivery.timeout.ms' ({limits['delivery.timeout.ms']} ms){reason}",
-                "check that the brokers are up and that the executors can reach their advertised addresses",
-            )
-        case KafkaError.UNKNOWN_TOPIC_OR_PART | n.UNKNOWN_TOPIC | n.UNKNOWN_PARTITION:
-            return "the topic does not exist", "create it, or correct its name"
-        case KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return "the user may not write to the topic", "allow the operation Write on it (kafka-acls)"
-        case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-            return (
-                "the user may not write idempotently, because the right to write to the topic is missing",
-                "allow the operation Write on the topic (brokers older than 2.8 also ask for IdempotentWrite on the "
-                "cluster), or set 'enable.idempotence' to false",
-            )
-        case KafkaError.NOT_ENOUGH_REPLICAS | KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            return failure.reason, "check that as many replicas are up as 'min.insync.replicas' of the topic requires"
-        case KafkaError.INVALID_TIMESTAMP:
-            return failure.reason, "write another timestamp, or NULL to use the time of sending"
-        case KafkaError.INVALID_RECORD:
-            return failure.reason, "a compacted topic accepts only records with keys; see also the broker's log"
-        case _:
-            return failure.reason, ""
-
-
-def _size_limit_of(size: int, limit: str) -> str:
-    """Describe who has refused a record of a size."""
-    return f"the producer, which accepts {int(limit):,}" if limit and size > int(limit) else "the broker"

@@ -26,9 +26,11 @@ from kdsl.run import ffi as native
 from kdsl.run.dataframes.match_batches import BatchMatch
 from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
 from kdsl.run.librdkafka.options import MATCH, PREPARE, read_options
-from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer, explain_failure
+from kdsl.run.librdkafka.producer import Producer, ProducerError
+from kdsl.run.librdkafka.producer_pool import borrow_producer
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
 from kdsl.run.librdkafka.transactions.task import write_transactionally
+from kdsl.run.librdkafka.write_failures import Failure, explain_failure
 from kdsl.run.metrics.sink_reports import OPTION, append_report
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, names_topics

@@ -1,62 +1,40 @@
 """The reading half of the data source ``kdsl``, which Spark calls in the driver's planning processes and in tasks.
 
-Readers are pickled into every task. They hold only the options, as strings; what is created from the options is created
-once in each process.
+Readers are pickled into every task. They hold only the options, as strings (`kdsl.run.librdkafka.read_task`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
-from kdsl.callbacks import TopicPartition
-from kdsl.cluster import Cluster
-from kdsl.errors import KafkaReadError, KdslError
+from kdsl.errors import KdslError
 from kdsl.own_columns import TASK_REPORT
 from kdsl.plan.model import ReadPlan
-from kdsl.run.dead_letters.headers import NEEDS
-from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
 from kdsl.run.leases.group import acquire_group_lease
 from kdsl.run.leases.lease import Lease
-from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
-from kdsl.run.librdkafka.fetch import FetchCount, Fetcher
-from kdsl.run.librdkafka.letter_writer import LetterWriter, RecordReader
-from kdsl.run.librdkafka.options import (
-    CLUSTER,
-    LETTERS,
-    LETTERS_LITERALS,
-    LITERALS,
-    PLAN,
-    REPORT,
-    read_letter_cluster,
-    read_options,
+from kdsl.run.librdkafka.read_task import (
+    PARALLELISM,
+    WHOLE,
+    OptionItems,
+    Task,
+    own_options,
+    read_plan_and_cluster,
+    read_task,
+    reports_on_rows,
+    row_schema,
 )
 from kdsl.run.librdkafka.stream import Limits, Stream
-from kdsl.run.librdkafka.task_output import TaskOutput, create_task_output, source_row
+from kdsl.run.librdkafka.task_output import source_row
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
-from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
-from kdsl.run.librdkafka.truncation import EpochCheck
-from kdsl.run.listeners.reads import read_id
-from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
-from kdsl.run.metrics.on_rows import RowReporter, add_report_field
-from kdsl.run.metrics.source_reports import OPTION as METRICS, Reporter
-from kdsl.run.metrics.statistics import INTERVAL, client_id
+from kdsl.run.metrics.source_reports import OPTION as METRICS
 from kdsl.run.offsets.stored import LOST_LEASE, Offsets, Packing, Range, nest_by_topic
 from kdsl.run.offsets.subscription import Subscription
-from kdsl.run.records.decode import RecordDecoder, check_batches
-from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
-from kdsl.run.records.registry import registry_of
-from kdsl.run.task_functions import read_function
+from kdsl.run.records.decode import check_batches
 from kdsl.run.upsert.partition_changes import StateSteps
-from kdsl.run.upsert.state_folder import state_folder
 from kdsl.spark_internals.sources import (
     DataSourceReader,
     DataSourceStreamReader,
@@ -67,50 +45,11 @@ from kdsl.spark_internals.sources import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from kdsl.spark_internals.workers import exchange_packets_at_once, session_zone
+from kdsl.spark_internals.workers import exchange_packets_at_once
 from kdsl.spark_versions import READ_LIMITS, pyspark_version
-from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
 
-PARALLELISM = "parallelism"
-ZONE = "zone"
-WHOLE = "whole.partitions"
-"""The option of a read whose tasks do not share partitions: each record of a partition is read by the same task."""
-_OWN_OPTIONS = (
-    *(PLAN, CLUSTER, LITERALS, LETTERS, LETTERS_LITERALS),
-    *(PARALLELISM, ZONE, WHOLE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR, REPORT),
-)
 _NO_LIMIT = 2**63 - 1
-
-
-class Task(InputPartition):
-    """What one task reads.
-
-    Args:
-        ranges: The offset ranges.
-        ids: The topic ids when the offsets were planned; only those of the task's topics are kept.
-        epochs: The epochs of the leaders that reported the ends of the planned ranges; only those of the task's
-            partitions are kept.
-        steps: What the task does with the states of its partitions; None if they have none.
-    """
-
-    def __init__(
-        self,
-        ranges: Sequence[Range],
-        ids: Mapping[str, str],
-        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
-        steps: StateSteps | None = None,
-    ) -> None:
-        super().__init__([(r.topic, r.partition, r.start, r.end) for r in ranges])
-        self.steps = steps
-        partitions = {(r.topic, r.partition) for r in ranges}
-        self.epochs = {partition: epochs[partition] for partition in partitions if partition in epochs}
-        self.ids = {topic: ids[topic] for topic in {r.topic for r in ranges} if topic in ids}
-
-    @property
-    def ranges(self) -> tuple[Range, ...]:
-        """The offset ranges."""
-        return tuple(Range(*values) for values in self.value)
 
 
 def source_schema(options: Mapping[str, str]) -> StructType:
@@ -121,8 +60,8 @@ def source_schema(options: Mapping[str, str]) -> StructType:
         ValueError: The plan is not JSON, or has another version of its form.
         cattrs.ClassValidationError: It is not a plan of a read, or a format of it is not installed here.
     """
-    schema = spark_schema(source_row(_read_plan_and_cluster(_own_options(options))[0]))
-    return schema.add(TASK_REPORT, "string") if _reports_on_rows(options) else schema
+    schema = spark_schema(source_row(read_plan_and_cluster(own_options(options))[0]))
+    return schema.add(TASK_REPORT, "string") if reports_on_rows(options) else schema
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -131,7 +70,7 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
     Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
     """
     del schema
-    return BatchReader(_own_options(options))
+    return BatchReader(own_options(options))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
@@ -142,209 +81,7 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
     """
     del schema
     reader = StreamReader if READ_LIMITS.is_in(pyspark_version()) else UnlimitedStreamReader
-    return reader(_own_options(options))
-
-
-OptionItems = tuple[tuple[str, str], ...]
-
-
-def _own_options(options: Mapping[str, str]) -> OptionItems:
-    """Return the options that are kdsl's."""
-    return tuple((name, options[name]) for name in _OWN_OPTIONS if name in options)
-
-
-@lru_cache(maxsize=16)
-def _read_plan_and_cluster(options: OptionItems) -> tuple[ReadPlan, Cluster]:
-    """Read plan and cluster from options, cached in each process."""
-    return read_options(dict(options), ReadPlan)
-
-
-def _decoder(options: OptionItems) -> RecordDecoder:
-    """Return the decoder of the options' records, cached in each process, for `ZONE` or the task's time zone."""
-    return _decoder_in(options, dict(options).get(ZONE) or _task_zone())
-
-
-@lru_cache(maxsize=16)
-def _decoder_in(options: OptionItems, zone: str) -> RecordDecoder:
-    """Return the decoder of the options' records for a time zone, cached in each process.
-
-    What is loaded then is excluded from garbage collection.
-    """
-    plan, cluster = _read_plan_and_cluster(options)
-    decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
-    exclude_loaded_objects()
-    return decoder
-
-
-def _task_zone() -> str:
-    """Return the time zone of the session that runs this task, if it is set there; otherwise UTC."""
-    task = TaskContext.get()
-    return (None if task is None else session_zone(task)) or "UTC"
-
-
-def _read(options: OptionItems, task: InputPartition, *, batch: bool = False) -> Iterator[pa.RecordBatch]:
-    """Read and decode the rows of a task, in a Python worker; yield rows, chunks of upserts, or their changes.
-
-    Another partition than a `Task` gives no rows. States of partitions are stored at the end. No ranges give no rows;
-    states of partitions without a range are carried forward.
-
-    Dead letters are written and metrics reported as the options say; a ``batch`` writes letters only if it is asked for
-    them. The consumer is borrowed from the pool; after an
-    error it is closed. From then on the process keeps freed memory (`keep_freed_memory`).
-    """
-    if not isinstance(task, Task):  # Spark creates an InputPartition for a batch without tasks
-        return
-    plan, cluster = _read_plan_and_cluster(options)
-    if not task.ranges:
-        if task.steps is not None:
-            yield from _create_output(options, task).finish()
-        return
-    keep_freed_memory()
-    decoder = _decoder(options)
-    kdsl_settings = cluster.kdsl_settings
-    size = choose_size(max(map(len, task.ranges)))
-    names = {
-        "client.id": client_id(kdsl_settings.client_id_prefix or f"kdsl-{plan.table}", f"consumer-{size.name}"),
-        "group.id": plan.group_id or f"kdsl-{plan.table}",
-    }
-    reports = METRICS in dict(options)
-    reports_client = reports and kdsl_settings.register_consumer_metrics
-    if reports_client:
-        names["statistics.interval.ms"] = str(INTERVAL)
-    consumer = borrow_consumer(cluster, str(options), size, names)
-    fetcher = Fetcher(consumer, plan.table, decoder.needs, kdsl_settings.api_timeout_ms / 1000)
-    batches = fetcher.read(task.ranges)
-    check = TopicCheck(cluster, str(options), plan.table, task.ids)
-    fetcher.on_short_log = check.verify
-    keeps_rows = plan.upserts is not None and plan.upserts.by_partition
-    fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], task.epochs, keeps_rows=keeps_rows)
-    try:
-        with _dead_letters(options, task, decoder, names, batch=batch):
-            if reports:
-                of_client = consumer if reports_client else None
-                yield from _read_with_reports(batches, check, task, options, fetcher, of_client)
-            else:
-                output, dropped_before = _create_output(options, task), Counter(decoder.dropped)
-                yield from check.decode(batches, output.add)
-                yield from output.finish()
-                report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
-    except GeneratorExit:  # Spark needs no more rows
-        return_consumer(consumer)
-        raise
-    except KafkaReadError as e:
-        discard(consumer)
-        check.explain(e)
-        raise
-    except BaseException:
-        discard(consumer)
-        raise
-    return_consumer(consumer)
-
-
-def _create_output(options: OptionItems, task: Task) -> TaskOutput:
-    """Create the output of a task, with the function of the option `REPORT` if there is one.
-
-    The folders of the states of its partitions are created if they are missing.
-    """
-    plan, _ = _read_plan_and_cluster(options)
-    folder = None if task.steps is None or not task.steps.id else state_folder(plan.table)
-    text = dict(options).get(REPORT)
-    report = None if text is None else read_function(text)
-    return create_task_output(_decoder(options), plan, task.steps, folder, report)
-
-
-@contextmanager
-def _dead_letters(
-    options: OptionItems, task: Task, decoder: RecordDecoder, names: Mapping[str, str], *, batch: bool
-) -> Iterator[None]:
-    """Let a decoder write the records that it rejects in the body as dead letters; do nothing if the table has none.
-
-    When the body has succeeded, all letters are acknowledged. Those of a ``batch`` are only counted, unless the table
-    asks for them.
-    """
-    plan, cluster = _read_plan_and_cluster(options)
-    of_letters = read_letter_cluster(dict(options))
-    if of_letters is None:
-        yield
-        return
-    assert plan.dead_letters is not None
-    timeout = cluster.kdsl_settings.api_timeout_ms / 1000
-    read_again = None if decoder.needs >= NEEDS else RecordReader(plan, cluster, str(options), names, timeout)
-    accumulator = dict(options).get(LETTERS_ACCUMULATOR)
-    letters = LetterWriter(
-        plan,
-        of_letters,
-        read_id(plan, cluster),
-        "; ".join(map(str, task.ranges)),
-        read_again,
-        None if accumulator is None else int(accumulator),
-        TopicIds(None, task.ids),
-        sends=plan.dead_letters.batch_reads or not batch,
-    )
-    with letters, decoder.rejecting(letters):
-        yield
-
-
-def _read_with_reports(
-    batches: Iterator[pa.RecordBatch],
-    check: TopicCheck,
-    task: Task,
-    options: OptionItems,
-    fetcher: Fetcher,
-    consumer: PooledConsumer | None,
-) -> Iterator[pa.RecordBatch]:
-    """Decode the batches of a task as `_read` does, and report metrics.
-
-    The reports are a column of the rows, or else sent to the driver at the end; ``consumer`` is that whose statistics
-    are reported, None for none. The fetcher's count is set.
-    """
-    plan, decoder, named_options = _read_plan_and_cluster(options)[0], _decoder(options), dict(options)
-    reporter = Reporter("; ".join(map(str, task.ranges)))
-    fetcher.count = count = FetchCount()
-    output = _create_output(options, task)
-    rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
-
-    def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
-        filtered, dropped = decoder.filtered, Counter(decoder.dropped)
-        batches_of_raw = list(output.add(raw))
-        reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
-        if consumer is not None:
-            reporter.client(consumer.client_id, consumer.take_statistics())
-        return batches_of_raw
-
-    verified = check.decode(batches, decode)
-    yield from verified if rows is None else map(rows.add_report, verified)
-    dropped_before = Counter(decoder.dropped)
-    yield from output.finish() if rows is None else map(rows.add_report, output.finish())
-    reporter.state(output.sizes())
-    if decoder.dropped != dropped_before:
-        reporter.read(0, 0, None, 0.0, dropped=decoder.dropped - dropped_before)
-    if rows is not None:
-        yield from rows.finish()
-    elif reporter.new:
-        send_report(int(named_options[ACCUMULATOR]), named_options[METRICS], reporter.report())
-
-
-def _accumulator_id(options: OptionItems) -> int | None:
-    """Return the id of the accumulator for reports; None if there is none."""
-    text = dict(options).get(ACCUMULATOR)
-    return None if text is None else int(text)
-
-
-def _reports_on_rows(options: Mapping[str, str]) -> bool:
-    """Return whether the rows carry the metrics reports of the tasks."""
-    return METRICS in options and ACCUMULATOR not in options
-
-
-def _row_schema(options: OptionItems) -> pa.Schema:
-    """Return the schema of the rows that a task returns, with a field for metrics if the rows carry those.
-
-    It is that of `source_schema`, except for single records of upserts, whose columns are as declared.
-    """
-    plan = _read_plan_and_cluster(options)[0]
-    by_record = plan.upserts is not None and plan.upserts.by_record
-    schema = arrow_schema(plan.columns if by_record else source_row(plan))
-    return add_report_field(schema) if _reports_on_rows(dict(options)) else schema
+    return reader(own_options(options))
 
 
 def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
@@ -357,7 +94,7 @@ def _packing(options: OptionItems) -> Packing:
 
     Partitions stay whole with the option `WHOLE`, or if tasks keep states of their partitions.
     """
-    plan, _ = _read_plan_and_cluster(options)
+    plan, _ = read_plan_and_cluster(options)
     whole = WHOLE in dict(options) or (plan.upserts is not None and plan.upserts.by_partition)
     return choose_packing(max_tasks(dict(options), plan), whole=whole)
 
@@ -403,13 +140,13 @@ class BatchReader(DataSourceReader):
                 start or to end at, or an offsets initializer has failed.
             ResolveError: The client settings have errors in this process.
         """
-        subscription = Subscription(*_read_plan_and_cluster(self._options))
+        subscription = Subscription(*read_plan_and_cluster(self._options))
         topics = subscription.topics()
         begin, stop = subscription.span(topics, batch=True)
         ranges = [Range(*partition, begin.offsets[partition], end) for partition, end in stop.items()]
         ids = {name: topic.id for name, topic in topics.items()}
         packed = pack(ranges, _packing(self._options))
-        upserts = _read_plan_and_cluster(self._options)[0].upserts
+        upserts = read_plan_and_cluster(self._options)[0].upserts
         if upserts is None or not upserts.by_partition:
             return [Task(task, ids, begin.epochs) for task in packed]
         (topic,) = topics.values()  # planning refuses several topics
@@ -420,8 +157,8 @@ class BatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
-        return iter(check_batches(_read(self._options, partition, batch=True), _row_schema(self._options)))
+        """Read the rows of a task as `read_task` does, and check their schema; another one is a DecodeError."""
+        return iter(check_batches(read_task(self._options, partition, batch=True), row_schema(self._options)))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -445,7 +182,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _stream(self) -> Stream:
         """The stream, opened at the first use, which acquires the lease of its group if that is declared."""
         if self._opened_stream is None:
-            plan, cluster = _read_plan_and_cluster(self._options)
+            plan, cluster = read_plan_and_cluster(self._options)
             if plan.check_group:
                 self._lease = acquire_group_lease(plan, cluster)
             reports = METRICS in dict(self._options)
@@ -464,7 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A limit per partition alone becomes a maximum too high to matter, and applies in `latestOffset`.
         """
-        plan, _ = _read_plan_and_cluster(self._options)
+        plan, _ = read_plan_and_cluster(self._options)
         if plan.max_records is None and plan.max_records_per_partition is None:
             return ReadAllAvailable()
         return ReadMaxRows(_NO_LIMIT if plan.max_records is None else plan.max_records)
@@ -527,8 +264,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
-        return iter(check_batches(_read(self._options, partition), _row_schema(self._options)))
+        """Read the rows of a task as `read_task` does, and check their schema; another one is a DecodeError."""
+        return iter(check_batches(read_task(self._options, partition), row_schema(self._options)))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: offsets of a consumer group are not committed here.
@@ -549,7 +286,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Only with a maximum, the declared limit of each partition applies, too.
         """
-        plan, _ = _read_plan_and_cluster(self._options)
+        plan, _ = read_plan_and_cluster(self._options)
         match limit:
             case ReadAllAvailable():
                 return Limits()
@@ -619,7 +356,7 @@ class UnlimitedStreamReader(StreamReader):
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         if stop == self._first and not begin.initial:
-            plan, _ = _read_plan_and_cluster(self._options)
+            plan, _ = read_plan_and_cluster(self._options)
             raise KdslError(
                 f"{plan.table}: Spark did not say where the query continues before it asked for the end of a batch; "
                 f"use Spark {READ_LIMITS.since} or newer"

@@ -20,12 +20,13 @@ from kdsl.durations import parse_duration
 from kdsl.errors import KdslError, OffsetError, TopicMissingError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin import errors
-from kdsl.run.admin.cluster_admin import ClusterAdmin, OffsetAndEpoch, Topic
+from kdsl.run.admin.cluster_admin import ClusterAdmin, Topic
 from kdsl.run.librdkafka.limits import divide_limit, divide_limit_by_time
-from kdsl.run.librdkafka.truncation import find_truncations
+from kdsl.run.librdkafka.state_checks import check_state_mode, check_state_place, uses_state
+from kdsl.run.librdkafka.truncation import TruncationSearch
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.offsets.ends import Ends, read_ends
-from kdsl.run.offsets.starting import Begin, Known, describe, describe_truncated, resolve_expired
+from kdsl.run.offsets.starting import Begin, Known, describe, resolve_expired
 from kdsl.run.offsets.stored import Offsets, Packing, Range, StateFolder
 from kdsl.run.offsets.subscription import Subscription, log, warn_of_unread
 from kdsl.run.upsert.partition_changes import BUCKETS
@@ -98,7 +99,7 @@ class Stream:
         self._frozen_ends: dict[TopicPartition, int] | None = None
         self._planned: Offsets | None = None
         self._skipped: dict[TopicPartition, int] = {}
-        self._verified: dict[TopicPartition, tuple[OffsetAndEpoch, int]] = {}
+        self._truncations = TruncationSearch(plan, cluster, self._subscription.reset, keeps_rows=self._by_partition)
         self._caught_up_time = 0
         self._high: Mapping[TopicPartition, int] = {}
         self.latest: Offsets | None = None
@@ -182,7 +183,7 @@ class Stream:
         reached = bool(stop) and all(ends.get(partition, offset) >= offset for partition, offset in stop.items())
         news = any(ends[partition] != offset for partition, offset in unread.items())
         topics = self._discover(current, news=news, reached=reached)
-        truncated = self._go_back(current, unread, current_ends)
+        truncated = self._truncations.find_and_log(unread, current.epochs, current_ends)
         if truncated:
             current = attrs.evolve(current, positions={**current.positions, **truncated})
         begin = self._skip_gaps(current, {p: current.positions[p] for p in unread}, current_ends)
@@ -257,7 +258,7 @@ class Stream:
         starts = {(r.topic, r.partition): r.start for r in ranges}
         stops = {(r.topic, r.partition): r.end for r in ranges}
         ends = read_ends(self._admin, starts, committed=False, known=stops)
-        truncations = self._find_truncations(stops, end.epochs, ends)
+        truncations = self._truncations.find(stops, end.epochs, ends)
         if truncations:
             stops = {p: min(at, truncations.get(p, at)) for p, at in stops.items()}
             starts = {p: min(at, stops[p]) for p, at in starts.items()}
@@ -423,54 +424,6 @@ class Stream:
             stale = (p for p, offset in unread.items() if self._frozen_ends.get(p, offset) < offset)
             self._frozen_ends |= {partition: ends[partition] for partition in stale}
 
-    def _find_truncations(
-        self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], ends: Ends
-    ) -> dict[TopicPartition, int]:
-        """Find the logs that were cut off before positions, and return where the new records begin in them.
-
-        Only partitions whose leader has another epoch than the position are asked about, once for each leader.
-
-        Args:
-            positions: Offsets up to which the records were known.
-            epochs: The leader epochs of that time, where they are known.
-            ends: The present ends, which were asked for before.
-        """
-        changed = [p for p, epoch in epochs.items() if ends.epochs.get(p, epoch) > epoch and positions.get(p)]
-        suspects = {p: OffsetAndEpoch(positions[p], epochs[p]) for p in changed}
-        leaders = {p: ends.epochs[p] for p in changed}
-        suspects = {p: at for p, at in suspects.items() if self._verified.get(p) != (at, leaders[p])}
-        if not suspects:
-            return {}
-        plan = self._plan
-        truncations = find_truncations(self._cluster, plan.table, plan.group_id or f"kdsl-{plan.table}", suspects)
-        unknown = any(at.offset < 0 for at in truncations.values())
-        if truncations and (self._subscription.reset == "none" or unknown or self._by_partition):
-            raise OffsetError(describe_truncated(plan.table, suspects, truncations, keeps_rows=self._by_partition))
-        self._verified |= {p: (at, leaders[p]) for p, at in suspects.items() if p not in truncations}
-        return {partition: at.offset for partition, at in truncations.items()}
-
-    def _go_back(self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Ends) -> dict[TopicPartition, int]:
-        """Return where to continue in partitions whose logs were cut off before their positions, and log them.
-
-        The new records in the place of the lost ones are read.
-        """
-        truncations = self._find_truncations(unread, current.epochs, ends)
-        for (topic, partition), at in sorted(truncations.items()):
-            log.warning(
-                "%s: the log of topic %s, partition %d was cut off at offset %d, and the query has read up to offset "
-                "%d: %d records that were read are lost there, and others take their offsets; the read continues at "
-                "offset %d, according to auto.offset.reset=%s",
-                self._plan.table,
-                topic,
-                partition,
-                at,
-                unread[topic, partition],
-                unread[topic, partition] - at,
-                at,
-                self._subscription.reset,
-            )
-        return truncations
-
     def _discover(self, current: Offsets, *, news: bool, reached: bool) -> dict[str, Topic]:
         """Return the table's topics in the first call, and if it is time to look for new ones; otherwise an empty dict.
 
@@ -620,59 +573,6 @@ class Stream:
                 )
             if id_ and topics[name].id and topics[name].id != id_:
                 raise errors.topic_recreated(self._plan.table, name, id_, topics[name].id)
-
-
-def uses_state(plan: ReadPlan) -> bool:
-    """Return whether a stream compares change data with the rows in its state."""
-    return plan.upserts is not None and plan.upserts.events and plan.upserts.images
-
-
-def check_state_mode(plan: ReadPlan, compared: bool) -> None:
-    """Check that a checkpoint is of the plan's mode; otherwise its state has no rows, or rows that would be ignored.
-
-    Args:
-        plan: What is read.
-        compared: Whether the query of the checkpoint compares change data with the rows in its state.
-
-    Raises:
-        KdslError: The mode of the plan differs.
-    """
-    if uses_state(plan) == compared:
-        return
-    option = "cdc-events-duplicate (cdc_events_duplicate=) or scan.changelog.mode (changelog=)"
-    if compared:
-        raise KdslError(
-            f"{plan.table}: the checkpoint stores the last row of each key, but the table no longer compares changes "
-            f"with them: {option} was changed; undo the change, or start with a new checkpoint"
-        )
-    raise KdslError(
-        f"{plan.table}: the table compares each change with the last row of its key, but the checkpoint has no such "
-        f"rows, because it was written before {option} was changed; each row that was read before would count as new; "
-        "undo the change, or start with a new checkpoint, which reads from the declared start"
-    )
-
-
-def check_state_place(plan: ReadPlan, state: StateFolder | None) -> None:
-    """Check that the checkpoint keeps the last row of each key where the plan does.
-
-    Args:
-        plan: What is read.
-        state: The state by topic partition of the checkpoint; None if it has none.
-
-    Raises:
-        KdslError: It keeps them elsewhere.
-    """
-    by_partition = plan.upserts is not None and plan.upserts.by_partition
-    if by_partition == (state is not None):
-        return
-    option, places = "changelog_state ('scan.changelog.state')", ("buckets", "partition")
-    was, now = places if by_partition else places[::-1]
-    if not by_partition and (plan.upserts is None or not plan.upserts.images):
-        now = "a read without before-images"
-    raise KdslError(
-        f"{plan.table}: the checkpoint keeps the last row of each key by {option} = {was!r}, and the table declares "
-        f"{now}; declare {was!r}, or start with a new checkpoint, which reads the topic from its beginning"
-    )
 
 
 def _add_counts(*counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -17,14 +17,17 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, OffsetError
+from kdsl.plan.model import ReadPlan
 from kdsl.retry import Deadline
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import OffsetAndEpoch
 from kdsl.run.admin.errors import RETRIABLE, StalledError
 from kdsl.run.librdkafka.consumers import GROUP_ERRORS, SIZES
 from kdsl.run.librdkafka.messages import Messages
+from kdsl.run.offsets.ends import Ends
 from kdsl.run.offsets.starting import describe_truncated
 from kdsl.run.offsets.stored import Range
+from kdsl.run.offsets.subscription import log
 
 _POLL_SECONDS = 0.1
 _POLL_MESSAGES = 1_000
@@ -129,6 +132,71 @@ def _explain_silence(
         f"{table}: the leaders of {names} have changed, and they did not say within {seconds:.0f} s whether the logs "
         f"were cut off{last_error}; to wait longer, raise the client property default.api.timeout.ms"
     )
+
+
+class TruncationSearch:
+    """Finds the logs of a stream that were cut off; each leader is asked once.
+
+    Args:
+        plan: What is read.
+        cluster: The cluster that is read.
+        reset: What the settings say about offsets without records (``auto.offset.reset``).
+        keeps_rows: Whether states of partitions have rows of the records; then a log that was cut off is an error.
+    """
+
+    def __init__(self, plan: ReadPlan, cluster: Cluster, reset: str, *, keeps_rows: bool) -> None:
+        self._plan, self._cluster, self._reset, self._keeps_rows = plan, cluster, reset, keeps_rows
+        self._verified: dict[TopicPartition, tuple[OffsetAndEpoch, int]] = {}
+
+    def find(
+        self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], ends: Ends
+    ) -> dict[TopicPartition, int]:
+        """Find the logs that were cut off before positions, and return where the new records begin in them.
+
+        Only partitions whose leader has another epoch than the position are asked about, once for each leader.
+
+        Args:
+            positions: Offsets up to which the records were known.
+            epochs: The leader epochs of that time, where they are known.
+            ends: The present ends, which were asked for before.
+        """
+        changed = [p for p, epoch in epochs.items() if ends.epochs.get(p, epoch) > epoch and positions.get(p)]
+        suspects = {p: OffsetAndEpoch(positions[p], epochs[p]) for p in changed}
+        leaders = {p: ends.epochs[p] for p in changed}
+        suspects = {p: at for p, at in suspects.items() if self._verified.get(p) != (at, leaders[p])}
+        if not suspects:
+            return {}
+        plan = self._plan
+        truncations = find_truncations(self._cluster, plan.table, plan.group_id or f"kdsl-{plan.table}", suspects)
+        unknown = any(at.offset < 0 for at in truncations.values())
+        if truncations and (self._reset == "none" or unknown or self._keeps_rows):
+            raise OffsetError(describe_truncated(plan.table, suspects, truncations, keeps_rows=self._keeps_rows))
+        self._verified |= {p: (at, leaders[p]) for p, at in suspects.items() if p not in truncations}
+        return {partition: at.offset for partition, at in truncations.items()}
+
+    def find_and_log(
+        self, unread: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], ends: Ends
+    ) -> dict[TopicPartition, int]:
+        """Return where to continue in partitions whose logs were cut off before their positions, and log them.
+
+        The new records in the place of the lost ones are read.
+        """
+        truncations = self.find(unread, epochs, ends)
+        for (topic, partition), at in sorted(truncations.items()):
+            log.warning(
+                "%s: the log of topic %s, partition %d was cut off at offset %d, and the query has read up to offset "
+                "%d: %d records that were read are lost there, and others take their offsets; the read continues at "
+                "offset %d, according to auto.offset.reset=%s",
+                self._plan.table,
+                topic,
+                partition,
+                at,
+                unread[topic, partition],
+                unread[topic, partition] - at,
+                at,
+                self._reset,
+            )
+        return truncations
 
 
 class EpochCheck:

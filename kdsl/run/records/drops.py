@@ -71,6 +71,12 @@ def key_of_column(reason: Reason, column: str) -> str:
     return f"{reason}:{column}"
 
 
+def count_in_column(dropped: Counter[str], reason: Reason, column: str, count: int) -> None:
+    """Add a positive number to the count of a reason, and to its count for one column."""
+    dropped[key_of_column(reason, column)] += count
+    dropped[reason] += count
+
+
 def count_by_column(dropped: Mapping[str, int], reason: Reason) -> dict[str, int]:
     """Return the columns with values that are left out, or change, for a reason, with the number of these values."""
     prefix = f"{reason}:"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.plan.model import ReadPlan
 from kdsl.run.task_functions import read_function
 from kdsl.spark_internals.workers import current_task, local_property
 from kdsl.types import model as t
@@ -24,6 +26,15 @@ Spark passes the settings of a session to its tasks as local properties.
 """
 Divider = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Divides raw records by table: returns rows of `PACKET_COLUMNS`."""
+
+
+def plan_packets(plan: ReadPlan) -> ReadPlan:
+    """Let a plan of raw records return them as packets, which nothing decodes; those of ingestions are decoded later.
+
+    The table has metadata columns only; their raw fields are in the packets, in the order of the records of each
+    partition. Spark counts packets as rows. The transport ``jvm`` has no packets: the plan stays as it is.
+    """
+    return plan if plan.transport == "jvm" else attrs.evolve(plan, packed=True, output=PACKET_COLUMNS)
 
 
 def write_packet(records: pa.RecordBatch) -> bytes:

@@ -167,6 +167,11 @@ class TestCallsWithinClauses:
 
         assert translate_query(query, TABLES).text.count("max(`c`.`z`)") == 2
 
+    def test_table_is_a_query_of_all_columns(self) -> None:
+        query = "TABLE a UNION ALL TABLE a"
+
+        assert translate_query(query, TABLES) == translate_query(query.replace("TABLE", "SELECT * FROM"), TABLES)
+
     def test_a_table_within_a_default_is_renamed(self) -> None:
         text = "SELECT JSON_VALUE(v, 'lax $.a' DEFAULT (SELECT MAX(w) FROM shop.b) ON EMPTY) AS one FROM a"
 

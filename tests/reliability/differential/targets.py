@@ -83,9 +83,9 @@ class DeltaTarget(Target):
     def _read(self, folder: Path) -> Rows:
         from pyspark.sql import DataFrame
 
-        from kdsl.changelog import to_delta
+        from kdsl.changelog import delta_session, to_delta
 
-        opened, target = to_delta._Delta(self._spark), to_delta.DeltaTarget(str(folder), True, False)
+        opened, target = delta_session.DeltaSession(self._spark), to_delta.DeltaTarget(str(folder), True, False)
         if not folder.exists():
             return []
         with opened.active():

@@ -13,7 +13,7 @@ import pytest
 from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
 from kdsl.ingest import state as states
-from kdsl.ingest.evolution import UpstreamTable
+from kdsl.ingest.schema_changes import UpstreamTable
 from kdsl.ingest.state import SCHEMAS, START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import Folder, LocalFolder
 from kdsl.spark_internals.hadoop import HadoopFolder

@@ -76,7 +76,7 @@ def reasons_of(chosen: Format, row: t.Row, message: bytes, **changes: Any) -> li
 
 def decode_one(decoder: RecordDecoder, message: bytes) -> list[str]:
     """The reasons of the letters of a message that a decoder decodes."""
-    decoder.dead_letters = letters = Letters()
+    decoder._errors.dead_letters = letters = Letters()
     decoder.decode(raw([message]))
     return [write_reason(one) for one in letters.rejections]
 
@@ -151,7 +151,7 @@ def test_no_value_of_any_format_appears_in_the_reason(name: str, registry: str, 
 def test_metadata_that_does_not_fit_is_hidden() -> None:
     shown = MetadataColumn("small", "offset", t.TinyInt())
     decoder, letters = RecordDecoder(plan_of(Json(), metadata=(shown,))), Letters()
-    decoder.dead_letters = letters
+    decoder._errors.dead_letters = letters
 
     decoder.decode(raw([b'{"id":1,"day":"2024-01-01","name":"a"}'], first=4711))
 

@@ -76,7 +76,7 @@ def test_each_of_twenty_kinds_of_poison_is_rejected_and_its_neighbours_are_rows(
     messages = [message for i, one in enumerate(poison.values()) for message in (good(i), one)]
     plan = plan_of(chosen, row=POISON[name].row, changelog=not chosen.insert_only)
     decoder, letters = RecordDecoder(plan), Letters()
-    decoder.dead_letters = letters
+    decoder._errors.dead_letters = letters
 
     rows = decoder.decode(raw([*messages, good(20)]))
 
@@ -104,7 +104,7 @@ def test_without_dead_letters_the_first_bad_record_is_an_error_that_counts_the_o
 def test_metadata_that_does_not_fit_and_null_are_rejected_as_well() -> None:
     shown = MetadataColumn("small", "offset", t.TinyInt())
     decoder, letters = RecordDecoder(plan_of(Json(), metadata=(shown,))), Letters()
-    decoder.dead_letters = letters
+    decoder._errors.dead_letters = letters
     good = b'{"id":1,"day":"2024-01-01","name":"a"}'
 
     rows = decoder.decode(raw([good, b"bad", good, good, b'{"id":1,"day":"2024-01-01"}', good], first=124))
@@ -120,7 +120,7 @@ def test_metadata_that_does_not_fit_and_null_are_rejected_as_well() -> None:
 
 def test_a_change_with_several_rows_is_one_letter() -> None:
     decoder, letters = RecordDecoder(plan_of(DebeziumJson(), changelog=True)), Letters()
-    decoder.dead_letters = letters
+    decoder._errors.dead_letters = letters
     row = b'{"id":1,"day":"2024-01-01","name":"a"}'
     update = b'{"before":%s,"after":%s,"op":"u"}' % (row, row.replace(b'"a"', b"null"))
 

@@ -16,13 +16,14 @@ from kdsl.ddl.script_reader import read_script
 from kdsl.errors import TopicRecreatedError
 from kdsl.resolve.model import Start, Stop
 from kdsl.run.admin.cluster_admin import Topic
+from kdsl.run.decode_tasks import PlannedTopics
 from kdsl.run.listeners import spark_source
 from kdsl.run.listeners.events import Progress, Query, ReadProgress
 from kdsl.run.listeners.reads import register
 from kdsl.run.listeners.spark_source import SparkSourceGuard, count_lost_in_batch
 from kdsl.run.metrics.observer import metrics
 from kdsl.run.offsets.stored import Offsets
-from kdsl.run.read import PlannedTopics, read, read_stream
+from kdsl.run.read import read, read_stream
 from kdsl.scripts.planner import plan_script
 from kdsl.scripts.run import RunOptions, ScriptError, run_script
 from kdsl.scripts.script_plan import Job

@@ -27,7 +27,8 @@ from kdsl.run.librdkafka.consumers import (
 )
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.options import write_options
-from kdsl.run.librdkafka.source import PARALLELISM, ZONE, batch_reader, source_schema
+from kdsl.run.librdkafka.read_task import PARALLELISM, ZONE
+from kdsl.run.librdkafka.source import batch_reader, source_schema
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka import client_pool, producer as producer_module
+from kdsl.run.librdkafka import client_pool, producer_pool
 from kdsl.run.librdkafka.consumers import SIZES, borrow_consumer, discard
 from kdsl.run.librdkafka.producer import Producer, ProducerError
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
@@ -23,10 +23,10 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 @pytest.fixture(autouse=True)
 def _new_producers() -> Iterator[None]:
     """No producer of another test, and none left behind."""
-    for producer in producer_module.empty_pool():
+    for producer in producer_pool.empty_pool():
         producer.close()
     yield
-    for producer in producer_module.empty_pool():
+    for producer in producer_pool.empty_pool():
         producer.close()
 
 
@@ -47,14 +47,14 @@ def test_a_suspended_broker_does_not_delay_metadata_of_a_topic() -> None:
 def test_an_idle_producer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever kind of client is asked for."""
     for purpose in "ab":
-        with producer_module.borrow_producer(NOWHERE, purpose):
+        with producer_pool.borrow_producer(NOWHERE, purpose):
             pass
     monkeypatch.setattr(client_pool, "IDLE_SECONDS", 0.0)
 
-    with producer_module.borrow_producer(NOWHERE, "a"):
-        assert producer_module.empty_pool() == []
+    with producer_pool.borrow_producer(NOWHERE, "a"):
+        assert producer_pool.empty_pool() == []
     discard(borrow_consumer(Cluster("127.0.0.1:1"), "test_producers", SIZES[0], {"group.id": "tests"}))
-    assert producer_module.empty_pool() == []
+    assert producer_pool.empty_pool() == []
 
 
 def test_a_closed_producer_cannot_be_used_and_may_be_closed_again() -> None:
@@ -72,11 +72,11 @@ def test_a_closed_producer_cannot_be_used_and_may_be_closed_again() -> None:
 
 
 def test_a_producer_forgets_what_it_complained_of_in_another_task() -> None:
-    with producer_module.borrow_producer(NOWHERE) as first:
+    with producer_pool.borrow_producer(NOWHERE) as first:
         while not first.last_error:
             first.poll(1000)
 
-    with producer_module.borrow_producer(NOWHERE) as again:
+    with producer_pool.borrow_producer(NOWHERE) as again:
         assert again is first
         assert again.last_error == ""
 

@@ -11,7 +11,7 @@ from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
 from kdsl.run.librdkafka.source import _state_steps
-from kdsl.run.librdkafka.stream import check_state_place
+from kdsl.run.librdkafka.state_checks import check_state_place
 from kdsl.run.offsets.stored import Offsets, Range, StateFolder
 
 

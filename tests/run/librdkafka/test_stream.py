@@ -20,7 +20,8 @@ from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start, Topics
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.options import write_options
-from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task
+from kdsl.run.librdkafka.read_task import PARALLELISM, Task
+from kdsl.run.librdkafka.source import StreamReader
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka

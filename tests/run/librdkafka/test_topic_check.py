@@ -12,7 +12,8 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, TopicRecreatedError
 from kdsl.run.librdkafka import fetch as fetching
 from kdsl.run.librdkafka.options import write_options
-from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task, batch_reader, source_schema
+from kdsl.run.librdkafka.read_task import PARALLELISM, Task
+from kdsl.run.librdkafka.source import StreamReader, batch_reader, source_schema
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.descriptions import hide_at_first

@@ -36,8 +36,7 @@ def script(monkeypatch: pytest.MonkeyPatch, records: int) -> ScriptedLog:
     log = ScriptedLog(records)
     monkeypatch.setattr("kdsl.run.offsets.ends.PAUSE", 0.0)
     monkeypatch.setattr("kdsl.run.offsets.ends.SETTLING", 0.0)
-    for module in ("stream", "truncation"):
-        monkeypatch.setattr(f"kdsl.run.librdkafka.{module}.find_truncations", log.find_truncations)
+    monkeypatch.setattr("kdsl.run.librdkafka.truncation.find_truncations", log.find_truncations)
     return log
 
 

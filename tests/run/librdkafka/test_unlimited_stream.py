@@ -13,7 +13,8 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, TopicRecreatedError
 from kdsl.resolve.model import Start
 from kdsl.run.librdkafka.options import write_options
-from kdsl.run.librdkafka.source import PARALLELISM, Task, UnlimitedStreamReader
+from kdsl.run.librdkafka.read_task import PARALLELISM, Task
+from kdsl.run.librdkafka.source import UnlimitedStreamReader
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import read_plan

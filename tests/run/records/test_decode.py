@@ -16,9 +16,10 @@ from kdsl.plan import build
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
 from kdsl.resolve.header_filter import parse_header_filter
-from kdsl.run.records.decode import DecodeError, RecordDecoder, check_batches
+from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.drops import Reason, key_of_column
 from kdsl.run.records.metadata import RAW
+from kdsl.run.records.record_errors import DecodeError
 from kdsl.types.arrow import arrow_schema
 from tests.run.read_plans import part, read_plan
 

@@ -121,7 +121,7 @@ class TestRows:
 
     def test_a_dead_letter_is_the_record_with_the_reason(self) -> None:
         decoder = RecordDecoder(reading(table_text(**rules("dead_letter"))))
-        decoder.dead_letters = letters = Letters()
+        decoder._errors.dead_letters = letters = Letters()
 
         assert [row["id"] for row in decoder.decode(raw(ORDERS)).to_pylist()] == [1, 3]
         assert [(offset, one.reason, one.stage) for offset, one in letters.taken] == [
@@ -132,7 +132,7 @@ class TestRows:
 
     def test_dead_letters_of_rules_and_of_the_format_come_together(self) -> None:
         decoder = RecordDecoder(reading(table_text(**rules("dead_letter"))))
-        decoder.dead_letters = letters = Letters()
+        decoder._errors.dead_letters = letters = Letters()
 
         rows = decoder.decode(raw([order(1, 0), {"value": b"{oops"}, order(2, 1), order(3, 0)]))
 
@@ -147,7 +147,7 @@ class TestRows:
     def test_a_record_of_several_rows_is_one_letter(self) -> None:
         message = {"value": b'[{"id": 1, "amount": 5}, {"id": 2, "amount": 0}]'}
         decoder = RecordDecoder(reading(table_text(**rules("dead_letter"))))
-        decoder.dead_letters = letters = Letters()
+        decoder._errors.dead_letters = letters = Letters()
         try:
             rows = decoder.decode(raw([message, order(3, 1)]))
         except RecordError:  # the format has one row in a message
@@ -161,7 +161,7 @@ class TestRows:
             **rules("warn", "id < 3", "small"), **rules("drop"), **rules("dead_letter", "amount >= 0", "not-negative")
         )
         decoder = RecordDecoder(reading(text))
-        decoder.dead_letters = letters = Letters()
+        decoder._errors.dead_letters = letters = Letters()
 
         assert [row["id"] for row in decoder.decode(raw(ORDERS)).to_pylist()] == [1, 3]
         assert [offset for offset, _ in letters.taken] == [103]
@@ -295,7 +295,7 @@ class TestChangeData:
 
     def run(self, records: list[dict[str, Any]], on_fail: str = "drop") -> list[tuple[str, int, int | None]]:
         decoder = RecordDecoder(reading(table_text(form="canal-json", **rules(on_fail))))
-        decoder.dead_letters = self.letters = Letters()
+        decoder._errors.dead_letters = self.letters = Letters()
         rows = decoder.decode(raw(records)).to_pylist()
         self.counts = count_violations(decoder.dropped)
         return [(row[ROW_KIND], row["id"], row["amount"]) for row in rows]

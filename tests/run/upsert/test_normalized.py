@@ -20,7 +20,7 @@ from kdsl.formats import ROW_KINDS
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
-from kdsl.run.librdkafka.stream import check_state_mode
+from kdsl.run.librdkafka.state_checks import check_state_mode
 from kdsl.run.offsets.stored import Offsets
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW

@@ -13,9 +13,9 @@ from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.formats import TableId
 from kdsl.ingest.ends import DeltaTables
 from kdsl.ingest.ends.tables import CHANGE_FEED, CHANGE_FEED_COLUMNS
-from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, identify_each, refuse_large_integers
+from kdsl.ingest.schema_changes import Refusal, SchemaChange
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name

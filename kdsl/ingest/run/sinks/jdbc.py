@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.changelog.postgres import (
+    TableChange,
     add_column,
     change_type,
     create_schema,
@@ -18,13 +19,13 @@ from kdsl.changelog.postgres import (
     quote_identifier,
 )
 from kdsl.changelog.target import Batch
-from kdsl.changelog.to_jdbc import JdbcTarget, TableChange
+from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.formats import TableId
 from kdsl.ingest.ends import JdbcTables
-from kdsl.ingest.evolution import NESTED_FIX, Refusal, SchemaChange, Tag
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, identify_each, refuse_large_integers
+from kdsl.ingest.schema_changes import NESTED_FIX, Refusal, SchemaChange, Tag
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
 

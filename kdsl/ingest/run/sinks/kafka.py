@@ -19,9 +19,9 @@ from kdsl.diagnostics.clients import open_admin
 from kdsl.errors import KafkaReadError, KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.ends import KafkaTopics
-from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.messages import PlainTable, encode_packets, encode_rows
 from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
+from kdsl.ingest.schema_changes import Refusal, SchemaChange
 from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve import resolve

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kdsl.changelog.target import Batch, is_applied
 from kdsl.changelog.to_memory import MemoryTable, memory, widen_value
 from kdsl.formats import TableId
-from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, refuse_large_integers
+from kdsl.ingest.schema_changes import Refusal, SchemaChange
 from kdsl.own_columns import KIND
 from kdsl.run.dataframes.collect import collect_arrow
 from kdsl.types.arrow_values import python_rows

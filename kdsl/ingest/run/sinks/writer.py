@@ -14,10 +14,11 @@ from kdsl.changelog.target import Batch, IdentifiedTarget
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.decision import TableWork
-from kdsl.ingest.evolution import Refusal, SchemaChange, SinkEvolution
+from kdsl.ingest.evolution import SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
 from kdsl.ingest.projection import TransformedTable
+from kdsl.ingest.schema_changes import Refusal, SchemaChange
 from kdsl.own_columns import INDEX, KIND, ORDER, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes

@@ -14,8 +14,8 @@ import attrs
 from kdsl.changelog.connection import DatabaseTable
 from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.formats import TableId
-from kdsl.ingest.evolution import Refusal
 from kdsl.ingest.run.sources.columns import ReadColumn
+from kdsl.ingest.schema_changes import Refusal
 from kdsl.types import model as t
 from kdsl_formats.cdc_json.source_types import MySqlTypes
 

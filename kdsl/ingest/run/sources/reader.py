@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import attrs
 
 from kdsl.formats import TableId
-from kdsl.ingest.evolution import Refusal
+from kdsl.ingest.schema_changes import Refusal
 from kdsl.own_columns import KIND, ORDER
 from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types.convert import convert_sql

@@ -1,0 +1,139 @@
+"""Joins what records show of upstream tables with what is known of them: pure, and safe to repeat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from kdsl.formats import TableId
+from kdsl.ingest.definition import MAX_TABLES
+from kdsl.ingest.schema_changes import Place, Refusal, SchemaChange, TableDelta, UpstreamTable, changes_between
+from kdsl.types.widening import (
+    PrimaryKeyError,
+    TableSchema,
+    join_schemas,
+)
+
+
+@attrs.frozen
+class Learned:
+    """The upstream tables after a batch.
+
+    Attributes:
+        tables: What is known of them.
+        changes: What changed, in the order of the records.
+        refusals: What is refused; the batch then must not be written.
+        places: The first record that shows each of those new columns whose names differ only in letter case.
+    """
+
+    tables: Mapping[TableId, UpstreamTable]
+    changes: tuple[SchemaChange, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
+
+
+def learn(
+    known: Mapping[TableId, UpstreamTable],
+    deltas: Iterable[TableDelta],
+    *,
+    static: bool = False,
+    max_tables: int = MAX_TABLES,
+    has_own_key: Callable[[TableId], bool] = lambda _: False,
+) -> Learned:
+    """Join what records show with the known tables.
+
+    The order of the deltas does not matter for types, and a delta that is known already changes nothing. New columns
+    are in the order of the records that show them first. A delta with another primary key, and too many tables, are
+    refused (`Learned.refusals`), not raised; the table of such a delta stays as it is.
+
+    Args:
+        known: The known tables.
+        deltas: What the records of a batch show, from any number of tasks.
+        static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
+            its first batch shows.
+        max_tables: The largest number of tables; with more known ones, no new table is accepted.
+        has_own_key: Whether a transform gives a table its primary key. Of different keys in its messages, which are
+            then not refused, the first one stays.
+    """
+    tables = dict(known)
+    first: dict[TableId, dict[str, Place]] = {}
+    refusals: list[Refusal] = []
+    for delta in sorted(deltas, key=lambda one: (one.place, one.table)):
+        table = delta.table
+        if static and table in known:
+            continue
+        known_table = tables.get(table)
+        if known_table is not None and has_own_key(table):
+            delta = attrs.evolve(delta, schema=attrs.evolve(delta.schema, primary_key=known_table.schema.primary_key))
+        try:
+            tables[table] = join_delta(known_table, delta)
+        except PrimaryKeyError as e:
+            fix = "give the tables different names, or set the key with primary-keys in a transform"
+            sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
+            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix, code="message-key"))
+            continue
+        places = first.setdefault(table, {})
+        for name, place in delta.first.items():
+            places[name] = min(place, places.get(name, place))
+    for table, places in first.items():
+        tables[table] = _sort_new_columns(tables[table], known.get(table), places)
+    if len(tables) > max(max_tables, len(known)):
+        place, table = min((min(places.values()), one) for one, places in first.items() if one not in known)
+        reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
+        fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
+        sql_fix = "copy fewer topics, with INCLUDING TABLE or EXCLUDING TABLE"
+        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix, code="many-tables"))
+    changes = [
+        change
+        for table, places in first.items()
+        for change in changes_between(
+            table, known[table].schema if table in known else None, tables[table].schema, places
+        )
+    ]
+    places_by_table = {table: _select_ambiguous(tables[table].schema, places) for table, places in first.items()}
+    return Learned(
+        tables,
+        tuple(changes),
+        tuple(refusals),
+        {table: places for table, places in places_by_table.items() if places},
+    )
+
+
+def _select_ambiguous(schema: TableSchema, first: Mapping[str, Place]) -> dict[str, Place]:
+    """The records of those columns whose names differ only in letter case from that of another column."""
+    counts = Counter(f.name.lower() for f in schema.columns)
+    return {name: place for name, place in first.items() if counts[name.lower()] > 1}
+
+
+def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
+    """The table with what records show of it added; without a known table, what they show.
+
+    A column that is both in the key and in the value, in any of its records, is that of the value.
+
+    Raises:
+        PrimaryKeyError: The records have another primary key.
+    """
+    schema = join_schemas(None if known is None else known.schema, delta.schema)
+    assert schema is not None
+    in_value = {f.name for f in delta.schema.columns} - set(delta.key)
+    keys = dict.fromkeys([*(known.key if known is not None else ()), *delta.key])
+    if known is not None:
+        in_value |= {f.name for f in known.schema.columns} - set(known.key)
+    return UpstreamTable(schema, tuple(name for name in keys if name not in in_value))
+
+
+def _sort_new_columns(table: UpstreamTable, known: UpstreamTable | None, first: Mapping[str, Place]) -> UpstreamTable:
+    """The table with its new columns after the others, those of the key first, in the order in which records show them.
+
+    Columns of one record keep their order; so do all new ones if the record of one is unknown.
+    """
+    columns = table.schema.columns
+    names = set() if known is None else {f.name for f in known.schema.columns}
+    new = [f for f in columns if f.name not in names]
+    if all(f.name in first for f in new):
+        new.sort(key=lambda f: (f.name not in table.key, first[f.name]))
+    old = [f for f in columns if f.name in names]
+    key = tuple(f.name for f in (*old, *new) if f.name in table.key)
+    return UpstreamTable(attrs.evolve(table.schema, columns=(*old, *new)), key)

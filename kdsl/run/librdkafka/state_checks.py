@@ -1,0 +1,60 @@
+"""Checks that a checkpoint keeps the last rows of keys as the plan of a stream says."""
+
+from __future__ import annotations
+
+from kdsl.errors import KdslError
+from kdsl.plan.model import ReadPlan
+from kdsl.run.offsets.stored import StateFolder
+
+
+def uses_state(plan: ReadPlan) -> bool:
+    """Return whether a stream compares change data with the rows in its state."""
+    return plan.upserts is not None and plan.upserts.events and plan.upserts.images
+
+
+def check_state_mode(plan: ReadPlan, compared: bool) -> None:
+    """Check that a checkpoint is of the plan's mode; otherwise its state has no rows, or rows that would be ignored.
+
+    Args:
+        plan: What is read.
+        compared: Whether the query of the checkpoint compares change data with the rows in its state.
+
+    Raises:
+        KdslError: The mode of the plan differs.
+    """
+    if uses_state(plan) == compared:
+        return
+    option = "cdc-events-duplicate (cdc_events_duplicate=) or scan.changelog.mode (changelog=)"
+    if compared:
+        raise KdslError(
+            f"{plan.table}: the checkpoint stores the last row of each key, but the table no longer compares changes "
+            f"with them: {option} was changed; undo the change, or start with a new checkpoint"
+        )
+    raise KdslError(
+        f"{plan.table}: the table compares each change with the last row of its key, but the checkpoint has no such "
+        f"rows, because it was written before {option} was changed; each row that was read before would count as new; "
+        "undo the change, or start with a new checkpoint, which reads from the declared start"
+    )
+
+
+def check_state_place(plan: ReadPlan, state: StateFolder | None) -> None:
+    """Check that the checkpoint keeps the last row of each key where the plan does.
+
+    Args:
+        plan: What is read.
+        state: The state by topic partition of the checkpoint; None if it has none.
+
+    Raises:
+        KdslError: It keeps them elsewhere.
+    """
+    by_partition = plan.upserts is not None and plan.upserts.by_partition
+    if by_partition == (state is not None):
+        return
+    option, places = "changelog_state ('scan.changelog.state')", ("buckets", "partition")
+    was, now = places if by_partition else places[::-1]
+    if not by_partition and (plan.upserts is None or not plan.upserts.images):
+        now = "a read without before-images"
+    raise KdslError(
+        f"{plan.table}: the checkpoint keeps the last row of each key by {option} = {was!r}, and the table declares "
+        f"{now}; declare {was!r}, or start with a new checkpoint, which reads the topic from its beginning"
+    )
