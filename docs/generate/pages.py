@@ -29,7 +29,7 @@ from kdsl.ingest.ends import End, end_class, end_types
 from kdsl.plugins import OWN
 from kdsl.resolve.transport import CAPABILITIES
 from kdsl.scripts.options import CONNECTORS as SCRIPT_CONNECTORS, DatagenField
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.spark_versions import FEATURES, ICEBERG, INSTALL, SUPPORTED, TESTED, refusal
 from kdsl.types import model as t
 
@@ -211,7 +211,7 @@ def settings_page() -> str:
         "# Settings of a script",
         "`SET 'key' = 'value'` applies to the statements after it; `RESET 'key'` restores the default. A key that is "
         "not listed here is ignored, with a warning.",
-        Settings.reference(),
+        ScriptSettings.reference(),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +10,6 @@ from kdsl.catalog.topic_schema import SideSchema
 from kdsl.cluster import Cluster, Registry
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
-from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
-from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import InferenceError
 from kdsl.formats import BadRecord, Format, Observed, Side, Use, format_class
@@ -228,35 +224,13 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
         )
 
     try:
-        table = draft_registered_schema(client, latest.schema, None, topic=topic, column=side).table
+        draft = draft_registered_schema(client, latest.schema, None, topic=topic, column=side)
     except CodegenError as e:
         raise explain(e) from e
-    if records := getattr(table.value_format, "record", ()):
-        raise explain(f"it is a union of several record types, such as {records[0]}")
+    table = draft.table
+    if draft.record_types:
+        raise explain(f"it is a union of several record types, such as {draft.record_types[0]}")
     assert table.value_format is not None
     chosen = with_column_defaults(table.value_format, table.columns)
     columns = tuple(t.Field(c.name, c.type, c.comment) for c in table.columns)
     return SideSchema(chosen, columns), f"{latest.subject} (version {latest.version})"
-
-
-def is_compacted(topic: str, cluster: Cluster) -> bool:
-    """Whether a topic is compacted; false where the cluster does not report its settings, whatever the reason.
-
-    If only Java's client can log in, it runs in the active Spark session, or in one that is started.
-
-    Raises:
-        ResolveError: The client settings have errors.
-    """
-    try:
-        policy: str = _settings(topic, cluster).get("cleanup.policy", "")
-    except NotAnsweredError:
-        return False
-    return "compact" in policy
-
-
-def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
-    """Ask for the settings of a topic; NotAnsweredError if the brokers do not report them.
-
-    ResolveError if the client settings have errors. A Spark session may be started, as by `open_inspector`.
-    """
-    return topic_settings(open_inspector(cluster, "catalog"), topic)

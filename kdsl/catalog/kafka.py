@@ -10,7 +10,6 @@ from kdsl.catalog.inference import (
     find_subject,
     infer_key,
     infer_value,
-    is_compacted,
     sample_topics,
 )
 from kdsl.catalog.options import OF_CLUSTER, REGISTRY_FORMATS, CatalogKeywords, CatalogOptions
@@ -22,6 +21,7 @@ from kdsl.declare.definition import ColumnDef, Inferred, TableDef
 from kdsl.diagnostics.clients import open_admin
 from kdsl.errors import InferenceError, Problem, TopicMissingError, fail_on, nearest
 from kdsl.formats import Format
+from kdsl.schemas.topic import is_compacted
 from kdsl.table import Table
 from kdsl.types import model as t
 
@@ -225,7 +225,12 @@ class KafkaCatalog:
             if key is not None and sources != [sample.source]:
                 sources.insert(0, f"{sample.source} (the key)")
         keyed = key is not None and sample.keys.null_count == 0
-        upserts = keyed and value.format.insert_only and options.compacted_as_upsert and is_compacted(topic, cluster)
+        upserts = (
+            keyed
+            and value.format.insert_only
+            and options.compacted_as_upsert
+            and is_compacted(topic, cluster, "catalog")
+        )
         return TopicSchema(value, key, upserts, ", ".join(sources), notes)
 
     def _find_value_subject(self, topic: str) -> tuple[SideSchema | None, list[str]]:

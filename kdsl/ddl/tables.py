@@ -265,13 +265,13 @@ def declare_table(statement: CreateTable) -> DeclaredTable:
 
 def _declare(statement: CreateTable, problems: Sequence[Problem]) -> DeclaredTable:
     """Declare a table; its problems are the given ones, which come first, and those of its expressions."""
-    columns = _Columns(statement)
+    columns = _ColumnDeclarations(statement)
     definitions = columns.definitions()
     watermarks = tuple(columns.define_watermark(w) for w in statement.watermarks)
     return DeclaredTable(statement, definitions, watermarks, (*problems, *columns.problems))
 
 
-class _Columns:
+class _ColumnDeclarations:
     """The columns of a statement."""
 
     def __init__(self, statement: CreateTable) -> None:

@@ -149,8 +149,8 @@ def draft_records(
     keys, values = ([message[side] for message in messages] for side in ("key", "value"))
     tombstones = sum(v is None for v in values)
     value = infer(values, kind, "value")
-    if isinstance(value.format, Json) and value.format.null_is_tombstone:
-        tombstones += values.count(_JSON_NULL)
+    if value.format.tombstone is not None:
+        tombstones += values.count(value.format.tombstone)
     key = infer(keys, None, "key") if any(k is not None for k in keys) else None
     changes = not value.format.insert_only
     notes = [f"inferred from the last {len(messages)} records of the topic {topic!r}; other records may differ"]
@@ -202,16 +202,28 @@ def _are_upserts(
             f"the topic {topic!r} cannot be read as an upsert table: {reason}; leave out --connector upsert-kafka"
         )
     if connector is None and fits:
-        return "compact" in _ask_cleanup_policy(topic, cluster)
+        return is_compacted(topic, cluster, "codegen")
     return connector == "upsert-kafka"
 
 
-def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, or do not answer."""
+def is_compacted(topic: str, cluster: Cluster, purpose: str) -> bool:
+    """Whether a topic is compacted; false where the cluster does not report its settings, whatever the reason.
+
+    If only Java's client can log in, it runs in the active Spark session, or in one that is started.
+
+    Args:
+        topic: The topic.
+        cluster: Its cluster.
+        purpose: What asks, for messages.
+
+    Raises:
+        ResolveError: The client settings have errors.
+    """
     try:
-        return topic_settings(open_inspector(cluster, "codegen"), topic).get("cleanup.policy", "")
+        policy: str = topic_settings(open_inspector(cluster, purpose), topic).get("cleanup.policy", "")
     except NotAnsweredError:
-        return ""
+        return False
+    return "compact" in policy
 
 
 def find_frames(records: Sequence[Record], side: Side) -> list[bytes]:

@@ -28,7 +28,7 @@ _VERSION = 1
 
 
 @attrs.frozen
-class Insert:
+class JobIdentity:
     """What identifies an INSERT, a query whose rows are shown, or copies of tables.
 
     Attributes:
@@ -42,7 +42,7 @@ class Insert:
     reads: tuple[str, ...]
 
     @classmethod
-    def of(cls, job: AnyJob) -> Insert:
+    def of(cls, job: AnyJob) -> JobIdentity:
         """Describe a job: digest its queries, its views and the columns it writes, and name its sink and its topics."""
         if isinstance(job, CopyJob):
             topics, names = job.topics, ", ".join(copy.name for copy in job.copies)
@@ -55,7 +55,7 @@ class Insert:
         text = repr([[(view.name, view.query.text) for view in job.views], job.query.text, columns, sink, reads])
         return cls(_digest(text), sink, tuple(reads))
 
-    def is_edited(self, other: Insert) -> bool:
+    def is_edited(self, other: JobIdentity) -> bool:
         """Whether one can be the other after a change of its query: both write to one sink and read the same topics."""
         return (self.sink, self.reads) == (other.sink, other.reads)
 
@@ -68,7 +68,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], base: str) -> dict[str, str]:
+def assign_folders(inserts: Mapping[str, JobIdentity], stored: Mapping[str, JobIdentity], base: str) -> dict[str, str]:
     """Assign a folder to each INSERT: its folder of earlier runs, or a new one.
 
     An INSERT keeps its folder if its digest is the same. A changed one keeps a folder of the same sink and topics: that
@@ -195,7 +195,7 @@ def _read_local(folder: Path, name: str) -> str | None:
 
 def _choose_folders(
     read: Callable[[str], str | None], base: str, jobs: Iterable[AnyJob]
-) -> tuple[dict[str, str], dict[str, Insert]]:
+) -> tuple[dict[str, str], dict[str, JobIdentity]]:
     """Choose the folders of jobs that run as streams, by what is stored in the folder of the checkpoints.
 
     Args:
@@ -206,10 +206,10 @@ def _choose_folders(
     Returns:
         The full paths of the folders by the names of the jobs; and all INSERTs by the names of their folders.
     """
-    inserts = {job.name: Insert.of(job) for job in jobs if job.streaming}
+    inserts = {job.name: JobIdentity.of(job) for job in jobs if job.streaming}
     text = read(_INDEX)
     if text is None:
-        stored: dict[str, Insert] = {}
+        stored: dict[str, JobIdentity] = {}
         _check_numbers(read, base, list(inserts.items()))
     else:
         stored = _read_index(text, f"{base}/{_INDEX}")
@@ -218,14 +218,14 @@ def _choose_folders(
     return {job: f"{base}/{name}" for job, name in folders.items()}, stored
 
 
-def _read_index(text: str, location: str) -> dict[str, Insert]:
+def _read_index(text: str, location: str) -> dict[str, JobIdentity]:
     """Read the INSERTs by the names of their folders from ``inserts.json``; ``location`` is that file, for messages."""
     try:
         document = json.loads(text)
         version = document["version"]
         if version == _VERSION:
             return {
-                name: Insert(one["digest"], one["sink"], tuple(one["reads"]))
+                name: JobIdentity(one["digest"], one["sink"], tuple(one["reads"]))
                 for name, one in document["inserts"].items()
             }
     except Exception as e:
@@ -239,7 +239,7 @@ def _read_index(text: str, location: str) -> dict[str, Insert]:
     )
 
 
-def _check_numbers(read: Callable[[str], str | None], base: str, inserts: Sequence[tuple[str, Insert]]) -> None:
+def _check_numbers(read: Callable[[str], str | None], base: str, inserts: Sequence[tuple[str, JobIdentity]]) -> None:
     """Check, where no choice of folders is stored, that no INSERT has a new number since its last checkpoint.
 
     ``read`` reads a file in the folder ``base`` of the checkpoints, as for `_choose_folders`.

@@ -38,9 +38,9 @@ from kdsl.scripts.copy_sources import (
     make_catalog_transform,
     make_table_feed,
 )
-from kdsl.scripts.copy_targets import Target
+from kdsl.scripts.copy_targets import CopyTarget
 from kdsl.scripts.script_plan import Copy
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.types.sql import quote_name
 
 
@@ -54,7 +54,7 @@ class CopyBuilder:
         problems: The problems of the statements.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ScriptSettings) -> None:
         self._settings = settings
         self.problems: list[Problem] = []
 
@@ -67,7 +67,7 @@ class CopyBuilder:
     def copy_table(
         self,
         statement: CreateTable,
-        target: Target,
+        target: CopyTarget,
         definition: TableDef,
         options: Mapping[str, str],
         cluster: Cluster | None,
@@ -113,7 +113,7 @@ class CopyBuilder:
         new = None if statement.if_not_exists else name
         return Copy(target.name, definition.name, ingestion, new, where=statement.where)
 
-    def _name_table(self, target: Target, where: Where) -> TableId | None:
+    def _name_table(self, target: CopyTarget, where: Where) -> TableId | None:
         """The id of the table in the sink; None if it cannot have that name, which is recorded."""
         try:
             return target.table_id()
@@ -146,7 +146,7 @@ class CopyBuilder:
 
     # databases
 
-    def copy_database(self, statement: CreateDatabase, target: Target, catalog: ScriptCatalog) -> Copy | None:
+    def copy_database(self, statement: CreateDatabase, target: CopyTarget, catalog: ScriptCatalog) -> Copy | None:
         """Build the ingestion of ``CREATE DATABASE … AS DATABASE``; None if that is not possible.
 
         Problems are recorded, also some of a copy that is built.
@@ -173,7 +173,7 @@ class CopyBuilder:
         return Copy(target.name, source, ingestion, new_database=new, where=statement.where)
 
     def copy_unknown_table(
-        self, statement: CreateTable, target: Target, catalog: ScriptCatalog, topic: str
+        self, statement: CreateTable, target: CopyTarget, catalog: ScriptCatalog, topic: str
     ) -> Copy | None:
         """Build the ingestion of a copy of a catalog's table whose columns are not known, to show and check it.
 
@@ -228,7 +228,7 @@ class CopyBuilder:
         self,
         statement: CreateTable | CreateDatabase,
         feed: KafkaFeed | None,
-        target: Target,
+        target: CopyTarget,
         transform: Transform,
         definition: TableDef | None,
     ) -> Ingestion | None:
@@ -270,7 +270,7 @@ class CopyBuilder:
             **collected,
         )
 
-    def _check_loop(self, feed: KafkaFeed | None, target: Target, where: Where) -> None:
+    def _check_loop(self, feed: KafkaFeed | None, target: CopyTarget, where: Where) -> None:
         """Record a copy to topics that would read the messages that it writes: a broker and a topic are the same.
 
         With a broker in common, a source of a pattern of topics is always recorded.
@@ -305,7 +305,7 @@ def _write_added(columns: Iterable[AddedColumn]) -> str | None:
     return ", ".join(texts) or None
 
 
-def _locate_parts(statement: CreateTable | CreateDatabase, target: Target) -> dict[str, Where]:
+def _locate_parts(statement: CreateTable | CreateDatabase, target: CopyTarget) -> dict[str, Where]:
     """The locations of the parts of a copy's ingestion, by their paths."""
     wheres = {"$": statement.where, "$.sink": statement.name.where}
     wheres |= {f"$.sink.{key}": where for key, where in target.locations.items()}

@@ -14,11 +14,11 @@ from kdsl.resolve import problems as problems_of_table
 from kdsl.scripts.catalogs import ScriptCatalogs
 from kdsl.scripts.copy_builder import CopyBuilder
 from kdsl.scripts.copy_sources import ONLY_HINTS
-from kdsl.scripts.copy_targets import Target, find_target
+from kdsl.scripts.copy_targets import CopyTarget, find_target
 from kdsl.scripts.inferred_tables import InferredTables, find_errors_besides_columns, has_unknown_columns
 from kdsl.scripts.names import ScriptNames
 from kdsl.scripts.script_plan import Copy
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.scripts.tables import ScriptTables
 
 
@@ -33,7 +33,7 @@ class CopyPlanner:
     _problems: list[Problem]
     _copied: dict[str, Where] = attrs.field(factory=dict, init=False)
 
-    def plan(self, statements: Sequence[CreateTable | CreateDatabase], settings: Settings) -> list[list[Copy]]:
+    def plan(self, statements: Sequence[CreateTable | CreateDatabase], settings: ScriptSettings) -> list[list[Copy]]:
         """Plan copies that start together; those whose topics can be read together are in one list.
 
         A copy to what another one fills is a problem, and is left out, as is one that is wrong.
@@ -55,7 +55,7 @@ class CopyPlanner:
                 group.append(copy)
         return together
 
-    def _plan_copy(self, statement: CreateTable | CreateDatabase, settings: Settings) -> Copy | None:
+    def _plan_copy(self, statement: CreateTable | CreateDatabase, settings: ScriptSettings) -> Copy | None:
         """Plan the copy of a statement; None if it is wrong, which is recorded."""
         target = find_target(statement, self._catalogs, self._problems)
         builder = CopyBuilder(settings)
@@ -66,7 +66,7 @@ class CopyPlanner:
         self._problems += builder.problems
         return copy
 
-    def _copy_table(self, statement: CreateTable, builder: CopyBuilder, target: Target | None) -> Copy | None:
+    def _copy_table(self, statement: CreateTable, builder: CopyBuilder, target: CopyTarget | None) -> Copy | None:
         """Build the copy of ``CREATE TABLE … AS TABLE``; None if it is wrong; problems are recorded, also others.
 
         A table that is not found is copied as by `_copy_unchecked`, or recorded as missing.
@@ -118,7 +118,7 @@ class CopyPlanner:
         if not recorded and len(name.parts) < 3:  # a name of three parts is recorded where it is looked up
             self._inferred_tables.record_missing(path, name)
 
-    def _copy_unchecked(self, statement: CreateTable, builder: CopyBuilder, target: Target | None) -> Copy | None:
+    def _copy_unchecked(self, statement: CreateTable, builder: CopyBuilder, target: CopyTarget | None) -> Copy | None:
         """Build the copy of a catalog's table whose columns only the cluster knows.
 
         None if the cluster was asked, the name does not mean a table of a catalog, there is no target, or the copy is
@@ -130,7 +130,7 @@ class CopyPlanner:
             return None
         return builder.copy_unknown_table(statement, target, self._catalogs.catalogs[path[0]], path[2])
 
-    def _copy_database(self, statement: CreateDatabase, builder: CopyBuilder, target: Target | None) -> Copy | None:
+    def _copy_database(self, statement: CreateDatabase, builder: CopyBuilder, target: CopyTarget | None) -> Copy | None:
         """Build the copy of ``CREATE DATABASE … AS DATABASE``; None if it is wrong, which is recorded."""
         source, where = self._catalogs.complete_database(statement.source), statement.source.where
         if not self._catalogs.has_database(*source, where):

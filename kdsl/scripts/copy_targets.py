@@ -18,7 +18,7 @@ _PROPERTIES = "properties."
 
 
 @attrs.frozen
-class Target:
+class CopyTarget:
     """Where a copy goes.
 
     Attributes:
@@ -47,7 +47,7 @@ class Target:
 
 def find_target(
     statement: CreateTable | CreateDatabase, catalogs: ScriptCatalogs, problems: list[Problem]
-) -> Target | None:
+) -> CopyTarget | None:
     """Find where a copy goes.
 
     Args:
@@ -80,7 +80,7 @@ def _make_target(
     database: str,
     table: str,
     problems: list[Problem],
-) -> Target | None:
+) -> CopyTarget | None:
     """Make the target in a catalog; None if the catalog has problems that are recorded elsewhere.
 
     The options of the statement take precedence over those of the catalog. Recorded are options that the sink does not
@@ -122,4 +122,4 @@ def _make_target(
         sink = attrs.evolve(sink, cluster=catalog.cluster.with_properties(more))  # type: ignore[misc]
     ids = () if kind == KafkaTopics.type or sink.database_option is not None else (database,)
     name = f"{catalog_name}.{database}.{table}" if table else f"{catalog_name}.{database}"
-    return Target(name, table, sink, ids, locations)
+    return CopyTarget(name, table, sink, ids, locations)

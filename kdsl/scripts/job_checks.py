@@ -12,7 +12,7 @@ from kdsl.errors import Problem, ResolveError, Where, listing
 from kdsl.name_patterns import PatternError
 from kdsl.resolve.topics import topics_of
 from kdsl.scripts.options import WRITE_ONLY
-from kdsl.scripts.queries.scopes import Changelog
+from kdsl.scripts.queries.scopes import ChangelogColumns
 from kdsl.scripts.query_keys import QueryKey, find_key_mismatch
 from kdsl.scripts.script_plan import Job, ScriptTable
 from kdsl.scripts.stream_checks import find_stream_problems
@@ -91,7 +91,7 @@ def _check_stream(job: Job, fragment: Fragment) -> Iterator[Problem]:
         windows,
         watermarks=any(table.declared.watermarks for table in tables),
         sink=connector,
-        changes=connector in ("print", None) or (job.sink is not None and isinstance(job.sink.row, Changelog)),
+        changes=connector in ("print", None) or (job.sink is not None and isinstance(job.sink.row, ChangelogColumns)),
         processing=[c.name for table in tables for c in table.declared.columns if _is_processing(c)],
     )
 

@@ -13,7 +13,7 @@ from kdsl.scripts.job_checks import check_insert, check_query
 from kdsl.scripts.names import ScriptNames
 from kdsl.scripts.query_planner import PlannedQuery, QueryPlanner
 from kdsl.scripts.script_plan import Job, ScriptTable
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.scripts.sink_columns import SinkColumn, match_columns
 from kdsl.scripts.tables import ScriptTables, check_metadata
 
@@ -27,7 +27,7 @@ class JobPlanner:
     _queries: QueryPlanner
     _problems: list[Problem]
 
-    def plan_insert(self, statement: Insert, settings: Settings, number: int, group: int) -> Job | None:
+    def plan_insert(self, statement: Insert, settings: ScriptSettings, number: int, group: int) -> Job | None:
         """Plan the job of an ``INSERT``; None if its query is wrong or its table cannot be written.
 
         Args:
@@ -45,7 +45,7 @@ class JobPlanner:
         self._problems += check_insert(job, statement, query.key, self._tables.cluster)
         return job
 
-    def plan_select(self, statement: Query, settings: Settings, number: int, group: int) -> Job | None:
+    def plan_select(self, statement: Query, settings: ScriptSettings, number: int, group: int) -> Job | None:
         """Plan the job of a query whose rows are shown; None if it is wrong; the arguments are as in `plan_insert`."""
         query = self._queries.plan(statement.query, settings)
         if query is None:
@@ -101,7 +101,7 @@ class JobPlanner:
         query: PlannedQuery,
         sink: ScriptTable | None,
         columns: tuple[SinkColumn, ...],
-        settings: Settings,
+        settings: ScriptSettings,
         number: int,
         group: int,
         where: Where,

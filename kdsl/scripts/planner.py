@@ -88,7 +88,7 @@ def check_script(
     The arguments are those of `plan_script`. Problems, also those of a cluster that does not answer, are not raised;
     warnings are among them. Tables whose columns are unknown are not in the plan.
     """
-    planner = _Planner(script, cluster, SessionSettings(settings), checkpoint, inference)
+    planner = _ScriptPlanner(script, cluster, SessionSettings(settings), checkpoint, inference)
     for statement in script.statements:
         planner.add_statement(statement)
     problems = tuple(sorted(dict.fromkeys([*script.problems, *planner.list_problems()]), key=file_position))
@@ -101,7 +101,7 @@ def check_script(
     return ScriptPlan(tuple(planner.jobs), warnings, tables, tuple(planner.listings), inferred, folder), problems
 
 
-class _Planner:
+class _ScriptPlanner:
     """Gives each statement to what plans it, and collects jobs and listings."""
 
     def __init__(

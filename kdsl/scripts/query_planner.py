@@ -13,12 +13,12 @@ from kdsl.errors import Problem, listing
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.scripts.names import ScriptNames
 from kdsl.scripts.options import WRITE_ONLY
-from kdsl.scripts.queries.facts import Hint
-from kdsl.scripts.queries.scopes import Changelog, Columns
+from kdsl.scripts.queries.facts import TableHint
+from kdsl.scripts.queries.scopes import ChangelogColumns, QueryColumns
 from kdsl.scripts.queries.translator import TranslatedQuery, translate_query
 from kdsl.scripts.query_keys import QueryKey, find_query_key
 from kdsl.scripts.script_plan import DeclaredView, ScriptTable, View
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.scripts.tables import ScriptTables
 
 
@@ -44,13 +44,13 @@ class PlannedQuery:
 
 
 @attrs.frozen
-class _Query:
+class _ResolvedQuery:
     """A query before its translation, with all tables that it may read, by their names after ``names`` is applied."""
 
     fragment: Fragment
     names: Mapping[tuple[str, ...], str]
     tables: Mapping[str, ScriptTable]
-    settings: Settings
+    settings: ScriptSettings
 
 
 @attrs.define
@@ -63,7 +63,7 @@ class QueryPlanner:
     _problems: list[Problem]
     _hinted: dict[str, ScriptTable] = attrs.field(factory=dict, init=False)
 
-    def plan(self, fragment: Fragment, settings: Settings) -> PlannedQuery | None:
+    def plan(self, fragment: Fragment, settings: ScriptSettings) -> PlannedQuery | None:
         """Plan the query of a job.
 
         A stream without checkpoints whose tables all end is translated as a batch, which is read at once.
@@ -82,14 +82,14 @@ class QueryPlanner:
         batch = self._plan(query, streaming=False)
         return batch and attrs.evolve(batch, at_once=True)
 
-    def _resolve(self, fragment: Fragment, settings: Settings) -> _Query:
+    def _resolve(self, fragment: Fragment, settings: ScriptSettings) -> _ResolvedQuery:
         """Look up the tables that a query may read, and plan them with the settings of ``SET``."""
         names = self._names.resolve(fragment)
         planned = {name: self._tables.plan(table) for name, table in self._names.readable().items()}
         tables = {name: self._tables.apply_settings(table, settings) for name, table in planned.items()}
-        return _Query(fragment, names, tables, settings)
+        return _ResolvedQuery(fragment, names, tables, settings)
 
-    def _plan(self, query: _Query, *, streaming: bool) -> PlannedQuery | None:
+    def _plan(self, query: _ResolvedQuery, *, streaming: bool) -> PlannedQuery | None:
         """Plan a query for a mode; the result is as in `plan`."""
         translated = self._translate(query, streaming=streaming)
         if translated is None:
@@ -107,7 +107,7 @@ class QueryPlanner:
         key = self._find_key(query, translated) if changes else None
         return PlannedQuery(query.fragment, translated, tables, tuple(views.values()), key)
 
-    def add_view(self, statement: CreateView, settings: Settings) -> None:
+    def add_view(self, statement: CreateView, settings: ScriptSettings) -> None:
         """Declare a view, with its query translated for streams and for batches; problems are recorded.
 
         A view whose name is taken is not declared. One that is wrong in the current mode is not, either, and its name
@@ -139,7 +139,7 @@ class QueryPlanner:
 
     # translation
 
-    def _translate(self, query: _Query, *, streaming: bool) -> TranslatedQuery | None:
+    def _translate(self, query: _ResolvedQuery, *, streaming: bool) -> TranslatedQuery | None:
         """Translate a query, and plan its tables with hints; the result is as in `plan`."""
         try:
             translated = self._translate_text(query, streaming=streaming)
@@ -149,7 +149,7 @@ class QueryPlanner:
         hints_are_valid = [self._plan_hint(hint, query) for hint in translated.hints]
         return translated if all(hints_are_valid) else None
 
-    def _translate_text(self, query: _Query, *, streaming: bool) -> TranslatedQuery:
+    def _translate_text(self, query: _ResolvedQuery, *, streaming: bool) -> TranslatedQuery:
         """Translate a query that may read all tables, and those views that have the mode."""
         rows = {name: table.row for name, table in query.tables.items()}
         views = self._names.views.values()
@@ -157,7 +157,7 @@ class QueryPlanner:
         sinks = {name for name, table in query.tables.items() if table.connector in WRITE_ONLY}
         return translate_query(query.fragment.text, rows, streaming=streaming, names=query.names, sinks=sinks)
 
-    def _report(self, query: _Query, error: UntranslatableError, *, streaming: bool) -> None:
+    def _report(self, query: _ResolvedQuery, error: UntranslatableError, *, streaming: bool) -> None:
         """Record why a query cannot be translated, unless it refers to a mistake that is recorded already."""
         fragment = query.fragment
         unknown = {c.name for table in query.tables.values() for c in table.declared.columns if not c.type_known}
@@ -173,7 +173,7 @@ class QueryPlanner:
         where = fragment.where(error.position, len(error.name))
         self._problems.append(Problem("sql-query", error.reason, error.fix, where))
 
-    def _plan_hint(self, hint: Hint, query: _Query) -> bool:
+    def _plan_hint(self, hint: TableHint, query: _ResolvedQuery) -> bool:
         """Plan the table that a query reads with the options of a hint, and return whether it could be planned.
 
         If the hint is on a view, has a mistake, or changes whether the table is a changelog, a problem is recorded.
@@ -194,7 +194,7 @@ class QueryPlanner:
         self._problems += problems
         declared = self._names.readable()[hint.table]
         table = self._tables.plan_with_options(declared, options)
-        if isinstance(table.row, Changelog) != isinstance(self._tables.plan(declared).row, Changelog):
+        if isinstance(table.row, ChangelogColumns) != isinstance(self._tables.plan(declared).row, ChangelogColumns):
             message = f"the hint changes whether {hint.table!r} is a changelog"
             fix = "declare another table of the same topic, with these options in its CREATE TABLE, and read that"
             self._problems.append(Problem("hint-format", message, fix, where))
@@ -207,7 +207,7 @@ class QueryPlanner:
     def _collect(
         self,
         translated: TranslatedQuery,
-        query: _Query,
+        query: _ResolvedQuery,
         tables: dict[str, ScriptTable],
         views: dict[str, View],
         *,
@@ -231,7 +231,7 @@ class QueryPlanner:
                 missing.append(name)
         return missing
 
-    def _find_key(self, query: _Query, translated: TranslatedQuery) -> QueryKey | None:
+    def _find_key(self, query: _ResolvedQuery, translated: TranslatedQuery) -> QueryKey | None:
         """Find the key of a query's rows; None if it is not known.
 
         Only changelogs and views have keys. Views whose query is too complex to find its key, such as a join, have
@@ -245,7 +245,7 @@ class QueryPlanner:
                 keys |= {} if view.key is None else {name: view.key}
                 continue
             table = query.tables[name]
-            changes = isinstance(table.row, Changelog)
+            changes = isinstance(table.row, ChangelogColumns)
             key = table.topic.definition.primary_key if table.topic is not None and changes else ()
             keys[name] = QueryKey.table((c.name for c in table.declared.columns), key)
         return find_query_key(query.fragment.text, keys, query.names)
@@ -257,7 +257,7 @@ def _make_view(statement: CreateView, query: TranslatedQuery) -> View:
     Its event times count as marked, because the run restores their metadata.
     """
     columns = query.columns
-    if isinstance(columns, Columns):
+    if isinstance(columns, QueryColumns):
         columns = attrs.evolve(columns, unmarked={})
     if statement.columns:
         pairs = zip(columns.fields, statement.columns, strict=True)

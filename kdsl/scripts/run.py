@@ -29,7 +29,7 @@ from kdsl.run.session import available_cores, change_settings, check_spark
 from kdsl.scripts.checkpoint_folders import group_jobs_by_base, open_folders
 from kdsl.scripts.datagen import NUMBER
 from kdsl.scripts.options import PrintOptions
-from kdsl.scripts.queries.scopes import Columns
+from kdsl.scripts.queries.scopes import QueryColumns
 from kdsl.scripts.queries.translator import TranslatedQuery as Translated
 from kdsl.scripts.script_plan import AnyJob, CopyJob, Job, Listing, ScriptPlan, ScriptTable, View
 from kdsl.spark_internals.errors import find_reason
@@ -256,7 +256,7 @@ class _ScriptRun:
         Delays are in milliseconds.
         """
         columns = view.query.columns
-        unmarked = columns.unmarked if isinstance(columns, Columns) else {}
+        unmarked = columns.unmarked if isinstance(columns, QueryColumns) else {}
         tables = {i: self.spark.table(quote_name(instants.source)) for i, instants in unmarked.items()}
         return {view.columns.names[i]: delay_of(tables[i], instants.column) for i, instants in unmarked.items()}
 

@@ -14,10 +14,10 @@ from kdsl.formats import TableId
 from kdsl.ingest import Ingestion, KafkaFeed
 from kdsl.scripts.datagen import GeneratedRows
 from kdsl.scripts.options import ScriptOptions
-from kdsl.scripts.queries.scopes import Changelog, Columns
+from kdsl.scripts.queries.scopes import ChangelogColumns, QueryColumns
 from kdsl.scripts.queries.translator import TranslatedQuery as Translated
 from kdsl.scripts.query_keys import QueryKey
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.scripts.sink_columns import SinkColumn
 from kdsl.table import Table
 from kdsl.types import model as t
@@ -58,7 +58,7 @@ class ScriptTable:
 
     @property
     def row(self) -> t.Row:
-        """The columns as queries read them; a `Changelog` where rows are updated and deleted.
+        """The columns as queries read them; a `ChangelogColumns` where rows are updated and deleted.
 
         In a table that keeps the last row of each key, and has no before-images, all columns but those of the primary
         key are nullable, because a delete has only the key.
@@ -70,18 +70,18 @@ class ScriptTable:
         if definition.keeps_rows:
             key = row.names if self.has_images else definition.primary_key
             fields = (f if f.name in key else attrs.evolve(f, type=f.type.as_nullable()) for f in row.fields)
-            return Changelog(tuple(fields), nullable=False, event_times=row.event_times)
+            return ChangelogColumns(tuple(fields), nullable=False, event_times=row.event_times)
         if definition.value_format.insert_only:
             return row
-        return Changelog(row.fields, nullable=False, event_times=row.event_times)
+        return ChangelogColumns(row.fields, nullable=False, event_times=row.event_times)
 
     @property
-    def _columns(self) -> Columns:
+    def _columns(self) -> QueryColumns:
         """The columns, with those that have a watermark marked as event times."""
         marks = {mark.column for mark in self.declared.watermarks}
         fields = self.declared.row.fields
         times = frozenset(i for i, f in enumerate(fields) if f.name in marks)
-        return Columns(fields, nullable=False, event_times=times)
+        return QueryColumns(fields, nullable=False, event_times=times)
 
     @property
     def has_images(self) -> bool:
@@ -148,7 +148,7 @@ class Job:
     columns: tuple[SinkColumn, ...]
     tables: Mapping[str, ScriptTable]
     views: tuple[View, ...]
-    settings: Settings
+    settings: ScriptSettings
     group: int
     where: Where = attrs.field(eq=False, repr=False)
     at_once: bool = False
@@ -177,7 +177,9 @@ class Job:
     def images(self) -> bool:
         """Whether the query is a changelog whose updates also include the row before them."""
         row = self.query.columns
-        return isinstance(row, Changelog) and row.images and all(table.has_images for table in self.tables.values())
+        return (
+            isinstance(row, ChangelogColumns) and row.images and all(table.has_images for table in self.tables.values())
+        )
 
     @property
     def queries(self) -> tuple[Translated, ...]:
@@ -239,7 +241,7 @@ class CopyJob:
 
     number: int
     copies: tuple[Copy, ...]
-    settings: Settings
+    settings: ScriptSettings
     group: int
     where: Where = attrs.field(eq=False, repr=False)
     at_once: bool = attrs.field(default=False, init=False)

@@ -19,7 +19,7 @@ def _check_zone(name: str | None) -> str | None:
     return None if name is None or is_zone(name) else "name a time zone, as Europe/Berlin or UTC"
 
 
-class Settings(Options):
+class ScriptSettings(Options):
     """The settings of a script; each applies to the statements after it."""
 
     title = "a script"
@@ -72,7 +72,7 @@ class Settings(Options):
         return self.checkpoints or self.checkpoints_before
 
 
-KEYS: Mapping[str, str] = {a.metadata["key"]: a.name for a in attrs.fields(Settings)}
+KEYS: Mapping[str, str] = {a.metadata["key"]: a.name for a in attrs.fields(ScriptSettings)}
 
 
 COMMAND_LINE = Where(path="-D")
@@ -151,13 +151,13 @@ class SessionSettings:
 
     def _check(self, key: str, where: Where) -> list[Problem]:
         """Return the problems of a known setting that is set, and remove it if it has any: its default then applies."""
-        settings = Settings.from_strings({key: self._texts[key]})
+        settings = ScriptSettings.from_strings({key: self._texts[key]})
         problems = [p.at(where) for p in settings.problems(lambda _name, key: repr(key))]
         if problems:
             del self._texts[key]
         return problems
 
     @property
-    def current(self) -> Settings:
+    def current(self) -> ScriptSettings:
         """The settings for the next statement."""
-        return Settings.from_strings(self._texts)
+        return ScriptSettings.from_strings(self._texts)

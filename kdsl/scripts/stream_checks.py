@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from kdsl.errors import Problem, Where
-from kdsl.scripts.queries.facts import Note, TimeWindow
+from kdsl.scripts.queries.facts import StreamNote, TimeWindow
 
 _AS_BATCH = "run it as a batch: SET 'execution.runtime-mode' = 'batch'"
 """The fix with which the rows are the same; what changes them comes after it, and says so."""
@@ -89,7 +89,7 @@ _TAKING_CHANGES = ("blackhole", "upsert-kafka")
 
 
 def find_stream_problems(
-    notes: Iterable[tuple[Note, Where]],
+    notes: Iterable[tuple[StreamNote, Where]],
     windows: Iterable[tuple[TimeWindow, Where]],
     *,
     watermarks: bool,
@@ -139,7 +139,7 @@ def find_stream_problems(
             yield Problem("stream-window-time", message, fix, where)
 
 
-def _check_groups_of_changes(notes: list[tuple[Note, Where]]) -> Iterator[Problem]:
+def _check_groups_of_changes(notes: list[tuple[StreamNote, Where]]) -> Iterator[Problem]:
     """Yield one problem if a group without a window is grouped again or joined, which Spark cannot do.
 
     Args:

@@ -15,7 +15,7 @@ from kdsl.resolve import NO_TOPIC, problems as find_problems
 from kdsl.scripts.datagen import plan_generated_rows
 from kdsl.scripts.options import read_script_options
 from kdsl.scripts.script_plan import ScriptTable
-from kdsl.scripts.settings import Settings
+from kdsl.scripts.settings import ScriptSettings
 from kdsl.table import Table
 
 DUPLICATE = "cdc-events-duplicate"
@@ -67,7 +67,7 @@ class ScriptTables:
         self._problems += problems
         return ScriptTable(declared, options=options, generated=rows)
 
-    def apply_settings(self, table: ScriptTable, settings: Settings) -> ScriptTable:
+    def apply_settings(self, table: ScriptTable, settings: ScriptSettings) -> ScriptTable:
         """Return a table as queries read it: one of change data with the option `DUPLICATE` if ``SET`` wants it.
 
         A table that sets the option itself, or has no primary key, stays as it is. The result is the same object each

@@ -66,6 +66,23 @@ def test_types_are_widened_until_they_fit_all_values(values: list[Any], kind: t.
     assert infer_type(values) == kind
 
 
+DATES = ("2024-01-01", "2024-01-01 10:00:00", "2024-01-01T10:00:00Z", "10:00:00.5")
+VALUES = (*DATES, "x", True, 1, 1 << 70, 1 << 130, 1.5)
+
+
+@pytest.mark.parametrize("one", VALUES)
+def test_a_catalog_infers_the_same_types(one: Any) -> None:
+    for other in VALUES:
+        messages = [json.dumps({"c": value}).encode() for value in (one, other)]
+        observer = Json().observer()
+        assert observer is not None
+        (delta,) = observer.observe(pa.array(messages, pa.binary()), {}).deltas
+
+        (column,) = infer_side(messages, NOWHERE, None, "value").columns
+
+        assert column.type == delta.schema.columns[0].type.as_nullable(False), messages
+
+
 @pytest.mark.parametrize(
     ("messages", "kind", "format_name", "columns"),
     [
@@ -268,6 +285,12 @@ def test_what_looks_like_decimals_and_times_is_noted() -> None:
     assert several.notes[0].startswith("price looks like decimals that each have their own scale")
     plain = [{"id": 1, "state": "PAID", "code": "ABCD", "at": 5, "day": 31}]
     assert infer_side([json.dumps(row).encode() for row in plain], NOWHERE, None, "value").notes == ()
+
+
+def test_a_few_messages_that_are_not_changes_do_not_hide_the_others() -> None:
+    messages = [json.dumps(one).encode() for one in (CHANGE, CHANGE, {**CHANGE, "op": "x"})]
+
+    assert infer_side(messages, NOWHERE, None, "value").format == DebeziumJson()
 
 
 def test_what_only_looks_like_changes_is_json() -> None:

@@ -11,7 +11,7 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.ddl.script_reader import read_script
 from kdsl.errors import CheckpointError
-from kdsl.scripts.checkpoint_folders import Insert, assign_folders, open_folders, predict_folders
+from kdsl.scripts.checkpoint_folders import JobIdentity, assign_folders, open_folders, predict_folders
 from kdsl.scripts.planner import plan_script
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-A, B = Insert("a1", "sink", ("a",)), Insert("b1", "sink", ("b",))
-SAME = Insert("a2", "sink", ("a",))
-OTHER = Insert("c1", "other", ("a",))
+A, B = JobIdentity("a1", "sink", ("a",)), JobIdentity("b1", "sink", ("b",))
+SAME = JobIdentity("a2", "sink", ("a",))
+OTHER = JobIdentity("c1", "other", ("a",))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,9 @@ OTHER = Insert("c1", "other", ("a",))
         ([B], {"insert-1-sink": A, "insert-2-sink": B}, ["insert-2-sink"]),
     ],
 )
-def test_an_insert_keeps_its_folder(inserts: list[Insert], stored: dict[str, Insert], folders: list[str]) -> None:
+def test_an_insert_keeps_its_folder(
+    inserts: list[JobIdentity], stored: dict[str, JobIdentity], folders: list[str]
+) -> None:
     named = {f"insert-{n}-{insert.sink}": insert for n, insert in enumerate(inserts, 1)}
 
     assert [assign_folders(named, stored, "/c")[name] for name in named] == folders

@@ -11,7 +11,7 @@ from kdsl.ddl.script_reader import parse_script, read_script
 from kdsl.ddl.statements import CreateDatabase, CreateTable, StatementSet
 from kdsl.errors import Problem
 from kdsl.ingest import DeltaTables, JdbcTables, KafkaTopics
-from kdsl.scripts.checkpoint_folders import Insert
+from kdsl.scripts.checkpoint_folders import JobIdentity
 from kdsl.scripts.planner import check_script
 from kdsl.scripts.script_plan import Copy, CopyJob, ScriptPlan
 from kdsl.scripts.show import show_script
@@ -221,7 +221,7 @@ class TestPlanning:
     def test_a_job_is_known_by_its_tables_and_topics(self) -> None:
         text = "CREATE TABLE lake.a.t AS TABLE orders"
         one, added, another = (
-            Insert.of(jobs(t)[0]) for t in (text, f"{text} ADD COLUMN x AS 1", text.replace(".t", ".u"))
+            JobIdentity.of(jobs(t)[0]) for t in (text, f"{text} ADD COLUMN x AS 1", text.replace(".t", ".u"))
         )
 
         assert (one.sink, one.reads) == ("lake.a.t", ("o",))

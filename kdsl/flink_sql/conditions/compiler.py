@@ -28,7 +28,7 @@ from kdsl.flink_sql.conditions.values import (
     compile_strict,
     find_true_rows,
 )
-from kdsl.flink_sql.expressions.translator import Columns, ExpressionTranslator
+from kdsl.flink_sql.expressions.translator import ColumnScope, ExpressionTranslator
 from kdsl.flink_sql.expressions.values import (
     Interval,
     TypedSql,
@@ -116,7 +116,7 @@ def compile_condition(text: str, columns: Mapping[str, t.DataType]) -> Condition
     """
     try:
         node = read_expression(text)
-        translate = ExpressionTranslator(text, Columns(columns))
+        translate = ExpressionTranslator(text, ColumnScope(columns))
         typed = _translate(translate, node, text)
     except UntranslatableError as e:
         raise ConditionError([e, *_unknown_columns(e, columns)]) from None
@@ -163,7 +163,7 @@ def _unknown_columns(first: UntranslatableError, columns: Mapping[str, t.DataTyp
         every = list(n.names(read_expression(first.text)))
     except UntranslatableError:
         return
-    translate = ExpressionTranslator(first.text, Columns(columns))
+    translate = ExpressionTranslator(first.text, ColumnScope(columns))
     for name in every:
         if name.parts[0] in columns or name.at == first.position:
             continue

@@ -44,7 +44,7 @@ class Scope(Protocol):
 
 
 @attrs.frozen
-class Columns:
+class ColumnScope:
     """The columns of one table."""
 
     types: Mapping[str, t.DataType]
@@ -515,7 +515,7 @@ def find_wrong_calls(text: str, root: object) -> Iterator[UntranslatableError]:
         text: The text in which positions count.
         root: The expression, or several.
     """
-    translator = ExpressionTranslator(text, Columns({}))
+    translator = ExpressionTranslator(text, ColumnScope({}))
     for call in (node for node in n.walk(root) if isinstance(node, n.Call)):
         if call.name.upper() in functions.FUNCTIONS and not (call.over or call.filter or call.star or call.distinct):
             continue
@@ -542,6 +542,6 @@ def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> TypedS
     """
     node = read_expression(text)
     try:
-        return ExpressionTranslator(text, Columns(columns))(node)
+        return ExpressionTranslator(text, ColumnScope(columns))(node)
     except RecursionError:
         raise nesting_error("", text, n.deepest_node(node).at) from None

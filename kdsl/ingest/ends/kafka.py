@@ -370,6 +370,11 @@ class KafkaTopics(KafkaEnd, Sink):
         default=False,
     )
 
+    @classmethod
+    def fits(cls, name: str, side: Side) -> bool:
+        """Whether a format writes keys, or the changes of tables."""
+        return name in format_names() and side in format_class(name).emits
+
     def check(self) -> Iterator[WrongOption]:
         """Report what `KafkaEnd.check` reports, wrong combinations of options, topics, mappings and headers."""
         yield from super().check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -17,9 +18,9 @@ from kdsl.options import option
 from kdsl.types import model as t
 
 Side = Literal["key", "value"]
+PROPERTIES = "properties."
 DEBEZIUM = "debezium-json"
 """The format of values by default."""
-PROPERTIES = "properties."
 _CLUSTER = "The cluster; in YAML properties.bootstrap.servers, and properties.* for settings of the Kafka client."
 _FORMAT_KEY = re.compile(r"(?:key\.)?[a-z]+(?:-[a-z]+)+\.|(?:key\.)?(?:json|csv)\.")
 
@@ -44,9 +45,9 @@ class KafkaEnd(End):
     )
 
     @classmethod
+    @abstractmethod
     def fits(cls, name: str, side: Side) -> bool:
         """Whether messages may have a format on a side."""
-        return name in cls.formats[side]
 
     @classmethod
     def read(cls, strings: Mapping[str, str]) -> tuple[Self, list[WrongOption]]:

@@ -11,7 +11,7 @@ from kdsl.types import model as t
 
 
 @attrs.frozen
-class Note:
+class StreamNote:
     """A part of a query that may be impossible in a stream.
 
     Attributes:
@@ -48,7 +48,7 @@ class TimeWindow:
 
 
 @attrs.frozen
-class Hint:
+class TableHint:
     """A table that is read with other options than it was declared with: ``t /*+ OPTIONS(…) */``.
 
     Attributes:
@@ -95,15 +95,15 @@ class QueryFacts:
         self.has_windows = windows
         self.instants: dict[str, Instants] = {}
         self.retracts: int | None = None
-        self.notes: list[Note] = []
+        self.notes: list[StreamNote] = []
         self.windows: list[TimeWindow] = []
         self.tables: list[str] = []
-        self.hints: dict[str, Hint] = {}
+        self.hints: dict[str, TableHint] = {}
         self.aggregates = False
 
     def add_note(self, kind: str, name: str, at: int) -> None:
-        """Record something at a position that may be impossible in a stream; for the kinds, see `Note`."""
-        self.notes.append(Note(kind, name, at))
+        """Record something at a position that may be impossible in a stream; for the kinds, see `StreamNote`."""
+        self.notes.append(StreamNote(kind, name, at))
 
     def add_window(self, kind: str, at: int, time: TypedSql, step: int, *, watermarked: bool) -> None:
         """Append a window of time, even one that is there already, to ``windows``; see `TimeWindow`."""

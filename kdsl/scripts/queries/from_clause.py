@@ -17,10 +17,10 @@ from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.flink_sql.syntax.query_reader import WINDOWS
 from kdsl.formats import ROW_KIND
 from kdsl.own_columns import UNNESTED_ROW
-from kdsl.scripts.queries.facts import Hint, Instants, QueryFacts
+from kdsl.scripts.queries.facts import Instants, QueryFacts, TableHint
 from kdsl.scripts.queries.grouping import QueryExpressionTranslator, has_aggregate
 from kdsl.scripts.queries.join_conditions import JoinCondition, read_condition
-from kdsl.scripts.queries.scopes import CURRENT_VIEW, Changelog, Relation, Relations, make_relation
+from kdsl.scripts.queries.scopes import CURRENT_VIEW, ChangelogColumns, Relation, Relations, make_relation
 from kdsl.scripts.queries.windows import make_window_table
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
@@ -183,7 +183,7 @@ class FromClause:
         view = self.view_name(node)
         self.facts.tables.append(view)
         if node.hint:
-            self.facts.hints[view] = Hint(name[-1], view, node.hint_at)
+            self.facts.hints[view] = TableHint(name[-1], view, node.hint_at)
         return self.tables[name[-1]]
 
     def translate_window_table(self, node: n.Windowed) -> tuple[str, tuple[Relation, ...]]:
@@ -196,7 +196,7 @@ class FromClause:
         """
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.alias or node.table.name[-1]
-        if isinstance(row, Changelog):
+        if isinstance(row, ChangelogColumns):
             self.fail(node, node.kind, "windows of a changelog cannot be translated", CURRENT_VIEW)
         base = make_relation(alias, row)
         time = base.get(node.time)
@@ -439,4 +439,4 @@ def _join_conditions(one: n.Node | None, other: n.Node | None) -> n.Node | None:
 
 def list_spark_columns(row: t.Row) -> tuple[str, ...]:
     """The names of the columns of a query in Spark, where a changelog has one more column."""
-    return (*row.names, ROW_KIND) if isinstance(row, Changelog) else row.names
+    return (*row.names, ROW_KIND) if isinstance(row, ChangelogColumns) else row.names

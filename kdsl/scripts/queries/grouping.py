@@ -16,7 +16,7 @@ from kdsl.flink_sql.syntax.intervals import interval_microseconds
 from kdsl.flink_sql.syntax.query_reader import WINDOWS
 from kdsl.scripts.queries.changelog_aggregates import RETRACTABLE, apply_sign, average, count_rows, write_exact_average
 from kdsl.scripts.queries.facts import QueryFacts
-from kdsl.scripts.queries.scopes import CURRENT_ROWS, AmbiguousError, Changelog, Relations
+from kdsl.scripts.queries.scopes import CURRENT_ROWS, AmbiguousError, ChangelogColumns, Relations
 from kdsl.scripts.queries.windows import write_window, write_window_bound
 from kdsl.types import model as t
 
@@ -382,7 +382,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
     def _translate_rows(self, node: n.Node, query: n.Node, word: str) -> tuple[str, t.Row]:
         """Translate a query inside an expression (``word`` is where), return its columns, and extend the facts."""
         text, row = self.query(query, self.relations)
-        if isinstance(row, Changelog) and not self.facts.streaming:
+        if isinstance(row, ChangelogColumns) and not self.facts.streaming:
             reason = "a query inside an expression cannot read a changelog"
             self.fail(node, word, reason, "GROUP BY the columns that it selects, which gives the current rows")
         return text, row

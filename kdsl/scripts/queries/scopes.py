@@ -26,7 +26,7 @@ CURRENT_VIEW = (
 
 
 @attrs.frozen
-class Columns(t.Row):
+class QueryColumns(t.Row):
     """The columns of a table or a query.
 
     Attributes:
@@ -45,7 +45,7 @@ class Columns(t.Row):
 
 
 @attrs.frozen
-class Changelog(Columns):
+class ChangelogColumns(QueryColumns):
     """The columns of a changelog, whose rows are inserted, updated and deleted; one more column has the row kind.
 
     Attributes:
@@ -136,11 +136,11 @@ class Relation:
 def make_relation(alias: str, row: t.Row) -> Relation:
     """Return the columns of a table or query under an alias, with the SQL of each."""
     prefix = quote_name(alias)
-    kinds = f"{prefix}.{quote_name(ROW_KIND)}" if isinstance(row, Changelog) else None
+    kinds = f"{prefix}.{quote_name(ROW_KIND)}" if isinstance(row, ChangelogColumns) else None
     columns = tuple((f.name, TypedSql(f"{prefix}.{quote_name(f.name)}", f.type)) for f in row.fields)
-    times = row.marked if isinstance(row, Columns) else ()
+    times = row.marked if isinstance(row, QueryColumns) else ()
     event_times = frozenset(row.fields[i].name for i in times)
-    images = not isinstance(row, Changelog) or row.images
+    images = not isinstance(row, ChangelogColumns) or row.images
     return Relation(alias, columns, kinds, images=images, event_times=event_times)
 
 

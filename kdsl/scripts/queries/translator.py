@@ -15,7 +15,7 @@ from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.formats import ROW_KIND
 from kdsl.own_columns import WINDOW
 from kdsl.scripts.queries.changelog_aggregates import count_rows, is_addition, write_null_unless
-from kdsl.scripts.queries.facts import Hint, Instants, Note, QueryFacts, TimeWindow
+from kdsl.scripts.queries.facts import Instants, QueryFacts, StreamNote, TableHint, TimeWindow
 from kdsl.scripts.queries.from_clause import FromClause, list_spark_columns
 from kdsl.scripts.queries.grouping import (
     QueryExpressionTranslator,
@@ -23,7 +23,15 @@ from kdsl.scripts.queries.grouping import (
     has_analytic_function,
     has_time_windows,
 )
-from kdsl.scripts.queries.scopes import CURRENT_ROWS, Changelog, Columns, Relation, Relations, Window, make_relation
+from kdsl.scripts.queries.scopes import (
+    CURRENT_ROWS,
+    ChangelogColumns,
+    QueryColumns,
+    Relation,
+    Relations,
+    Window,
+    make_relation,
+)
 from kdsl.scripts.queries.windows import find_single_group_key
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
@@ -49,16 +57,16 @@ class TranslatedQuery:
     text: str
     columns: t.Row
     tables: tuple[str, ...]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[StreamNote, ...] = ()
     windows: tuple[TimeWindow, ...] = ()
-    hints: tuple[Hint, ...] = ()
+    hints: tuple[TableHint, ...] = ()
     retracts: int | None = None
     instants: tuple[Instants, ...] = ()
 
     @property
     def changelog(self) -> bool:
         """Whether the result is a changelog, with one more column for the row kind."""
-        return isinstance(self.columns, Changelog)
+        return isinstance(self.columns, ChangelogColumns)
 
 
 def translate_query(
@@ -73,7 +81,7 @@ def translate_query(
 
     Args:
         text: ``SELECT …``, also with ``WITH``, ``UNION ALL``, joins, groups and windows.
-        tables: The columns of each table that it may use, a `Changelog` where its rows change.
+        tables: The columns of each table that it may use, a `ChangelogColumns` where its rows change.
         streaming: Whether it runs as a stream: a group that no longer exists is then written as a delete.
         names: The names in ``tables`` of paths that are written otherwise, as ``catalog.database.table``.
         sinks: The names in ``tables`` of those that can only be written, which messages do not suggest to read.
@@ -117,7 +125,7 @@ class _QueryTranslator(FromClause):
             (self.constant.discard if self.is_stream(inner) else self.constant.add)(name)
         text, row = self.translate_body(node.body, outer, node.order)
         around = node.order[0] if node.order else node.limit or node.offset
-        if around is not None and isinstance(row, Changelog):
+        if around is not None and isinstance(row, ChangelogColumns):
             word = "ORDER BY" if node.order else "LIMIT" if node.limit else "OFFSET"
             reason = f"{word} of a changelog cannot be translated: each of its changes is needed, in order"
             self.fail(around, word, reason, f"remove it, or {CURRENT_ROWS}")
@@ -174,7 +182,7 @@ class _QueryTranslator(FromClause):
     # SELECT
 
     def translate_select(self, node: n.Select, outer: Relations, order: tuple[n.Order, ...]) -> tuple[str, t.Row]:
-        """Translate a SELECT to Spark's SQL; also return its columns, a `Changelog` if its rows change.
+        """Translate a SELECT to Spark's SQL; also return its columns, a `ChangelogColumns` if its rows change.
 
         What a stream must know of it is added to the facts.
         """
@@ -224,9 +232,9 @@ class _QueryTranslator(FromClause):
             for i, (_, value) in enumerate(items)
             if (instants := _find_replaced_instant(value, relations)) is not None
         }
-        row = Columns(fields, nullable=False, event_times=times, unmarked=unmarked)
+        row = QueryColumns(fields, nullable=False, event_times=times, unmarked=unmarked)
         if kinds is not None:
-            row = Changelog(fields, nullable=False, images=images, event_times=times)
+            row = ChangelogColumns(fields, nullable=False, images=images, event_times=times)
         listed = ", ".join(f"{value.text} AS {quote_name(name)}" for name, value in items)
         listed += "" if kinds is None else f", {kinds} AS {quote_name(ROW_KIND)}"
         group = f" GROUP BY {', '.join(groups)}" if groups else ""
@@ -388,7 +396,7 @@ class _QueryTranslator(FromClause):
         """
         sides = [self.translate_body(side, outer) for side in (node.left, node.right)]
         (_, left), (_, right) = sides
-        if isinstance(left, Changelog) or isinstance(right, Changelog):
+        if isinstance(left, ChangelogColumns) or isinstance(right, ChangelogColumns):
             reason = f"{node.operator} of a changelog cannot be translated"
             both = "write one INSERT for each side, or " if node.every and node.operator == "UNION" else ""
             self.fail(node, node.operator, reason, f"{both}{CURRENT_ROWS}")
