@@ -224,11 +224,12 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
         )
 
     try:
-        table = draft_registered_schema(client, latest.schema, None, topic=topic, column=side).table
+        draft = draft_registered_schema(client, latest.schema, None, topic=topic, column=side)
     except CodegenError as e:
         raise explain(e) from e
-    if records := getattr(table.value_format, "record", ()):
-        raise explain(f"it is a union of several record types, such as {records[0]}")
+    table = draft.table
+    if draft.record_types:
+        raise explain(f"it is a union of several record types, such as {draft.record_types[0]}")
     assert table.value_format is not None
     chosen = with_column_defaults(table.value_format, table.columns)
     columns = tuple(t.Field(c.name, c.type, c.comment) for c in table.columns)

@@ -13,8 +13,7 @@ from kdsl.formats import Side
 from kdsl.resolve.keys import value_columns
 from kdsl.schemas.model import CodegenError
 from kdsl.types import model as t
-from kdsl_formats.avro import Avro
-from kdsl_formats.avro.schemas import AvroTypeError, avro_schema
+from kdsl_formats.avro.schemas import AvroTypeError, schema_of_columns
 
 _PLAIN = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Char, t.VarChar)
 
@@ -39,10 +38,9 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
         )
     prefix = table.options.key_prefix if side == "key" else table.options.value_prefix
     chosen = table.key_format if side == "key" else table.value_format
-    legacy = bool(getattr(chosen, "legacy_timestamps", chosen is not None and "avro" in chosen.identifier))
     row = t.Row(tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns), nullable=False)
     try:
-        schema = avro_schema(row, legacy_timestamps=legacy, instants=not isinstance(chosen, Avro))
+        schema = schema_of_columns(chosen, row)
     except AvroTypeError as e:
         raise CodegenError(f"{table.name}: Avro cannot represent its columns: {e}") from None
     schema = _with_docs(schema, row)

@@ -38,6 +38,7 @@ from kdsl.formats.interface import (
     OnTruncate,
     OnUnavailable,
     RegistrySchemas,
+    TableChangeEncoder,
 )
 from kdsl.formats.lookup import (
     FORMATS,
@@ -72,6 +73,7 @@ __all__ = [
     "RowKind",
     "SchemaDelta",
     "Side",
+    "TableChangeEncoder",
     "TableId",
     "UnknownFormatError",
     "Use",

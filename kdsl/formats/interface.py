@@ -82,6 +82,28 @@ class Encoder(Protocol):
         ...
 
 
+class TableChangeEncoder(Protocol):
+    """Encodes the changes of one table, each as one message. Created once per task, and used for many batches."""
+
+    @property
+    def deletes_are_null(self) -> bool:
+        """Whether the delete of a row is a null message (a tombstone)."""
+        ...
+
+    def encode(self, rows: pa.StructArray, before: pa.Array, after: pa.Array) -> Encoded:
+        """Encode changes, one message each.
+
+        Args:
+            rows: The rows before and after the changes, in any order.
+            before: For each change the index of its row before, null for an insert (int64).
+            after: For each change the index of its row after, null for a delete.
+
+        Returns:
+            The messages; if rows cannot be encoded, these are bad, and the messages do not matter.
+        """
+        ...
+
+
 class RegistrySchemas(Protocol):
     """What ``kdsl doctor`` and ``kdsl diff`` ask a format about its schemas in a registry."""
 
@@ -164,6 +186,8 @@ class Format(Options):
             reads all with one schema; None if messages need none.
         holds_one_value: Whether a message is the value of the only column.
         ingests: The sides of messages that a source of ingestions may have this format for; it then has an `observer`.
+        emits: The sides of messages that a Kafka sink of ingestions may have this format for; that of values then has a
+            `change_encoder`.
         keyed_by_primary_key: Whether the message keys of its writers have the primary keys of the tables.
         source_time: The key in `metadata` of the time of a change in the source, and the member of messages that has
             it; None if messages do not say it.
@@ -181,6 +205,7 @@ class Format(Options):
     registered_format: ClassVar[str | None] = None
     holds_one_value: ClassVar[bool] = False
     ingests: ClassVar[tuple[Side, ...]] = ()
+    emits: ClassVar[tuple[Side, ...]] = ()
     keyed_by_primary_key: ClassVar[bool] = False
     source_time: ClassVar[tuple[str, str] | None] = None
     _deciding: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -413,6 +438,21 @@ class Format(Options):
             max_columns: A message that would give a table more columns than this is bad.
         """
         del use, max_columns
+        return None
+
+    def change_encoder(
+        self, row: t.Row, table: TableId, keys: Sequence[str], *, with_schema: bool = False, full_table_id: bool = False
+    ) -> TableChangeEncoder | None:
+        """Return an encoder of the changes of one table; None, the default, if the format cannot write them.
+
+        Args:
+            row: The columns.
+            table: The id of the table, which messages may name.
+            keys: The primary key.
+            with_schema: Whether messages contain their schema; only for formats that can (``debezium-json``).
+            full_table_id: Whether messages name all parts of the id; as `with_schema`.
+        """
+        del row, table, keys, with_schema, full_table_id
         return None
 
     def reading_observed(self) -> Self:

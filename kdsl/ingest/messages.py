@@ -6,7 +6,6 @@ Spark nor Kafka.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.errors import RecordError
-from kdsl.formats import ROW_KINDS, Encoded, TableId, Use
+from kdsl.formats import ROW_KINDS, Encoded, TableId, Use, format_class
 from kdsl.ingest.changes import INSERT, Changes, UpdateJoiner, find_changes, read_kinds, read_passes
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ids import format_id
@@ -30,10 +29,6 @@ from kdsl.types import model as t
 from kdsl.types.arrays import Mask
 from kdsl.types.arrow import arrow_schema, cast_array
 from kdsl.types.widening import TableSchema
-from kdsl_formats.cdc_json import CanalJson, DebeziumJson
-from kdsl_formats.json import Json
-from kdsl_formats.json.connect import connect_schema
-from kdsl_formats.json.encoder import JsonEncoder
 
 TABLE_ID = "TableId"
 Reporter: TypeAlias = Callable[[RecordDecoder, str, pa.RecordBatch], None]
@@ -50,24 +45,25 @@ class MessageEncoder:
     """
 
     def __init__(self, sink: KafkaTopics, table: Sequence[str], schema: TableSchema) -> None:
-        """Create the encoders of keys and rows, and the part of Kafka Connect's schema if values include it."""
+        """Create the encoders of keys and changes."""
         chosen = sink.valid()
-        self._table, self._schema, self._sink = tuple(table), schema, chosen
+        self._table = tuple(table)
         self._fields = arrow_schema(t.Row(schema.columns))
-        value = chosen.value
-        assert isinstance(value, DebeziumJson | CanalJson | Json)
-        row, self._head = t.Row(schema.columns), ""
-        if chosen.include_schema:
-            assert isinstance(value, DebeziumJson)
-            value = _with_modes(value)
-            self._head = f'{{"schema":{_message_schema(row, value)},"payload":'
-        self._rows = JsonEncoder(row, value.writing_rules())
         key_columns = [f for f in schema.columns if f.name in schema.primary_key]
         key_columns.sort(key=lambda f: schema.primary_key.index(f.name))
         self._key_names = [f.name for f in key_columns]
         key_row = t.Row((t.Field(TABLE_ID, t.VarChar(nullable=False)), *key_columns), nullable=False)
         self._key_fields = arrow_schema(key_row)
-        self._key = (chosen.key or Json()).encoder(key_row, Use(side="key"))
+        self._key = (chosen.key or format_class("json")()).encoder(key_row, Use(side="key"))
+        values = chosen.value.change_encoder(
+            t.Row(schema.columns),
+            self._table,
+            self._key_names,
+            with_schema=chosen.include_schema,
+            full_table_id=chosen.full_table_id,
+        )
+        assert values is not None  # `KafkaTopics.fits`
+        self._values = values
         self._joiner = UpdateJoiner()
 
     def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -115,9 +111,11 @@ class MessageEncoder:
         columns = {f.name: cast_array(rows.column(f.name), f.type) for f in self._fields}
         arrays = [columns[f.name] for f in self._fields]
         structs = pa.StructArray.from_arrays(arrays, fields=list(self._fields))
-        texts = self._check(self._rows.encode(structs))
         changes, is_tombstone = self._divide_moves(columns, changes)
-        values = self._values(texts, changes)
+        if self._values.deletes_are_null and not self._key_names and (changes.after < 0).any():
+            raise self._error("the delete of a row without a primary key cannot be a tombstone; set primary-keys")
+        before, after = (pa.array(side, mask=side < 0) for side in (changes.before, changes.after))
+        values = self._check(self._values.encode(structs, before, after))
         if is_tombstone.any():
             values = pc.if_else(pa.array(is_tombstone), pa.scalar(None, values.type), values)
         return pa.RecordBatch.from_arrays([self._keys(columns, changes), values], ["key", "value"])
@@ -138,7 +136,7 @@ class MessageEncoder:
             is_moved[updates] |= _differ(*sides)
         if not is_moved.any():
             return changes, np.zeros(len(is_moved), dtype=bool)
-        size = 2 if isinstance(self._sink.value, Json) else 3
+        size = 2 if self._values.deletes_are_null else 3
         counts = np.where(is_moved, size, 1)
         place = np.repeat(np.arange(len(counts)), counts)
         step = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -158,32 +156,6 @@ class MessageEncoder:
         structs = pa.StructArray.from_arrays(arrays, fields=list(self._key_fields))
         return self._check(self._key.encode(structs))
 
-    def _values(self, texts: pa.Array, changes: Changes) -> pa.Array:
-        """The message values, of rows as JSON, in the format of the sink. With JSON, deletes are tombstones."""
-        before, after = (texts.take(pa.array(side, mask=side < 0)) for side in (changes.before, changes.after))
-        if isinstance(self._sink.value, Json):
-            if not self._key_names and after.null_count:
-                raise self._error("the delete of a row without a primary key cannot be a tombstone; set primary-keys")
-            return after
-        names = dict(zip(("table", "db", "namespace"), (*reversed(self._table), None, None), strict=False))
-        if isinstance(self._sink.value, CanalJson):
-            database, table = json.dumps(names["db"]), json.dumps(names["table"])
-            keys = json.dumps(self._key_names or None)
-            tail = f'"database":{database},"table":{table},"pkNames":{keys}}}'
-            is_update = before.is_valid() if not before.null_count else pc.and_(before.is_valid(), after.is_valid())
-            old = _wrap(pc.if_else(is_update, before, pa.nulls(len(before), before.type)))
-            data = _wrap(pc.if_else(after.is_valid(), after, before))
-            kinds = _choose(before, after, '"INSERT"', '"UPDATE"', '"DELETE"')
-            return _join('{"old":', old, ',"data":', data, ',"type":', kinds, f",{tail}")
-        source = {"db": names["db"], "table": names["table"]}
-        if self._sink.full_table_id:
-            source = {"db": names["namespace"], "schema": names["db"], "table": names["table"]}
-        tail = f',"source":{json.dumps(source, ensure_ascii=False)}}}'
-        kinds = _choose(before, after, '"c"', '"u"', '"d"')
-        sides = (pc.fill_null(side, b"null") for side in (before, after))
-        end = f"{tail}}}" if self._head else tail
-        return _join(f'{self._head}{{"before":', next(sides), ',"after":', next(sides), ',"op":', kinds, end)
-
     def _check(self, encoded: Encoded) -> pa.Array:
         """Return encoded messages."""
         if encoded.bad:
@@ -193,22 +165,6 @@ class MessageEncoder:
     def _error(self, reason: str) -> RecordError:
         """The error of a row that cannot be a message."""
         return RecordError("write", format_id(self._table), reason)
-
-
-def _with_modes(value: DebeziumJson) -> DebeziumJson:
-    """A format that writes values as Debezium's connectors do by default, where its options do not say otherwise."""
-    return attrs.evolve(  # type: ignore[misc]
-        value,
-        time_precision_mode=value.time_precision_mode or "adaptive",
-        decimal_handling_mode=value.decimal_handling_mode or "precise",
-        binary_handling_mode=value.binary_handling_mode or "bytes",
-    )
-
-
-def _message_schema(row: t.Row, value: DebeziumJson) -> str:
-    """The schema of messages in Kafka Connect's JSON: of the rows before and after a change."""
-    fields = [{**connect_schema(row, value.modes), "optional": True, "field": side} for side in ("before", "after")]
-    return json.dumps({"type": "struct", "fields": fields, "optional": False}, ensure_ascii=False)
 
 
 def _differ(before: pa.Array, after: pa.Array) -> Mask:
@@ -221,27 +177,6 @@ def _differ(before: pa.Array, after: pa.Array) -> Mask:
         before, after = before.view(bits), after.view(bits)
     differ: Mask = pc.fill_null(pc.not_equal(before, after), False).to_numpy(zero_copy_only=False)
     return differ
-
-
-def _wrap(texts: pa.Array) -> pa.Array:
-    """Each string as a JSON list of one element; ``null`` for a missing one."""
-    lists = _join("[", texts, "]")
-    return pc.fill_null(lists, b"null")
-
-
-def _choose(before: pa.Array, after: pa.Array, insert: str, update: str, delete: str) -> pa.Array:
-    """One of three strings for each change: ``insert`` if it has no row before, ``delete`` if none after.
-
-    Otherwise ``update``.
-    """
-    texts = [pa.scalar(text.encode(), pa.binary()) for text in (insert, update, delete)]
-    return pc.if_else(after.is_valid(), pc.if_else(before.is_valid(), texts[1], texts[0]), texts[2])
-
-
-def _join(*parts: pa.Array | str) -> pa.Array:
-    """Concatenate parts; strings are the same in every element. Null in a part is null in the result."""
-    operands = [pa.scalar(part.encode(), pa.binary()) if isinstance(part, str) else part for part in parts]
-    return pc.binary_join_element_wise(*operands, pa.scalar(b"", pa.binary()))
 
 
 @attrs.frozen

@@ -86,7 +86,8 @@ def avro_draft(
     try:
         kind = schema_type(schema)
         notes: list[str] = []
-        if records := list_record_types(kind):
+        records = list_record_types(kind)
+        if records:
             kind, chosen = _choose_record_type(records, record, chosen, notes)
         if column and isinstance(chosen, AvroConfluent) and not has_record(kind):
             return _draft_single_value(schema, kind, column, topic, name or topic, chosen)
@@ -100,7 +101,7 @@ def avro_draft(
                 f"the format 'avro' cannot read messages of this schema: {_join_differences(differences)}; choose the "
                 "format avro-confluent, whose messages name the schema that they were written with"
             )
-        legacy = chosen is not None and bool(getattr(chosen, "legacy_timestamps", True))
+        legacy = isinstance(chosen, (Avro, *_REGISTERED)) and chosen.legacy_timestamps
         registered = isinstance(chosen, _REGISTERED)
         instants = not envelope and not legacy
         kind, row = _read_columns(kind, notes, legacy=legacy, connect=registered, instants=instants)
@@ -147,7 +148,8 @@ def avro_draft(
         value_format=chosen,
         comment=of_rows.doc or None,
     )
-    draft = TableDraft(table, dict(_collect_hints(of_rows, (), row)), tuple(notes))
+    hints, names = dict(_collect_hints(of_rows, (), row)), tuple(record.name for record in records)
+    draft = TableDraft(table, hints, tuple(notes), names)
     return _leave_out_refused(draft, schema) if registered else draft
 
 

@@ -170,11 +170,14 @@ class TableDraft:
         table: Its definition.
         hints: The information of a schema about the types inside it, by their paths.
         notes: Notes for the reader of the class, such as what could not be translated.
+        record_types: The record types of a schema that is a union of several; the table has the first one, or the one
+            that was asked for.
     """
 
     table: TableDef
     hints: Mapping[Path, Hint] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
+    record_types: tuple[str, ...] = ()
 
 
 def leave_out(draft: TableDraft, unreadable: Iterable[tuple[str, str]]) -> TableDraft:

@@ -149,8 +149,8 @@ def draft_records(
     keys, values = ([message[side] for message in messages] for side in ("key", "value"))
     tombstones = sum(v is None for v in values)
     value = infer(values, kind, "value")
-    if isinstance(value.format, Json) and value.format.null_is_tombstone:
-        tombstones += values.count(_JSON_NULL)
+    if value.format.tombstone is not None:
+        tombstones += values.count(value.format.tombstone)
     key = infer(keys, None, "key") if any(k is not None for k in keys) else None
     changes = not value.format.insert_only
     notes = [f"inferred from the last {len(messages)} records of the topic {topic!r}; other records may differ"]

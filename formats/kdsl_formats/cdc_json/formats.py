@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import attrs
 
 from kdsl.errors import Problem
-from kdsl.formats import ALONE, MAX_COLUMNS, READ_ONLY, Decoder, Direction, Encoder, Observer, Use
+from kdsl.formats import (
+    ALONE,
+    MAX_COLUMNS,
+    READ_ONLY,
+    Decoder,
+    Direction,
+    Encoder,
+    Observer,
+    TableChangeEncoder,
+    TableId,
+    Use,
+)
 from kdsl.name_patterns import TOPIC_FIX, PatternError, compile_pattern
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._connect.by_schema import SchemaReadingDecoder
 from kdsl_formats._connect.wires import Modes
 from kdsl_formats._debezium import DebeziumFormat
+from kdsl_formats.cdc_json.change_messages import (
+    CanalMessages,
+    DebeziumMessages,
+    begin_with_schema,
+    describe_source,
+    describe_table,
+)
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
 from kdsl_formats.cdc_json.encoder import ChangeEncoder
@@ -23,6 +41,7 @@ from kdsl_formats.cdc_json.observer import ChangeObserver
 from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, Include
 from kdsl_formats.cdc_json.reference_observer import ChangeReader, DeclaredTypes, jdbc_code
 from kdsl_formats.cdc_json.source_types import MySqlTypes, type_of_jdbc
+from kdsl_formats.json.encoder import JsonEncoder
 from kdsl_formats.json.format import ConnectJson, JsonFormat
 from kdsl_formats.json.inference import InferenceOptions, InferenceRules, parse_fixed_types
 from kdsl_formats.json.lossy import LossCountingDecoder
@@ -107,6 +126,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
     dialect = DEBEZIUM
     metadata = DEBEZIUM.types
     ingests = ("value",)
+    emits = ("value",)
     source_time = ("source.timestamp", "source.ts_ms")
     likely_times = ("adaptive", "isostring")  # the connectors' default first
 
@@ -146,6 +166,23 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
         metadata = {key: metadata_type(DEBEZIUM.metadata[key]) for key in use.metadata}
         return SchemaReadingDecoder(row, make, DEBEZIUM.members, metadata, ignore=self.ignore_parse_errors)
 
+    def change_encoder(
+        self, row: t.Row, table: TableId, keys: Sequence[str], *, with_schema: bool = False, full_table_id: bool = False
+    ) -> TableChangeEncoder:
+        """An encoder of changes; with a schema, values are as Debezium's connectors write them by default."""
+        head, chosen = "", self
+        if with_schema:
+            chosen = attrs.evolve(  # type: ignore[misc]
+                self,
+                time_precision_mode=self.time_precision_mode or "adaptive",
+                decimal_handling_mode=self.decimal_handling_mode or "precise",
+                binary_handling_mode=self.binary_handling_mode or "bytes",
+            )
+            head = begin_with_schema(row, chosen.modes)
+        return DebeziumMessages(
+            JsonEncoder(row, chosen.writing_rules()), head, describe_source(table, full=full_table_id)
+        )
+
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
         """What the options mean for the observer; with a connector's setting of times, strings are not times.
 
@@ -173,6 +210,7 @@ class CanalJson(ChangeJson):
     dialect = CANAL
     metadata = CANAL.types
     ingests = ("value",)
+    emits = ("value",)
     source_time = ("event-timestamp", "es")
 
     database_include: str | None = option(
@@ -215,6 +253,12 @@ class CanalJson(ChangeJson):
             types = MySqlTypes(zoned=not self.mysql_timestamp_as_datetime, tiny_boolean=self.mysql_tinyint1_as_boolean)
             return DeclaredTypes("mysqlType", lambda name: types.type_of(name) if type(name) is str else None)
         return None
+
+    def change_encoder(
+        self, row: t.Row, table: TableId, keys: Sequence[str], *, with_schema: bool = False, full_table_id: bool = False
+    ) -> TableChangeEncoder:
+        """An encoder of changes, which name database, table and primary key."""
+        return CanalMessages(JsonEncoder(row, self.writing_rules()), describe_table(table, keys))
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
         """What the options mean for the observer; strings are not times, because Canal writes all values as strings.

@@ -72,6 +72,7 @@ class Csv(Format):
     """
 
     identifier = "csv"
+    emits = ("key",)
 
     field_delimiter: str = option(
         "field-delimiter",

@@ -5,14 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import attrs
 import pyarrow as pa
 
 from kdsl.errors import Problem, Where
-from kdsl.formats import ALONE, MAX_COLUMNS, Decoded, Decoder, Direction, Encoder, Format, Observer, Use
+from kdsl.formats import (
+    ALONE,
+    MAX_COLUMNS,
+    Decoded,
+    Decoder,
+    Direction,
+    Encoder,
+    Format,
+    Observer,
+    TableChangeEncoder,
+    TableId,
+    Use,
+)
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._connect.by_schema import SchemaReadingDecoder
@@ -20,6 +32,7 @@ from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
 from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats._debezium import PlaceholderFormat
 from kdsl_formats.json import plausibility
+from kdsl_formats.json.changes import RowMessages
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
@@ -253,6 +266,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
 
     identifier = "json"
     ingests = ("key", "value")
+    emits = ("key", "value")
 
     fail_on_missing_field: bool = option(
         "fail-on-missing-field",
@@ -332,6 +346,12 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         """An encoder for rows of this type, with their schema if `schema_include` is set, whatever the use."""
         rules = self.writing_rules()
         return SchemaJsonEncoder(row, rules) if self.schema_include else JsonEncoder(row, rules)
+
+    def change_encoder(
+        self, row: t.Row, table: TableId, keys: Sequence[str], *, with_schema: bool = False, full_table_id: bool = False
+    ) -> TableChangeEncoder:
+        """An encoder whose messages are the rows after changes, and null for deletes."""
+        return RowMessages(JsonEncoder(row, self.writing_rules()))
 
     def reading_rules(self) -> ReadingRules:
         """The options in the form that the decoder uses.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -74,9 +75,9 @@ class KafkaEnd(End):
     )
 
     @classmethod
+    @abstractmethod
     def fits(cls, name: str, side: Side) -> bool:
         """Whether messages may have a format on a side."""
-        return name in cls.formats[side]
 
     @classmethod
     def read(cls, strings: Mapping[str, str]) -> tuple[Self, list[WrongOption]]:
@@ -515,6 +516,11 @@ class KafkaTopics(KafkaEnd, Sink):
         "debezium-json.emit.full-table-id.enabled.",
         default=False,
     )
+
+    @classmethod
+    def fits(cls, name: str, side: Side) -> bool:
+        """Whether a format writes keys, or the changes of tables."""
+        return name in format_names() and side in format_class(name).emits
 
     def check(self) -> Iterator[WrongOption]:
         """Report what `KafkaEnd.check` reports, wrong combinations of options, topics, mappings and headers."""

@@ -441,6 +441,19 @@ class FormatContract(ABC):
             assert decoded.bad == ()
             assert observer.observe(messages.take(pa.array(own)), {table: schema}).deltas == ()
 
+    def test_changes_of_a_table_are_written(self) -> None:
+        """A format for the values of Kafka sinks (`Format.emits`) writes inserts whose rows read back."""
+        encoder = self.format.change_encoder(self.row, ("shop", "orders"), self.row.names[:1])
+        assert encoder is not None or "value" not in self.format.emits, "the format has no change_encoder"
+        if encoder is None:
+            return
+        indices = pa.array(range(10), pa.int64())
+        encoded = encoder.encode(self.rows(10), pa.nulls(10, pa.int64()), indices)
+        decoded = self.check(self.decoder().decode(encoded.messages))
+
+        assert (encoded.bad, decoded.bad, kinds(decoded)) == ((), (), ["+I"] * 10)
+        self.assert_rows(decoded, list(range(10)))
+
     def test_options_that_decide_have_the_values_that_kdsl_knows(self) -> None:
         """`Format.on_unavailable` and `Format.on_truncate` are values of their types, whatever the options."""
         for variant in self.all_variants():
