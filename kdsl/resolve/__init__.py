@@ -100,7 +100,7 @@ RULES: tuple[Rule, ...] = (
     metadata.raw_key_and_value,
     row_rules.row_rules,
     dead_letters.dead_letters,
-    client.decrypt_fields,
+    client.check_added_options,
     client.client_properties,
     time.watermark,
     upserts.event_time,
