@@ -17,7 +17,8 @@ from kdsl.declare.added_options import AddedOptions, OptionNames, load_added_opt
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.start_and_end import format_offsets, parse_offsets
 from kdsl.errors import Problem
-from kdsl.options import Codec, option
+from kdsl.option_values import Codec
+from kdsl.options import option
 
 StartupMode = Literal["group-offsets", "earliest-offset", "latest-offset", "timestamp", "specific-offsets"]
 BoundedMode = Literal["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]

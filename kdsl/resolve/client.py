@@ -16,7 +16,7 @@ from kdsl.resolve.transport import transport_of
 _COMMIT_SWITCHES = ("enable.auto.commit", "commit.offsets.on.checkpoint")
 
 
-def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report the client properties that the client of this direction does not accept, by name or by value.
 
     Warn of those without effect. References to secrets are not resolved, and no file is read.
@@ -31,7 +31,7 @@ def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem
         yield problem(table, wrong.code, wrong.message, wrong.fix, option=option, severity=wrong.severity)
 
 
-def offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, a property that turns offset commits on in a table without a consumer group to commit to."""
     properties = table.properties.reveal()
     if direction != "read" or properties.get("group.id", "").strip() or commits_offsets(table):
