@@ -100,7 +100,7 @@ RULES: tuple[Rule, ...] = (
     metadata.check_raw_key_and_value,
     row_rules.check_row_rules,
     dead_letters.check_dead_letters,
-    client.check_decrypt_fields,
+    client.check_added_options,
     client.check_client_properties,
     time.check_watermark,
     upserts.check_event_time,
