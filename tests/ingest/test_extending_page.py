@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from kdsl.ddl.statements import read_script
+from kdsl.ddl.script_reader import read_script
 from kdsl.ingest import Ingestion
 from kdsl.scripts.planner import plan_script
 from kdsl.scripts.run import RunOptions, run_script
@@ -45,7 +45,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> str:
     completed = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env={**os.environ, **variables, "PYTHONPATH": path},
+        env={**os.environ, **variables, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,
