@@ -103,8 +103,8 @@ def _own() -> Path | None:
 def _user_folder(variable: str, folder: str) -> Path:
     """Return the folder ``kdsl`` in the one that a variable names, or else in a folder of the user's home.
 
-    Without a home, or with one that every user can write to, it is `_temporary`, with its errors. The others are not
-    created.
+    Without a home, or with one that every user can write to, it is that of `_create_temporary_folder`, with its
+    errors. The others are not created.
     """
     named = os.environ.get(variable)
     if named:
@@ -113,11 +113,11 @@ def _user_folder(variable: str, folder: str) -> Path:
         home = Path.home()
         shared = bool(home.stat().st_mode & stat.S_IWOTH)  # as /tmp, where another user may have created the folder
     except (RuntimeError, FileNotFoundError):  # a container user without a home
-        return _temporary()
-    return _temporary() if shared else home / folder / "kdsl"
+        return _create_temporary_folder()
+    return _create_temporary_folder() if shared else home / folder / "kdsl"
 
 
-def _temporary() -> Path:
+def _create_temporary_folder() -> Path:
     """Create kdsl's folder among the temporary files if it does not exist, and return it.
 
     kdsl runs files from it (jars, scripts of brokers), so it must not be a folder that another user could write to, and

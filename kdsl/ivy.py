@@ -117,11 +117,11 @@ def fetch_jars(
     with tempfile.TemporaryDirectory(prefix="kdsl-ivy-") as folder:
         settings, module = Path(folder, "settings.xml"), Path(folder, "ivy.xml")
         poms = not all(c.archive for c in coordinates)  # a single file has no dependencies
-        settings.write_text(_settings(ivy, repository(), poms=poms), encoding="utf-8")
+        settings.write_text(_write_settings(ivy, repository(), poms=poms), encoding="utf-8")
         module.write_text(_module(coordinates), encoding="utf-8")
         command = [
             str(java),
-            *_proxy(),
+            *_build_proxy_flags(),
             "-Divy.maven.lookup.sources=false",
             "-Divy.maven.lookup.javadoc=false",
             "-cp",
@@ -240,7 +240,7 @@ def _find_ivy(alternative: str) -> list[Path]:
     )
 
 
-def _settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
+def _write_settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
     """Write Ivy's settings: its cache folder and the repository, which is Maven Central if None.
 
     Without ``poms`` the descriptions of artifacts are not read, and so no dependencies are fetched.
@@ -287,7 +287,7 @@ def _file(coordinate: Coordinate) -> str:
     )
 
 
-def _proxy() -> list[str]:
+def _build_proxy_flags() -> list[str]:
     """Build the JVM's flags ``-Dhttp(s).proxyHost=…`` from the proxies that pip and curl read from the environment.
 
     With a proxy there is also ``-Dhttp.nonProxyHosts=…`` from ``no_proxy``. Logins in the proxies are ignored.

@@ -8,12 +8,9 @@ reports.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
 from enum import Enum
 from functools import cached_property
-from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -21,7 +18,6 @@ from typing import (
     Literal,
     Self,
     TypeVar,
-    Union,
     dataclass_transform,
     get_args,
     get_origin,
@@ -31,8 +27,16 @@ from typing import (
 import attrs
 
 from kdsl.client_settings.properties import Properties, check_property_type
-from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import Problem, listing, nearest
+from kdsl.option_values import (
+    Codec,
+    describe_values,
+    has_type,
+    list_alternatives,
+    parse_value,
+    suggest_literal,
+    write_value,
+)
 from kdsl.secrets import HIDDEN, Secret, is_reference
 from kdsl.secrets.hiding import find_secrets_in_addresses, redact_value
 
@@ -42,21 +46,6 @@ Secrecy = bool | Literal["address"]
 _ADDRESS: Secrecy = "address"
 _FREE = ".*"
 _PLACEHOLDER = "${{given:{}}}"
-
-
-@attrs.frozen
-class Codec:
-    """How DDL and YAML spell the values of an option.
-
-    Attributes:
-        parse: Turns a string into a value.
-        format: Turns a value into a string.
-        form: The values in words; by default those of the option's type.
-    """
-
-    parse: Callable[[str], Any]
-    format: Callable[[Any], str]
-    form: str = ""
 
 
 class Spelling(Enum):
@@ -259,7 +248,7 @@ class Options:
                 message += f"{listing(a.metadata['aliases'])} have different values"
                 mistakes.append(_Mistake("option-twice", message, ("keep ", ""), a.name))
             try:
-                values[a.name] = _parse(text, a)
+                values[a.name] = parse_value(text, a)
             except ValueError as e:
                 mistakes.append(_value_mistake(a, f"has the value {text!r}: {e}"))
                 values.setdefault(a.name, None if a.default is attrs.NOTHING else a.default)
@@ -364,9 +353,9 @@ class Options:
                 continue
             if isinstance(value, Secret) and a.metadata["secret"]:
                 continue
-            if not _matches(value, a.type):
+            if not has_type(value, a.type):
                 shown = HIDDEN if a.metadata["secret"] or a.metadata["key"].endswith(_FREE) else repr(value)
-                hint = "" if shown == HIDDEN else _nearest(value, a.type)
+                hint = "" if shown == HIDDEN else suggest_literal(value, a.type)
                 yield _value_mistake(a, f"has the value {shown}{hint}")
             elif a.metadata["check"] and not isinstance(value, Secret) and (fix := a.metadata["check"](value)):
                 yield _Mistake("option-value", f"has the value {value!r}", (fix,), a.name)
@@ -399,9 +388,9 @@ class Options:
         """The table of the options in Markdown, for the reference pages."""
         rows = ["| option | Python | type | default | meaning |", "| --- | --- | --- | --- | --- |"]
         for a in cls.declarations():
-            default = "none" if a.default is None or a.default == Properties() else f"`{_write(a.default)}`"
+            default = "none" if a.default is None or a.default == Properties() else f"`{write_value(a.default)}`"
             default = "required" if a.default is attrs.NOTHING else default
-            kind = ("a secret" if a.metadata["secret"] is True else _form(a)).replace("|", "\\|")
+            kind = ("a secret" if a.metadata["secret"] is True else describe_values(a)).replace("|", "\\|")
             older = "".join(f" Older key: `{prefix}{alias}`." for alias in a.metadata["aliases"])
             doc = (a.metadata["doc"] + older).replace("|", "\\|")
             keyword = "" if a.metadata["sql_only"] else f"`{a.name}`"
@@ -449,75 +438,7 @@ class _Mistake:
 
 def _value_mistake(a: attrs.Attribute[Any], message: str) -> _Mistake:
     """Create the mistake of an option with a wrong value."""
-    return _Mistake("option-value", message, ("set ", f" to {_form(a)}"), a.name)
-
-
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    """Return the types of a union, or the type itself."""
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
-def _form(a: attrs.Attribute[Any]) -> str:
-    """The values of an option in words."""
-    codec: Codec | None = a.metadata["codec"]
-    return codec.form if codec is not None and codec.form else _describe(a.type)
-
-
-def _describe(kind: Any) -> str:
-    """The type of an option in words."""
-    words = []
-    for one in _alternatives(kind):
-        if get_origin(one) is Literal:
-            words.append(" or ".join(repr(v) for v in get_args(one)))
-        elif get_origin(one) is tuple:
-            words.append("a list separated by ';'")
-        elif _is_mapping(one):
-            words.append(_WORDS.get(one, "a mapping of settings"))
-        elif one is not NoneType:
-            words.append(_WORDS.get(one, getattr(one, "__name__", str(one))))
-    return " or ".join(words)
-
-
-_INTEGERS = Mapping[int, int]
-_INTEGER = re.compile(r"[-+]?[0-9]{1,1000}")
-_WORDS: dict[Any, str] = {
-    bool: "true or false",
-    int: "an integer",
-    str: "a string",
-    timedelta: "a duration such as '5 min'",
-    _INTEGERS: "a mapping of integers",
-}
-
-
-def _matches(value: Any, kind: Any) -> bool:
-    """Return whether a value has a type of an option; True and False are not integers here."""
-    for one in _alternatives(kind):
-        match get_origin(one):
-            case _ if one is NoneType:
-                matches = value is None
-            case origin if origin is Literal:
-                matches = value in get_args(one)
-            case origin if origin is tuple:
-                matches = isinstance(value, tuple) and all(isinstance(v, get_args(one)[0]) for v in value)
-            case _ if _is_mapping(one):
-                numbers = [number for pair in value.items() for number in pair] if isinstance(value, Mapping) else [""]
-                matches = all(type(n) is int for n in numbers) if one == _INTEGERS else isinstance(value, Properties)
-            case _:
-                matches = isinstance(value, one) and (one is bool or not isinstance(value, bool))
-        if matches:
-            return True
-    return False
-
-
-def _nearest(value: Any, kind: Any) -> str:
-    """A hint at the accepted value that is closest to a wrong one, or nothing."""
-    literals = (one for one in _alternatives(kind) if get_origin(one) is Literal)
-    return nearest(str(value), (str(v) for one in literals for v in get_args(one)))
-
-
-def _is_mapping(kind: Any) -> bool:
-    """Whether a type is that of a mapping with its keys and values, such as ``Mapping[int, int]``."""
-    return isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping)
+    return _Mistake("option-value", message, ("set ", f" to {describe_values(a)}"), a.name)
 
 
 def _normalize(value: Any, a: attrs.Attribute[Any], mistakes: list[_Mistake]) -> Any:
@@ -542,7 +463,7 @@ def _normalize(value: Any, a: attrs.Attribute[Any], mistakes: list[_Mistake]) ->
             return Secret(value)
     if not a.metadata["ignore_case"]:
         return value
-    accepted = [str(v) for one in _alternatives(a.type) if get_origin(one) is Literal for v in get_args(one)]
+    accepted = [str(v) for one in list_alternatives(a.type) if get_origin(one) is Literal for v in get_args(one)]
     return next((one for one in accepted if one.lower() == value.lower()), value)
 
 
@@ -550,7 +471,7 @@ def _display(value: Any, a: attrs.Attribute[Any]) -> str:
     """A value as a string that may be printed: an address without its password, and any other secret hidden."""
     if not isinstance(value, Secret):
         codec: Codec | None = a.metadata["codec"]
-        return codec.format(value) if codec else _write(value)
+        return codec.format(value) if codec else write_value(value)
     address = value.reveal()
     return redact_value("", address) if a.metadata["secret"] == _ADDRESS and not _may_hide_password(address) else HIDDEN
 
@@ -569,46 +490,3 @@ def _may_hide_password(address: str) -> bool:
 def _repr(value: Any, a: attrs.Attribute[Any]) -> str:
     """Write a value for a message; of a secret only what may be shown."""
     return repr(_display(value, a)) if isinstance(value, Secret) else repr(value)
-
-
-def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
-    """Parse the string of a value in DDL or YAML, with the option's codec or by its type.
-
-    It is parsed as a boolean, an integer, a duration, one of several literals or a list; any other type takes it
-    unchanged.
-    """
-    codec: Codec | None = a.metadata["codec"]
-    if codec is not None:
-        return codec.parse(text)
-    for one in _alternatives(a.type):
-        if one is bool:
-            if text.strip().lower() not in ("true", "false"):
-                raise ValueError("expected true or false")
-            return text.strip().lower() == "true"
-        if one is int:
-            if not _INTEGER.fullmatch(text.strip()):
-                raise ValueError("expected an integer")
-            return int(text)
-        if one is timedelta:
-            return parse_duration(text)
-        if get_origin(one) is Literal:
-            for value in get_args(one):
-                if str(value) == text or (a.metadata["ignore_case"] and str(value).lower() == text.lower()):
-                    return value
-            raise ValueError(f"expected {_describe(one)}{nearest(text, map(str, get_args(one)))}")
-        if get_origin(one) is tuple:
-            return tuple(part.strip() for part in text.split(";"))
-    return text
-
-
-def _write(value: Any) -> str:
-    """Write the value of an option as DDL spells it: ``true``, ``5 min``, ``a;b``; anything else by ``str``."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case timedelta():
-            return duration_text(value)
-        case tuple():
-            return ";".join(map(str, value))
-        case _:
-            return str(value)

@@ -70,6 +70,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "kafka": "kdsl.ingest.ends.kafka:KafkaFeed",
         "mysql": "kdsl.ingest.ends.tables:MySqlSnapshot",
     },
+    "kdsl.table_options": {"dew": "kdsl.vendors.dew:DewOptions"},
 }
 """kdsl's own plug-ins, by group and name."""
 

@@ -6,12 +6,14 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.source_trees import walk
+from kdsl.resolve import RULES
+from tests.source_trees import modules, read, walk
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("kdsl", "formats", "docs", "bench", "examples", "tests")
@@ -50,6 +52,7 @@ PHRASES = {
     r"\bsuch a one\b|\bof its own accord\b": "use fewer words",
     r"\bseed \d{3}\b|\bdesign \d\b|\bseeds?/": "a reader cannot open it: link to public documentation or docs/rules.md",
 }
+MAX_MEANINGS = 4
 VARIABLES = {"found", "made", "given", "told", "kept", "said"}
 IRREGULAR = {
     *("told", "shown", "made", "kept", "held", "written", "taken", "begun", "given", "said"),
@@ -127,6 +130,22 @@ def check_code(source: str, *, docstrings_only: bool = False) -> Iterator[str]:
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr.strip("_") in VARIABLES:
             yield f"{node.lineno}: the attribute {node.attr} does not say what it holds"
     yield from check_comments(source)
+
+
+def test_rules_are_named_by_what_they_check() -> None:
+    assert [rule.__name__ for rule in RULES if not rule.__name__.startswith("check_")] == []
+
+
+def test_a_name_of_a_class_has_few_meanings() -> None:
+    """One class for each format may have the same name; other classes get names that say more."""
+    classes = Counter(
+        node.name
+        for path in modules().values()
+        for node in ast.walk(ast.parse(read(path)))
+        if isinstance(node, ast.ClassDef)
+    )
+
+    assert [name for name, count in classes.items() if count > MAX_MEANINGS] == []
 
 
 def join_parts(node: ast.JoinedStr) -> list[str]:

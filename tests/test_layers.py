@@ -19,7 +19,7 @@ LAYERS = (
     ),
     ("kdsl.secrets",),
     ("kdsl.client_settings", "kdsl.ivy", "kdsl.spark_versions", "kdsl.sql_tokens"),
-    ("kdsl.cluster", "kdsl.options", "kdsl.types"),
+    ("kdsl.cluster", "kdsl.option_values", "kdsl.options", "kdsl.types"),
     ("kdsl.flink_sql", "kdsl.formats", "kdsl.registry", "kdsl.spark_internals"),
     ("kdsl_formats",),
     ("kdsl.declare",),

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from kdsl.formats import Format, Observed
-from kdsl_formats._text.inferred import type_of_text
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.json import Json
 
-__all__ = ["explain_bad_batch", "suggest_format", "type_of_text"]
+__all__ = ["explain_bad_batch", "suggest_format"]
 
 _SAMPLE = 100  # messages
 

@@ -155,7 +155,7 @@ class Changelog:
                 )
             target.check(self.df)
             if batch is not None and not batch.content:
-                batch = attrs.evolve(batch, content=_content_of_micro_batch(self.df, batch.number))
+                batch = attrs.evolve(batch, content=_compute_content_of_micro_batch(self.df, batch.number))
             self._apply(self.df, target, batch)
             return None
         if checkpoint is None:
@@ -178,7 +178,7 @@ class Changelog:
 
         def apply(rows: DataFrame, number: int) -> None:
             if not writer:
-                writer.append(_query_id(opened) or "")
+                writer.append(_read_query_id(opened) or "")
             guard.check(spark, number)
             previous = number - 1 if number else None
             content = _content(writer[0], opened, number)
@@ -196,7 +196,7 @@ class Changelog:
             checkpoint: The checkpoint.
             target: The table.
         """
-        id_ = _query_id(checkpoint)
+        id_ = _read_query_id(checkpoint)
         if id_ is None:
             return
         planned, done = checkpoint.last_batches()
@@ -233,7 +233,7 @@ class Changelog:
             last.unpersist()
 
 
-def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
+def _compute_content_of_micro_batch(rows: DataFrame, number: int) -> str:
     """Compute the content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect.
 
     Args:
@@ -251,7 +251,7 @@ def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
     return f"{query_id}/{checkpoint.batch_digest(number)}"
 
 
-def _query_id(checkpoint: Checkpoint) -> str | None:
+def _read_query_id(checkpoint: Checkpoint) -> str | None:
     """Read the id of a checkpoint's query; None before its first start."""
     text = checkpoint.folder.read("metadata")
     try:

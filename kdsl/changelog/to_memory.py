@@ -59,7 +59,7 @@ class MemoryTable:
     def get(self, *key: Any) -> dict[str, Any] | None:
         """Copy the row of a key, given as the values of its columns; None if no row has these values, however many."""
         with self._lock:
-            row = self._rows.get(tuple(map(_hashable, key)))
+            row = self._rows.get(tuple(map(_make_hashable, key)))
         return None if row is None else dict(row)
 
     def frame(self, spark: SparkSession) -> DataFrame:
@@ -116,7 +116,7 @@ class MemoryTable:
             for row in python_rows(table):
                 kind = row.pop(own[0])
                 unavailable = [name for name in row.pop(own[1], None) or () if name in row]
-                key = tuple(_hashable(row[name]) for name in keys)
+                key = tuple(_make_hashable(row[name]) for name in keys)
                 if kind != "-D" and unavailable and key not in self._rows:
                     raise ChangelogError(f"memory(): {explain_missing_row(listing(unavailable))}: {key}")
                 for name in unavailable:
@@ -163,12 +163,12 @@ def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:
     return pa.schema([*(new.field(f.name) if f.name in new.names else f for f in old), *added])
 
 
-def _hashable(value: Any) -> Any:
+def _make_hashable(value: Any) -> Any:
     """Convert a key's value to a hashable one: arrays and maps to tuples, structs to pairs; all NaN are equal."""
     if isinstance(value, float) and value != value:
         return "NaN"  # NaN does not equal itself, but is one key
     if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
+        return tuple(map(_make_hashable, value))
     if isinstance(value, Mapping):
-        return tuple(sorted((name, _hashable(inner)) for name, inner in value.items()))
+        return tuple(sorted((name, _make_hashable(inner)) for name, inner in value.items()))
     return value

@@ -72,7 +72,7 @@ def check(
     else:
         for problem in all_problems:
             print_problem(problem)
-        _summary(names, ingestions, errors, len(all_problems) - errors)
+        _print_summary(names, ingestions, errors, len(all_problems) - errors)
     raise typer.Exit(1 if errors else 0)
 
 
@@ -115,7 +115,7 @@ def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
     ]
 
 
-def _summary(names: Sequence[str], ingestions: Sequence[str], errors: int, warnings: int) -> None:
+def _print_summary(names: Sequence[str], ingestions: Sequence[str], errors: int, warnings: int) -> None:
     """Print how many tables and ingestions were checked, and how many errors and warnings they have."""
     many = {"table": len(names), "ingestion": len(ingestions)}
     parts = [

@@ -87,7 +87,7 @@ def lag(
         if live:
             _update_live(fetch, report, every)
     if as_json:
-        print_json(_document(report))
+        print_json(_write_document(report))
     elif not live:
         out.print(_grid(report))
     if fail_above is not None and (report.total > fail_above or report.unknown):
@@ -179,7 +179,7 @@ def _seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:,.1f}"
 
 
-def _document(report: Lag) -> dict[str, Any]:
+def _write_document(report: Lag) -> dict[str, Any]:
     """Convert a report to a JSON document with the keys ``of``, ``lag``, ``seconds`` and ``partitions``."""
     return {
         "of": report.of,

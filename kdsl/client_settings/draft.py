@@ -295,18 +295,18 @@ def check_value(row: Setting, text: str) -> Iterator[Problem]:
             fix = f"use one of {listing(row.values)}"
             if row.name == "auto.offset.reset" and text.lower().startswith("by_duration"):
                 fix += "; to start at a time, use the startup mode timestamp (scan.startup.mode)"
-            yield _value_problem(row, text, nearest(text, row.values), fix)
+            yield _create_value_problem(row, text, nearest(text, row.values), fix)
     elif row.kind == "bool":
         if text.lower() not in ("true", "false"):
-            yield _value_problem(row, text, "", "use true or false")
+            yield _create_value_problem(row, text, "", "use true or false")
     elif row.kind == "int":
         low, high = row.low, row.high
         span = "" if low is None else f" from {low}" if high is None else f" from {low} to {high}"
         fits = re.fullmatch(r"[-+]?\d{1,19}", text) and (low is None or low <= int(text))
         if not fits or (high is not None and int(text) > high):
-            yield _value_problem(row, text, "", f"use an integer{span}")
+            yield _create_value_problem(row, text, "", f"use an integer{span}")
 
 
-def _value_problem(row: Setting, text: str, hint: str, fix: str) -> Problem:
+def _create_value_problem(row: Setting, text: str, hint: str, fix: str) -> Problem:
     """Create the problem of a setting with a wrong value."""
     return Problem("client-setting-value", f"{row.name!r} has the value {text!r}{hint}", fix, property=row.name)

@@ -61,7 +61,7 @@ def read_jks(data: bytes, password: str | None) -> list[Entry]:
         JksError: It is not a JKS store, it is damaged, or the password is wrong.
     """
     try:
-        entries, end = _entries(data)
+        entries, end = _parse_entries(data)
     except (struct.error, IndexError, UnicodeDecodeError):
         raise JksError("the store is damaged: it ends too early") from None
     if password is not None:
@@ -77,15 +77,15 @@ def decrypt_key(protected: bytes, password: str) -> bytes:
     Raises:
         JksError: The password is wrong, the key is damaged, or it is protected in another way.
     """
-    outer = _der(protected, 0)
-    algorithm = _der(protected, outer[0])
-    oid = _der(protected, algorithm[0])
+    outer = _find_der(protected, 0)
+    algorithm = _find_der(protected, outer[0])
+    oid = _find_der(protected, algorithm[0])
     if protected[oid[0] : oid[1]] != _PROTECTION:
         raise JksError(
             "its key is not protected as Java protects keys in a JKS store; convert the store to PKCS12 with keytool "
             "-importkeystore"
         )
-    body = _der(protected, algorithm[1])
+    body = _find_der(protected, algorithm[1])
     sealed = protected[body[0] : body[1]]
     salt, data, check = sealed[:_LOCK], sealed[_LOCK:-_LOCK], sealed[-_LOCK:]
     secret = _utf16(password)
@@ -99,7 +99,7 @@ def decrypt_key(protected: bytes, password: str) -> bytes:
     return key
 
 
-def _entries(data: bytes) -> tuple[list[Entry], int]:
+def _parse_entries(data: bytes) -> tuple[list[Entry], int]:
     """Parse the entries of a JKS store; also return the index after the last one."""
     magic, version, number = struct.unpack_from(">III", data)
     if magic != _MAGIC or version not in (1, 2):
@@ -138,7 +138,7 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
     return entries, at
 
 
-def _der(data: bytes, at: int) -> tuple[int, int]:
+def _find_der(data: bytes, at: int) -> tuple[int, int]:
     """Find the start and end of the content of the DER value at an index."""
     try:
         size, start = data[at + 1], at + 2

@@ -6,12 +6,18 @@ when a client is created.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
 from kdsl.client_settings.key_files import find_file, read_file, write_private_file
 from kdsl.client_settings.stores import Pem, Store, read_store
 from kdsl.client_settings.token_callback import TokenCallback
+
+_CHECK_INTERVAL = 60.0  # seconds
+_next_checks: dict[tuple[int, TokenCallback], float] = {}
+"""By process and callback, the time at which a token is created again to find out whether that works."""
 
 
 class Machine(Protocol):
@@ -36,7 +42,7 @@ class Machine(Protocol):
     def create_token_callback(
         self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
     ) -> TokenCallback:
-        """Return a callback for tokens, after it has created one, so that a failure is reported with its reason."""
+        """Return a callback for tokens, which has created one within a minute; a failure is raised with its reason."""
         ...
 
 
@@ -66,7 +72,13 @@ class ThisMachine:
     def create_token_callback(
         self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
     ) -> TokenCallback:
-        """Return a callback for tokens, after it has created one; TokenError if it cannot."""
+        """Return a callback for tokens, which has created one within a minute; TokenError if it cannot.
+
+        Settings are also translated where a pooled client is used again, which does not call for a token.
+        """
         callback = TokenCallback(provider, options, extensions)
-        callback()
+        key = (os.getpid(), callback)
+        if time.monotonic() >= _next_checks.get(key, 0.0):
+            callback()
+            _next_checks[key] = time.monotonic() + _CHECK_INTERVAL
         return callback

@@ -27,7 +27,7 @@ def _bytes_of_system(n: int) -> int:
     return max(n, 0)
 
 
-def _kilobytes(n: int) -> int:
+def _convert_to_kilobytes(n: int) -> int:
     """Convert bytes to kilobytes, rounded up."""
     return -(-n // 1024)
 
@@ -250,7 +250,7 @@ PRODUCER: tuple[Setting, ...] = (
     number(
         "buffer.memory",
         "p",
-        LibrdkafkaProperty("queue.buffering.max.kbytes", 1, MAX_INT, _kilobytes),
+        LibrdkafkaProperty("queue.buffering.max.kbytes", 1, MAX_INT, _convert_to_kilobytes),
         note="bytes become kilobytes; kdsl sizes it unless it is given",
     ),
     number(

@@ -140,7 +140,7 @@ class _Module:
         function, first, mark = "col", [], ""
         wrapper = self.imports.kdsl("Virtual" if column.virtual or column.role == "computed" else marks.wrapper(column))
         if column.role == "computed":
-            function, first = "expression", _expression_arguments(draft.table, column)
+            function, first = "expression", _write_expression_arguments(draft.table, column)
         elif column.role == "metadata":
             kind = _metadata_type(column)
             function, first, mark = self._choose_metadata_function(column)
@@ -219,7 +219,7 @@ def _wrap_note(note: str) -> list[str]:
     )
 
 
-def _expression_arguments(table: TableDef, column: ColumnDef) -> list[str]:
+def _write_expression_arguments(table: TableDef, column: ColumnDef) -> list[str]:
     """Write the arguments of ``expression``: the SQL of a computed column, in its original dialect."""
     assert column.expression is not None
     if column.expression.column is not None:

@@ -103,11 +103,13 @@ class OffsetsInitializer:
             if type(at) is int:
                 return cls("timestamp", at)
             message = f"OffsetsInitializer.timestamp() expects a time, not {at!r}"
-            return cls("timestamp", 0, problems=_problem(message, "pass milliseconds since 1970, or an aware datetime"))
+            return cls(
+                "timestamp", 0, problems=_create_problem(message, "pass milliseconds since 1970, or an aware datetime")
+            )
         if at.tzinfo is None:
             message = f"the time {at.isoformat(sep=' ')} has no time zone, so it does not name an instant"
             fix = "add a time zone, as in datetime(2025, 1, 1, tzinfo=UTC)"
-            return cls("timestamp", 10**12, problems=_problem(message, fix))
+            return cls("timestamp", 10**12, problems=_create_problem(message, fix))
         return cls("timestamp", (at - _EPOCH) // timedelta(milliseconds=1))
 
     @classmethod
@@ -130,16 +132,18 @@ class OffsetsInitializer:
         specific = []
         if not isinstance(offsets, Mapping):
             message = f"OffsetsInitializer.offsets() expects a mapping, not {offsets!r}"
-            problems += _problem(message, "write {('orders', 0): 42}: an offset by topic and partition")
+            problems += _create_problem(message, "write {('orders', 0): 42}: an offset by topic and partition")
             return cls("specific-offsets", reset=strategy, problems=problems)
         for partition, offset in offsets.items():
             if not _is_topic_partition(partition) or not _is_count(offset):
                 message = f"OffsetsInitializer.offsets() has the item {partition!r}: {offset!r}"
-                problems += _problem(message, "write {('orders', 0): 42}: a topic, a partition and an offset from 0 on")
+                problems += _create_problem(
+                    message, "write {('orders', 0): 42}: a topic, a partition and an offset from 0 on"
+                )
             else:
                 specific.append((partition[0], partition[1], offset))
         if not offsets:
-            problems += _problem("OffsetsInitializer.offsets() has no offset", "write {('orders', 0): 42}")
+            problems += _create_problem("OffsetsInitializer.offsets() has no offset", "write {('orders', 0): 42}")
         return cls("specific-offsets", specific=tuple(sorted(specific)), reset=strategy, problems=problems)
 
     @classmethod
@@ -161,12 +165,12 @@ class OffsetsInitializer:
         if not callable(function):
             message = f"{function!r} is not an offsets initializer"
             fix = "write OffsetsInitializer.earliest(), or another of its methods, or pass a function"
-            return cls("specific-offsets", reset=strategy, problems=(*problems, *_problem(message, fix)))
+            return cls("specific-offsets", reset=strategy, problems=(*problems, *_create_problem(message, fix)))
         try:
             name = import_name(function)
         except FunctionError as e:
             message = f"the process that plans a query cannot import the offsets initializer: {e.reason}"
-            return cls("specific-offsets", reset=strategy, problems=(*problems, *_problem(message, e.fix)))
+            return cls("specific-offsets", reset=strategy, problems=(*problems, *_create_problem(message, e.fix)))
         return cls("specific-offsets", function=name, reset=strategy, problems=problems)
 
     def start(self, reset: Reset | None) -> Start:
@@ -188,7 +192,7 @@ KafkaOffsetResetStrategy = OffsetResetStrategy
 KafkaOffsetsInitializer = OffsetsInitializer
 
 
-def _problem(message: str, fix: str) -> tuple[Problem, ...]:
+def _create_problem(message: str, fix: str) -> tuple[Problem, ...]:
     """Create a problem of an offsets initializer without a location, as a tuple of one."""
     return (Problem("offsets-initializer", message, fix, Where()),)
 
@@ -202,7 +206,7 @@ def _parse_reset(strategy: object) -> tuple[Reset | None, tuple[Problem, ...]]:
         return None, ()
     names = [str(one) for one in OffsetResetStrategy]
     if str(strategy).lower() not in names:
-        return None, _problem(f"there is no reset strategy {strategy!r}", f"use one of {listing(names)}")
+        return None, _create_problem(f"there is no reset strategy {strategy!r}", f"use one of {listing(names)}")
     return cast("Reset", str(strategy).lower()), ()
 
 

@@ -173,7 +173,9 @@ class KafkaRecordSerializationSchemaBuilder:
             topics: The allowed topics; a row with another topic is an error. Empty means any.
         """
         self._settings["topics"] = tuple(topics)
-        return self._set("topic_selector", self._expression(selector, "set_topic_selector"), "set_topic_selector")
+        return self._set(
+            "topic_selector", self._convert_expression(selector, "set_topic_selector"), "set_topic_selector"
+        )
 
     def set_key_serialization_schema(self, schema: MessageSchema) -> Self:
         """Set the schema of the key; its columns are matched with the DataFrame's by name.
@@ -223,7 +225,7 @@ class KafkaRecordSerializationSchemaBuilder:
         if isinstance(headers, Mapping):
             pairs = tuple((k, v.encode() if isinstance(v, str) else v) for k, v in headers.items())
             return self._set("headers", RowExpression(listing(dict(pairs)), constant=pairs), "set_header_provider")
-        return self._set("headers", self._expression(headers, "set_header_provider"), "set_header_provider")
+        return self._set("headers", self._convert_expression(headers, "set_header_provider"), "set_header_provider")
 
     def set_timestamp(self, timestamp: str | Column | ColumnFunction) -> Self:
         """Set the timestamp of each record; by default the event time of its row, if the DataFrame has one.
@@ -234,7 +236,7 @@ class KafkaRecordSerializationSchemaBuilder:
             timestamp: A Spark column, a SQL expression or an Arrow function; integers are milliseconds since
                 1970-01-01 UTC. NULL means the time of sending; thus ``set_timestamp("NULL")`` writes no event time.
         """
-        return self._set("timestamp", self._expression(timestamp, "set_timestamp"), "set_timestamp")
+        return self._set("timestamp", self._convert_expression(timestamp, "set_timestamp"), "set_timestamp")
 
     def build(self) -> KafkaRecordSerializationSchema:
         """Build the serializer.
@@ -273,7 +275,7 @@ class KafkaRecordSerializationSchemaBuilder:
             schema = SimpleStringSchema()  # no schema would be a second problem
         return self._set(side, schema, method)
 
-    def _expression(self, value: str | Column | TopicFunction, method: str) -> RowExpression:
+    def _convert_expression(self, value: str | Column | TopicFunction, method: str) -> RowExpression:
         """Convert SQL, a Column or a function to an expression of a row.
 
         SQL that Spark cannot parse is recorded as a problem, and becomes an expression all the same.

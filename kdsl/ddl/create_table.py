@@ -583,4 +583,4 @@ def _make_option(r: StatementReader, options: list[Option], key: Token, value: T
             f"in line {where.line}, column {where.position}"
         )
         r.add_problem("option-repeated", message, "remove one of them", key, value)
-    return Option(key.value, value.value, where, r.source.where(value.start, len(value.text)))
+    return Option(key.value, value.value, where)

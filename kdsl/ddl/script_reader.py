@@ -325,7 +325,7 @@ class _ScriptReader(StatementReader):
         first = self.expect("TABLE", also=also)
         pattern = self.read_string("a regular expression in quotes")
         where = self.source.where(pattern.start, len(pattern.text))
-        return Option(first.upper, pattern.value, where, where)
+        return Option(first.upper, pattern.value, where)
 
     def read_single_name(self, what: str) -> Name:
         """Read a name of one part; a dot after it is not read."""

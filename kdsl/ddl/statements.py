@@ -83,12 +83,11 @@ class Name:
 
 @attrs.frozen
 class Option:
-    """An option of a ``WITH`` clause, with the locations of its key and its value."""
+    """An option of a ``WITH`` clause, with the location of its key."""
 
     key: str
     value: str = attrs.field(repr=False)
     where: Where = attrs.field(factory=Where, eq=False)
-    value_where: Where = attrs.field(factory=Where, eq=False)
 
 
 @attrs.frozen

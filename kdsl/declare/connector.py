@@ -6,14 +6,19 @@ Source: Flink's KafkaConnectorOptions (RULES section 1). The Python names are th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import attrs
 
 from kdsl.client_settings.properties import Properties, Value
+from kdsl.declare.added_options import AddedOptions, OptionNames, load_added_options
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.start_and_end import format_offsets, parse_offsets
-from kdsl.options import Codec, Options, option
+from kdsl.errors import Problem
+from kdsl.option_values import Codec
+from kdsl.options import option
 
 StartupMode = Literal["group-offsets", "earliest-offset", "latest-offset", "timestamp", "specific-offsets"]
 BoundedMode = Literal["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]
@@ -81,7 +86,15 @@ def _check_buckets(value: int) -> str | None:
 _OFFSETS = Codec(parse_offsets, format_offsets)
 
 
-class KafkaOptions(Options):
+ADDED = load_added_options()
+"""The groups of options that packages add."""
+if TYPE_CHECKING:  # which cannot see what is installed
+    _Added = AddedOptions
+else:
+    _Added = type("_Added", ADDED or (AddedOptions,), {"__module__": __name__})
+
+
+class KafkaOptions(_Added):
     """The options of a table, without its columns, formats and client properties."""
 
     title = "the connector 'kafka'"
@@ -393,25 +406,23 @@ class KafkaOptions(Options):
         default="micro-batch",
         ignore_case=True,
     )
-    dew_endpoint: str | None = option(
-        "dew.endpoint",
-        "The address of the service that the secrets provider 'dew' asks.",
-        default=None,
-        check=check_string,
-    )
-    dew_secret: str | None = option(
-        "dew.csms.secretName", "The secret of the service that holds the keys.", default=None, check=check_string
-    )
-    dew_fields: str | None = option(
-        "dew.csms.decrypt.fields",
-        "The client properties, such as 'properties.sasl.jaas.config', whose values are keys at the secrets provider "
-        "'dew'; separated by ';' or ','.",
-        default=None,
-        check=check_string,
-    )
-    dew_version: str | None = option(
-        "dew.csms.version", "The version of the secret; the newest by default.", default=None, check=check_string
-    )
+
+    @classmethod
+    def declarations(cls) -> tuple[attrs.Attribute[Any], ...]:
+        """The declarations of the options, in order, with those that packages add at the end."""
+        added = {a.name for kind in ADDED for a in attrs.fields(kind)}
+        return tuple(sorted(super().declarations(), key=lambda a: a.name in added))
+
+    def change_properties(self, properties: Properties) -> Properties:
+        """The client properties as clients get them, changed by the options that packages add."""
+        for kind in ADDED:
+            properties = kind.change_properties(self, properties)
+        return properties
+
+    def check_table(self, table: OptionNames) -> Iterator[Problem]:
+        """Yield what is wrong with the options that packages add; see `AddedOptions.check_table`."""
+        for kind in ADDED:
+            yield from kind.check_table(self, table)
 
 
 class UpsertOptions(KafkaOptions):

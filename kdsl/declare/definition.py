@@ -12,7 +12,6 @@ import attrs
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
-from kdsl.declare.decrypted import with_secret_references
 from kdsl.declare.row_rules import RowRuleDef
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where
@@ -196,8 +195,8 @@ class TableDef:
     )
 
     def __attrs_post_init__(self) -> None:
-        """Put references to a secrets service into the properties, and make key columns NOT NULL if rows are kept."""
-        object.__setattr__(self, "properties", with_secret_references(self.properties, self.options.valid()))
+        """Change the properties as options of packages say, and make key columns NOT NULL if rows are kept."""
+        object.__setattr__(self, "properties", self.options.valid().change_properties(self.properties))
         if self.keeps_rows:
             object.__setattr__(self, "columns", tuple(_not_null(c, self.primary_key) for c in self.columns))
 

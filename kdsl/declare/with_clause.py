@@ -63,11 +63,11 @@ def read_with_clause(options: Mapping[str, str], locations: Mapping[str, Where])
     Raises:
         KdslError: Two packages register the same format.
     """
-    reader = _Reader(dict(options), locations)
+    reader = _WithClauseReader(dict(options), locations)
     return reader.read()
 
 
-class _Reader:
+class _WithClauseReader:
     def __init__(self, options: dict[str, str], locations: Mapping[str, Where]) -> None:
         self.options = options
         self.rest = dict(options)

@@ -106,7 +106,7 @@ class _Topic:
         """Whether the configs of the topic are compared."""
         return bool(self._upserts) or any(name not in _SIZES for name in self._settings)
 
-    def _difference(
+    def _create_difference(
         self,
         mark: Mark,
         what: str,
@@ -133,11 +133,11 @@ class _Topic:
         known |= {PARTITIONS: str(len(self.state.partitions)), REPLICATION: str(_replicas(self.state))}
         for name, (one, other) in contradictions.items():
             declared, consequence = _describe_contradiction(one, other)
-            yield Step(self._difference("!", name, known.get(name), declared, consequence, one.where))
+            yield Step(self._create_difference("!", name, known.get(name), declared, consequence, one.where))
         yield from self._compare_sizes(self.state, chosen)
         if isinstance(configs, NotAnsweredError):
             consequence = f"the configs cannot be read: {configs}; grant DESCRIBE_CONFIGS on the topic"
-            yield Step(self._difference("?", "configs", None, None, consequence))
+            yield Step(self._create_difference("?", "configs", None, None, consequence))
         elif self.reads_configs:
             yield from self._compare_configs(configs, chosen)
         yield from self._compare_rights(self.state)
@@ -168,11 +168,11 @@ class _Topic:
         """
         if why.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
             consequence = f"the topic cannot be looked at: {why}; grant DESCRIBE on it"
-            return Step(self._difference("?", "", None, None, consequence))
+            return Step(self._create_difference("?", "", None, None, consequence))
         for name, (one, other) in contradictions.items():
             declared, reason = _describe_contradiction(one, other)
             consequence = f"there is no such topic, and it is not created: {reason}"
-            return Step(self._difference("!", "", "no topic", f"{name} {declared}", consequence, one.where))
+            return Step(self._create_difference("!", "", "no topic", f"{name} {declared}", consequence, one.where))
         settings = {name: one.value for need in self._needs for name, one in need.defaults.items()}
         settings |= {name: one.value for name, one in chosen.items()}
         if self._upserts:
@@ -193,7 +193,7 @@ class _Topic:
             None if replicas is None else int(replicas),
             settings,
         )
-        return Step(self._difference("+", "", None, ", ".join(parts), consequence), create)
+        return Step(self._create_difference("+", "", None, ", ".join(parts), consequence), create)
 
     def _explain_use(self) -> str:
         """What fails without the topic."""
@@ -210,21 +210,21 @@ class _Topic:
             values = (PARTITIONS, str(count), declared.value)
             if wanted < count:
                 consequence = f"Kafka cannot take partitions away; declare {count}, or create another topic"
-                yield Step(self._difference("!", *values, consequence, declared.where))
+                yield Step(self._create_difference("!", *values, consequence, declared.where))
             elif any(need.keyed for need in self._needs):
                 consequence = "keys move: rows of one key stand in two partitions from now on; needs --allow partitions"
                 grow = partial(self._live.admin.raise_partitions, self.name, wanted)
-                yield Step(self._difference("~", *values, consequence, declared.where), grow, "partitions")
+                yield Step(self._create_difference("~", *values, consequence, declared.where), grow, "partitions")
             else:
                 consequence = "new records are spread over all of them; old ones stay where they are"
                 grow = partial(self._live.admin.raise_partitions, self.name, wanted)
-                yield Step(self._difference("~", *values, consequence, declared.where), grow)
+                yield Step(self._create_difference("~", *values, consequence, declared.where), grow)
         declared = chosen.get(REPLICATION)
         if declared is not None and int(declared.value) != replicas:
             consequence = "replicas are moved between brokers, which kdsl does not do: kafka-reassign-partitions "
             consequence += f"--bootstrap-server {self._live.place}"
             values = (REPLICATION, str(replicas), declared.value)
-            yield Step(self._difference("!", *values, consequence, declared.where))
+            yield Step(self._create_difference("!", *values, consequence, declared.where))
 
     def _compare_configs(self, configs: Mapping[str, Config], chosen: Mapping[str, Setting]) -> Iterator[Step]:
         """Yield the differences of declared configs; if any are declared, also those that are set and not declared.
@@ -238,44 +238,48 @@ class _Topic:
                 one = self._upserts[0]
                 consequence = f"{one} is an upsert table, whose rows would leave the topic; refused: "
                 consequence += self._alter(POLICY, COMPACT)
-                yield Step(self._difference("!", POLICY, live.value, COMPACT, consequence, one.where))
+                yield Step(self._create_difference("!", POLICY, live.value, COMPACT, consequence, one.where))
         for name, one in declared.items():
             if name not in configs:
                 hint = nearest(name, configs)
                 consequence = f"the brokers have no such config{hint}; correct the name, or remove it"
-                yield Step(self._difference("!", name, "no such config", one.value, consequence, one.where))
+                yield Step(self._create_difference("!", name, "no such config", one.value, consequence, one.where))
             elif _comparable(name, configs[name].value or "") != _comparable(name, one.value):
                 yield self._compare_config(name, configs[name].value or "", one)
         for name, live in configs.items():
             mentioned = name in self._settings or (name == POLICY and self._upserts)
             if declared and live.overridden and not mentioned:
                 consequence = "set for the topic and not declared; it stays as it is: declare it, or remove it there: "
-                consequence += self._command(f"--delete-config {name}")
-                yield Step(self._difference("!", name, live.value, None, consequence))
+                consequence += self._write_command(f"--delete-config {name}")
+                yield Step(self._create_difference("!", name, live.value, None, consequence))
 
     def _compare_config(self, name: str, live: str, declared: Setting) -> Step:
         """The difference of a config: changed if it becomes wider, else refused with the command that sets it."""
         values = (name, live, declared.value)
         if name == POLICY:
             refused = "refused, because it decides which records are deleted: "
-            return Step(self._difference("!", *values, refused + self._alter(name, declared.value), declared.where))
+            return Step(
+                self._create_difference("!", *values, refused + self._alter(name, declared.value), declared.where)
+            )
         numbers = _limit(name, live), _limit(name, declared.value)
         if name in _WIDER and None not in numbers:
             if numbers[1] > numbers[0]:  # type: ignore[operator]  # neither is None
                 set_it = partial(self._live.admin.set_config, self.name, name, declared.value)
                 effect = "accepts more" if name.startswith("m") and "lag" not in name else "keeps records longer"
-                return Step(self._difference("~", *values, f"the topic {effect}", declared.where), set_it)
+                return Step(self._create_difference("~", *values, f"the topic {effect}", declared.where), set_it)
             refused = "refused, because it narrows what the topic keeps or accepts: "
-            return Step(self._difference("!", *values, refused + self._alter(name, declared.value), declared.where))
+            return Step(
+                self._create_difference("!", *values, refused + self._alter(name, declared.value), declared.where)
+            )
         refused = "refused, because it may not only widen: "
-        return Step(self._difference("!", *values, refused + self._alter(name, declared.value), declared.where))
+        return Step(self._create_difference("!", *values, refused + self._alter(name, declared.value), declared.where))
 
     def _alter(self, name: str, value: str) -> str:
         """Write the command that sets a config."""
         listed = f"[{value}]" if "," in value else value
-        return self._command(f"--add-config {shlex.quote(f'{name}={listed}')}")
+        return self._write_command(f"--add-config {shlex.quote(f'{name}={listed}')}")
 
-    def _command(self, change: str) -> str:
+    def _write_command(self, change: str) -> str:
         """Write a command of Kafka that changes a config of the topic."""
         return f"kafka-configs --bootstrap-server {self._live.place} --alter --topic {shlex.quote(self.name)} {change}"
 
@@ -290,7 +294,7 @@ class _Topic:
             consequence = f"{need.table} cannot be {'read' if right == 'READ' else 'written'}; grant it: kafka-acls "
             consequence += f"--bootstrap-server {self._live.place} --add --allow-principal User:… --operation "
             consequence += f"{right.title()} --topic {shlex.quote(self.name)}"
-            yield Step(self._difference("!", "rights", has, right, consequence, need.where))
+            yield Step(self._create_difference("!", "rights", has, right, consequence, need.where))
 
 
 def _describe_contradiction(one: Setting, other: Setting) -> tuple[str, str]:

@@ -205,7 +205,7 @@ class LagReader:
         reach = stable if committed else end
         lags = {partition: max(0, reach[partition] - at) for partition, at in positions.items()}
         waiting = {partition: max(positions[partition], start[partition]) for partition, lag in lags.items() if lag}
-        ages = self._ages({p: at for p, at in waiting.items() if at < reach[p]}, reach)
+        ages = self._read_ages({p: at for p, at in waiting.items() if at < reach[p]}, reach)
         return Lag(
             of,
             tuple(
@@ -222,7 +222,7 @@ class LagReader:
             ),
         )
 
-    def _ages(
+    def _read_ages(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
         """Read the first record at or after an offset of each partition, and return its age in seconds.
@@ -261,7 +261,7 @@ class LagReader:
     def _ages_by_java(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
-        """As `_ages`, with Java's client, which searches only the next 100 offsets of a partition, without a timeout.
+        """As `_read_ages`, with Java's client, which searches only the next 100 offsets of a partition; no timeout.
 
         It may start a Spark session. If an offset was deleted meanwhile, the error of the Spark job is raised.
         """

@@ -140,7 +140,7 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
     needs = {"key", "value"} | ({"headers"} if plan.headers else set())
     with record_reader(cluster, plan, needs, name=f"kdsl-{plan.table}") as reader:
-        tails, schema = _tails(reader, plan, first, ends, n, Deadline(timeout)), reader.schema
+        tails, schema = _read_tails(reader, plan, first, ends, n, Deadline(timeout)), reader.schema
     records = pa.Table.from_pylist([record for tail in tails for record in tail], schema=schema)
     return NewestRecords(records, sum(bool(tail) for tail in tails))
 
@@ -179,7 +179,7 @@ def _read_last(plan: ReadPlan, cluster: Cluster, n: int, needs: Collection[str])
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
     with record_reader(cluster, plan, {*needs, "timestamp"}, name=f"kdsl-{plan.table}") as reader:
-        tails, schema = _tails(reader, plan, first, ends, n), reader.schema
+        tails, schema = _read_tails(reader, plan, first, ends, n), reader.schema
     newest = heapq.nlargest(
         n, ((record["timestamp"], i, j) for i, tail in enumerate(tails) for j, record in enumerate(tail))
     )
@@ -187,7 +187,7 @@ def _read_last(plan: ReadPlan, cluster: Cluster, n: int, needs: Collection[str])
     return pa.RecordBatch.from_pylist(chosen, schema=schema)
 
 
-def _tails(
+def _read_tails(
     reader: RecordReader,
     plan: ReadPlan,
     first: dict[TopicPartition, int],

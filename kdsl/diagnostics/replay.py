@@ -202,7 +202,7 @@ class _Spool:
 
 
 @attrs.frozen
-class _Record:
+class _RecordToSend:
     """A record to send.
 
     Attributes:
@@ -360,7 +360,7 @@ class _Run:
 
     def map(
         self, chosen: Mapping[tuple[str, int, int], _Letters], change: Mapper | None, spool: _Spool
-    ) -> list[_Record]:
+    ) -> list[_RecordToSend]:
         """Map the records of some letters, keep them in the spool, and return them in the order to send them.
 
         Those of a partition come in their order, those of several by their times. Those that the function drops, and
@@ -371,7 +371,7 @@ class _Run:
             change: The mapping function.
             spool: Where the records are kept.
         """
-        records: list[_Record] = []
+        records: list[_RecordToSend] = []
         for batch in read_topic(self._cluster, self._topic, NEEDS):
             for letter in parse_letters(batch):
                 if (of_record := chosen.get(letter.letter)) is None:
@@ -386,10 +386,10 @@ class _Run:
                 if by_key and changed.key is None:
                     self.counts["keyless"] += 1
                     continue
-                records.append(_Record(spool.add(changed), origin, target, changed.key if by_key else None))
+                records.append(_RecordToSend(spool.add(changed), origin, target, changed.key if by_key else None))
         return _sort(records)
 
-    def send(self, records: Sequence[_Record], spool: _Spool, lease: Lease | None) -> None:
+    def send(self, records: Sequence[_RecordToSend], spool: _Spool, lease: Lease | None) -> None:
         """Send the records that are the newest of their keys, in batches, and note them; count all.
 
         Before each batch the topics are searched for what was added since the last one.
@@ -443,7 +443,7 @@ class _Run:
         send(self._sending, {topic: _build_records(letters, same_partition=self._to == ORIGINAL)}, "replay")
         self._ledger.note("sent", letters, target, {})
 
-    def _search(self, records: Iterable[_Record]) -> dict[tuple[str, str], TopicSearch | None]:
+    def _search(self, records: Iterable[_RecordToSend]) -> dict[tuple[str, str], TopicSearch | None]:
         """Create the searches for newer records, by the topic of a record and the one to search.
 
         They search the target and, where that is another one, the original topic, on the cluster of the records or
@@ -465,7 +465,7 @@ class _Run:
         return {pair: searches[pair[1]] for pair in pairs}
 
 
-def _judge_key(record: _Record, searches: Mapping[tuple[str, str], TopicSearch | None]) -> str:
+def _judge_key(record: _RecordToSend, searches: Mapping[tuple[str, str], TopicSearch | None]) -> str:
     """Return ``newest`` if a record may be sent, otherwise why not, as an attribute of `Replay`."""
     if record.key is None:
         return "newest"
@@ -481,7 +481,7 @@ def _judge_key(record: _Record, searches: Mapping[tuple[str, str], TopicSearch |
     return next(verdict for verdict in ("outdated", "unverified", "newest") if verdict in verdicts)
 
 
-def _sort(records: Sequence[_Record]) -> list[_Record]:
+def _sort(records: Sequence[_RecordToSend]) -> list[_RecordToSend]:
     """Put records in order: those of a partition by their offsets, and partitions side by side by their times."""
     newest: dict[tuple[str, str, int], int] = {}
     keys: list[tuple[int, str, str, int, int, int]] = []

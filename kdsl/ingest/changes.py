@@ -23,7 +23,7 @@ Ints: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 @attrs.frozen(eq=False)
-class Changes:
+class RowChanges:
     """The changes in a batch of rows.
 
     Attributes:
@@ -35,7 +35,7 @@ class Changes:
     after: Ints
 
 
-def find_changes(kinds: Ints, passes: Mask) -> Changes:
+def find_changes(kinds: Ints, passes: Mask) -> RowChanges:
     """Combine the rows of updates; an update with only one row that passes becomes an insert or a delete.
 
     Args:
@@ -55,7 +55,7 @@ def find_changes(kinds: Ints, passes: Mask) -> Changes:
     is_deleted = passes & ~has_after & ~belongs_to_next
     emitted = has_after | is_deleted
     before = np.where(is_deleted, index, np.where(both, index - 1, -1))
-    return Changes(before[emitted], np.where(has_after, index, -1)[emitted])
+    return RowChanges(before[emitted], np.where(has_after, index, -1)[emitted])
 
 
 def read_kinds(rows: pa.RecordBatch) -> Ints:

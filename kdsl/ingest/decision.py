@@ -18,7 +18,7 @@ from kdsl.ingest.evolution import SinkEvolution, evolve_sink, merge_schemas, ref
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.learn import Learned, learn
 from kdsl.ingest.plan import IngestPlan, TablePlan
-from kdsl.ingest.schema_changes import Place, Refusal, RefusalCode, TableDelta, UpstreamTable
+from kdsl.ingest.schema_changes import RecordId, Refusal, RefusalCode, TableDelta, UpstreamTable
 from kdsl.ingest.state import START, IngestState, Note
 from kdsl.types import model as t
 from kdsl.types.sql import quote_name
@@ -39,7 +39,7 @@ class Seen:
         rows: How many records of each table there are.
         deltas: What records show beyond the known schemas.
         dirty: How many records cannot be read.
-        reasons: Why, of the first of them, each with its place.
+        reasons: Why, of the first of them, each with the record.
         partitions: The topic partitions that the records of each table are in.
         hint: Why most values of a topic cannot be read in a first batch, with the format that they may have.
         has_null_characters: Whether strings may have the character U+0000, which the sink does not store.
@@ -86,7 +86,7 @@ class Decision:
     tables: tuple[TableWork, ...] = ()
     sinks: Mapping[TableId, SinkEvolution] = attrs.field(factory=dict)
     refusals: tuple[Refusal, ...] = ()
-    ignored: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
+    ignored: Mapping[TableId, Mapping[str, RecordId]] = attrs.field(factory=dict)
 
 
 def decide_batch(
@@ -187,15 +187,15 @@ def refuse_new_tables(plan: IngestPlan, tables: Mapping[TableId, UpstreamTable])
     return tuple(refusal for refusal in decision.refusals if refusal.code != "table-excluded")
 
 
-def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[TableId, dict[str, Place]]:
+def _find_ignored(state: IngestState, deltas: Iterable[TableDelta]) -> dict[TableId, dict[str, RecordId]]:
     """The first record that shows each column that a table known before the batch lacks, by table."""
-    ignored: dict[TableId, dict[str, Place]] = {}
+    ignored: dict[TableId, dict[str, RecordId]] = {}
     for delta in (delta for delta in deltas if delta.table in state.upstream):
         known = {f.name for f in state.upstream[delta.table].schema.columns}
-        for name, place in delta.first.items():
+        for name, record_id in delta.first.items():
             if name not in known:
                 own = ignored.setdefault(delta.table, {})
-                own[name] = min(place, own.get(name, place))
+                own[name] = min(record_id, own.get(name, record_id))
     return ignored
 
 
@@ -220,17 +220,17 @@ def _refuse_key_types(
         kind = field.type.as_nullable()
         before = types.get(field.name, kind)
         if before.as_nullable() != kind and not can_change_key(before, kind):
-            yield refuse_key_type(table, field.name, before, kind, _find_place(deltas, table, field.name))
+            yield refuse_key_type(table, field.name, before, kind, _find_record(deltas, table, field.name))
         elif is_new and isinstance(kind, (t.Float, t.Double)) and not _declares_type(feed, table, field.name):
             reason = f"it is a column of the primary key, and messages show it as {kind}, by which different integers "
             reason += "beyond 2^53 become equal"
-            fixed, place = f"{quote_name(field.name)} STRING", _find_place(deltas, table, field.name)
+            fixed, record_id = f"{quote_name(field.name)} STRING", _find_record(deltas, table, field.name)
             fix = f"set infer-schema.fixed-types: {fixed} of the format, or another type"
             sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, or another type"
-            yield Refusal(table, field.name, reason, fix, place, sql_fix=sql_fix, code="key-type")
+            yield Refusal(table, field.name, reason, fix, record_id, sql_fix=sql_fix, code="key-type")
 
 
-def _find_place(deltas: Iterable[TableDelta], table: TableId, column: str) -> Place | None:
+def _find_record(deltas: Iterable[TableDelta], table: TableId, column: str) -> RecordId | None:
     """The first record that shows something new of a column; None if none does."""
     return min((d.first[column] for d in deltas if d.table == table and column in d.first), default=None)
 
@@ -336,10 +336,10 @@ def _evolve_sinks(
             live = _with_key(live, key, fold=plan.policy.rules.folds_case)
         works = [work for work in tables if target in work.plan.targets]
         names = {f.name.lower() for f in wanted.columns}
-        earlier = _find_earlier_places(state, target, works) if len(names) < len(wanted.columns) else {}
+        earlier = _find_earlier_records(state, target, works) if len(names) < len(wanted.columns) else {}
         reserved = (plan.sink.find_reserved_names(work.plan.transformed.properties) for work in works)
         policy = plan.policy.reserving(frozenset().union(*reserved))
-        sinks[target] = evolve_sink(target, live, wanted, policy, _find_places(works, deltas), earlier)
+        sinks[target] = evolve_sink(target, live, wanted, policy, _find_records(works, deltas), earlier)
     return sinks
 
 
@@ -364,38 +364,38 @@ def forgive_errors(state: IngestState) -> tuple[IngestState, dict[str, int]]:
     return attrs.evolve(state, counts={**state.counts, FORGIVEN: forgiven}), counts
 
 
-def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> dict[str, Place]:
+def _find_records(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> dict[str, RecordId]:
     """The first records of a batch that show the columns of a sink table, by the names of its columns.
 
-    An expression has the place of the first record that shows anything new of its table. Columns that the deltas do not
+    An expression has the first record that shows anything new of its table. Columns that the deltas do not
     show are left out.
     """
-    places: dict[str, Place] = {}
+    record_ids: dict[str, RecordId] = {}
     for work in tables:
         for delta in (delta for delta in deltas if delta.table == work.plan.table):
             for column in work.plan.transformed.columns:
                 computed = column.sql != quote_name(column.name)
-                place = delta.place if computed else delta.first.get(column.name)
-                if place is not None:
-                    places[column.name] = min(place, places.get(column.name, place))
-    return places
+                record_id = delta.record_id if computed else delta.first.get(column.name)
+                if record_id is not None:
+                    record_ids[column.name] = min(record_id, record_ids.get(column.name, record_id))
+    return record_ids
 
 
-def _find_earlier_places(state: IngestState, target: TableId, tables: Iterable[TableWork]) -> dict[str, Place]:
+def _find_earlier_records(state: IngestState, target: TableId, tables: Iterable[TableWork]) -> dict[str, RecordId]:
     """The records since which the columns of a sink table are known, where the state has them, by column.
 
     They are those of the sink table's changes; for unchanged upstream columns, those of the upstream table come first.
     """
-    places = {
-        column.name: change.place
+    record_ids = {
+        column.name: change.record_id
         for _, change in reversed(state.changes)
-        if change.table == target and change.place is not None
+        if change.table == target and change.record_id is not None
         for column in change.columns
     }
     for work in tables:
-        known = {quote_name(name): place for name, place in state.places.get(work.plan.table, {}).items()}
-        places |= {c.name: known[c.sql] for c in work.plan.transformed.columns if c.sql in known}
-    return places
+        known = {quote_name(name): record_id for name, record_id in state.record_ids.get(work.plan.table, {}).items()}
+        record_ids |= {c.name: known[c.sql] for c in work.plan.transformed.columns if c.sql in known}
+    return record_ids
 
 
 def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:

@@ -17,7 +17,8 @@ from kdsl.errors import Where
 from kdsl.formats import MAX_COLUMNS
 from kdsl.ingest.ends.end import COMMAS, Sink, Source
 from kdsl.ingest.selectors import RouteMode
-from kdsl.options import Codec, Options, Spelling, option
+from kdsl.option_values import Codec
+from kdsl.options import Options, Spelling, option
 from kdsl.types.zones import is_zone
 
 Behavior = Literal["EXCEPTION", "EVOLVE", "TRY_EVOLVE", "LENIENT", "IGNORE"]

@@ -39,7 +39,7 @@ def read_document(
         The ingestion, or None if there are errors; and the problems of the document. With errors, they contain those of
         the parts that could be read, too; otherwise they are warnings, and `kdsl.ingest.resolve` finds the others.
     """
-    reader = _Reader(text, file, variables)
+    reader = _IngestionReader(text, file, variables)
     return reader.read()
 
 
@@ -49,7 +49,7 @@ def is_ingestion_document(text: str) -> bool:
     return isinstance(value, dict) and ("source" in value or "sink" in value)
 
 
-class _Reader:
+class _IngestionReader:
     def __init__(self, text: str, file: str | None, variables: Mapping[str, str]) -> None:
         """Parse the document; what YAML does not allow is added to ``problems``."""
         self.document = YamlDocument(text, file, lambda _: True)

@@ -17,7 +17,7 @@ from kdsl.ingest.definition import Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
 from kdsl.ingest.schema_changes import (
     NESTED_FIX,
-    Place,
+    RecordId,
     Refusal,
     RefusalCode,
     SchemaChange,
@@ -119,7 +119,9 @@ class SinkEvolution:
     must_fit: Mapping[str, Refusal] = attrs.field(factory=dict)
 
 
-def refuse_key_type(table: TableId, column: str, before: t.DataType, shown: t.DataType, place: Place | None) -> Refusal:
+def refuse_key_type(
+    table: TableId, column: str, before: t.DataType, shown: t.DataType, record_id: RecordId | None
+) -> Refusal:
     """The refusal of values of another type in a column of a primary key, by which keys could become equal.
 
     Args:
@@ -127,7 +129,7 @@ def refuse_key_type(table: TableId, column: str, before: t.DataType, shown: t.Da
         column: The column.
         before: The type that it has, and keeps.
         shown: The type of the values.
-        place: The record that showed it first, where it is known.
+        record_id: The record that showed it first, where it is known.
     """
     kind = before.as_nullable()
     reason = f"it is a column of the primary key, and would change from {kind} to {shown.as_nullable()}"
@@ -135,7 +137,7 @@ def refuse_key_type(table: TableId, column: str, before: t.DataType, shown: t.Da
     fix = f"set infer-schema.fixed-types: {fixed} of the format and ingestion.ignore-errors: true, {effect}"
     sql_fix = f"set 'infer-schema.fixed-types' = '{fixed}' of the format, and 'ingestion.ignore-errors' = 'true' in "
     sql_fix += f"OPTIONS of the table that is copied, {effect}"
-    return Refusal(table, column, reason, fix, place, sql_fix=sql_fix, code="key-type")
+    return Refusal(table, column, reason, fix, record_id, sql_fix=sql_fix, code="key-type")
 
 
 def evolve_sink(
@@ -143,8 +145,8 @@ def evolve_sink(
     live: TableSchema | None,
     wanted: TableSchema,
     policy: Policy,
-    places: Mapping[str, Place] | None = None,
-    earlier: Mapping[str, Place] | None = None,
+    record_ids: Mapping[str, RecordId] | None = None,
+    earlier: Mapping[str, RecordId] | None = None,
 ) -> SinkEvolution:
     """Decide how a sink table changes; nothing is changed here.
 
@@ -153,14 +155,14 @@ def evolve_sink(
         live: The schema that it has; None if it does not exist.
         wanted: The schema that the rows have.
         policy: What may be changed.
-        places: The records that show columns first, by the names of the columns.
+        record_ids: The records that show columns first, by the names of the columns.
         earlier: The records since which columns are known, from before the batch.
 
     Returns:
         The schema and the changes; with refusals, the schema that the table has, which is empty for a new one, and no
         changes.
     """
-    return _SinkTable(table, live, wanted, policy, places or {}, earlier or {}).evolve()
+    return _SinkTable(table, live, wanted, policy, record_ids or {}, earlier or {}).evolve()
 
 
 class _SinkTable:
@@ -170,11 +172,11 @@ class _SinkTable:
         live: TableSchema | None,
         wanted: TableSchema,
         policy: Policy,
-        places: Mapping[str, Place],
-        earlier: Mapping[str, Place],
+        record_ids: Mapping[str, RecordId],
+        earlier: Mapping[str, RecordId],
     ) -> None:
         self.table, self.live, self.wanted, self.policy = table, live, wanted, policy
-        self.places, self.earlier = places, earlier
+        self.record_ids, self.earlier = record_ids, earlier
         self.refusals: list[Refusal] = []
         self.changes: list[SchemaChange] = []
         self.narrowed: list[str] = []
@@ -186,8 +188,8 @@ class _SinkTable:
 
         Without a ``sql_fix``, ``fix`` holds for scripts, too.
         """
-        place = self.places.get(column or "")
-        self.refusals.append(Refusal(self.table, column, reason, fix, place, sql_fix=sql_fix, code=code))
+        record_id = self.record_ids.get(column or "")
+        self.refusals.append(Refusal(self.table, column, reason, fix, record_id, sql_fix=sql_fix, code=code))
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
@@ -232,16 +234,16 @@ class _SinkTable:
             by_name.setdefault(self.fold(field.name), []).append(field.name)
         for names in by_name.values():
             if len(names) > 1:
-                columns = " and ".join(f"{name!r}{self.describe_place(name)}" for name in names)
+                columns = " and ".join(f"{name!r}{self.describe_record(name)}" for name in names)
                 reason = f"{rules.title} does not tell the columns {columns} apart"
                 fix = f"list the columns in a projection, without *, and rename one: {quote_name(names[1])} AS "
                 fix += quote_name(f"{names[1]}_2")
                 self.refusals.append(Refusal(self.table, names[1], reason, fix, sql_fix=_SELECT, code="name-case"))
 
-    def describe_place(self, column: str) -> str:
+    def describe_record(self, column: str) -> str:
         """The record that shows a column, or since which it is known, in brackets; empty if neither is known."""
-        if column in self.places:
-            return f" (shown by the record at {self.places[column]})"
+        if column in self.record_ids:
+            return f" (shown by the record at {self.record_ids[column]})"
         return f" (known since the record at {self.earlier[column]})" if column in self.earlier else ""
 
     def create(self) -> TableSchema:
@@ -258,7 +260,7 @@ class _SinkTable:
                 "create it, or allow create.table",
             )
         self.changes.append(
-            SchemaChange("create.table", self.table, columns, place=min(self.places.values(), default=None))
+            SchemaChange("create.table", self.table, columns, record_id=min(self.record_ids.values(), default=None))
         )
         return TableSchema(columns, self.wanted.primary_key)
 
@@ -306,7 +308,7 @@ class _SinkTable:
     def add_column(self, columns: list[t.Field], field: t.Field) -> None:
         """Add a nullable column to the end of ``columns``, and its change; or note that it is left out (`allows`)."""
         new = attrs.evolve(field, type=self.wide(field.type.as_nullable()))
-        change = SchemaChange("add.column", self.table, (new,), place=self.places.get(field.name))
+        change = SchemaChange("add.column", self.table, (new,), record_id=self.record_ids.get(field.name))
         if self.allows(change, field.name, can=True):
             self.changes.append(change)
             columns.append(new)
@@ -327,7 +329,7 @@ class _SinkTable:
             self.keep_type(live, field.type)
             return live
         new = attrs.evolve(live, type=kind)
-        change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.places.get(field.name))
+        change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.record_ids.get(field.name))
         if self.allows(change, live.name, can=self.policy.rules.alters_types):
             self.changes.append(change)
             return new
@@ -349,9 +351,9 @@ class _SinkTable:
         changes of types. Otherwise, and always in the primary key and in a column that is NOT NULL, they refuse the
         batch.
         """
-        place = self.places.get(live.name)
+        record_id = self.record_ids.get(live.name)
         if self.in_key(live):
-            self.must_fit[live.name] = refuse_key_type(self.table, live.name, live.type, shown, place)
+            self.must_fit[live.name] = refuse_key_type(self.table, live.name, live.type, shown, record_id)
             return
         if self.policy.behavior in ("TRY_EVOLVE", "IGNORE") or "alter.column.type" not in self.policy.tags:
             if live.type.nullable or not self.policy.rules.checks_not_null:
@@ -365,7 +367,7 @@ class _SinkTable:
         fix = "correct them, set exclude.schema.changes: alter.column.type in the sink, with which such values are "
         fix += f"NULL and counted, or {change}"
         self.must_fit[live.name] = Refusal(
-            self.table, live.name, reason, fix, place, sql_fix=f"correct them, or {change}", code="lost-values"
+            self.table, live.name, reason, fix, record_id, sql_fix=f"correct them, or {change}", code="lost-values"
         )
 
     def in_key(self, live: t.Field) -> bool:
@@ -395,7 +397,7 @@ class _SinkTable:
     def refuse_null(self, live: t.Field) -> Refusal:
         """The refusal of a batch that would write NULL to a column that is NOT NULL in the sink."""
         reason, fix = f"it is {live.type} in the sink table", "drop NOT NULL there, or correct them"
-        return Refusal(self.table, live.name, reason, fix, self.places.get(live.name), code="not-null")
+        return Refusal(self.table, live.name, reason, fix, self.record_ids.get(live.name), code="not-null")
 
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
         """Whether a change is made; a change that is not is refused, or left to the caller without a refusal.
@@ -404,7 +406,7 @@ class _SinkTable:
         with IGNORE, if the sink's options exclude it, and, if the sink cannot make it, with TRY_EVOLVE.
         """
         behavior = self.policy.behavior
-        shown = attrs.evolve(change, place=None)
+        shown = attrs.evolve(change, record_id=None)
         if behavior == "EXCEPTION":
             self.refuse(
                 "refused-change",

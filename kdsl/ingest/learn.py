@@ -9,7 +9,7 @@ import attrs
 
 from kdsl.formats import TableId
 from kdsl.ingest.definition import MAX_TABLES
-from kdsl.ingest.schema_changes import Place, Refusal, SchemaChange, TableDelta, UpstreamTable, changes_between
+from kdsl.ingest.schema_changes import RecordId, Refusal, SchemaChange, TableDelta, UpstreamTable, changes_between
 from kdsl.types.widening import (
     PrimaryKeyError,
     TableSchema,
@@ -25,13 +25,13 @@ class Learned:
         tables: What is known of them.
         changes: What changed, in the order of the records.
         refusals: What is refused; the batch then must not be written.
-        places: The first record that shows each of those new columns whose names differ only in letter case.
+        record_ids: The first record that shows each of those new columns whose names differ only in letter case.
     """
 
     tables: Mapping[TableId, UpstreamTable]
     changes: tuple[SchemaChange, ...] = ()
     refusals: tuple[Refusal, ...] = ()
-    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
+    record_ids: Mapping[TableId, Mapping[str, RecordId]] = attrs.field(factory=dict)
 
 
 def learn(
@@ -58,9 +58,9 @@ def learn(
             then not refused, the first one stays.
     """
     tables = dict(known)
-    first: dict[TableId, dict[str, Place]] = {}
+    first: dict[TableId, dict[str, RecordId]] = {}
     refusals: list[Refusal] = []
-    for delta in sorted(deltas, key=lambda one: (one.place, one.table)):
+    for delta in sorted(deltas, key=lambda one: (one.record_id, one.table)):
         table = delta.table
         if static and table in known:
             continue
@@ -72,39 +72,39 @@ def learn(
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
             sql_fix = "copy it by itself, with PRIMARY KEY (…) NOT ENFORCED in the statement"
-            refusals.append(Refusal(table, None, str(e), fix, delta.place, sql_fix=sql_fix, code="message-key"))
+            refusals.append(Refusal(table, None, str(e), fix, delta.record_id, sql_fix=sql_fix, code="message-key"))
             continue
-        places = first.setdefault(table, {})
-        for name, place in delta.first.items():
-            places[name] = min(place, places.get(name, place))
-    for table, places in first.items():
-        tables[table] = _sort_new_columns(tables[table], known.get(table), places)
+        record_ids = first.setdefault(table, {})
+        for name, record_id in delta.first.items():
+            record_ids[name] = min(record_id, record_ids.get(name, record_id))
+    for table, record_ids in first.items():
+        tables[table] = _sort_new_columns(tables[table], known.get(table), record_ids)
     if len(tables) > max(max_tables, len(known)):
-        place, table = min((min(places.values()), one) for one, places in first.items() if one not in known)
+        record_id, table = min((min(record_ids.values()), one) for one, record_ids in first.items() if one not in known)
         reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
         fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
         sql_fix = "copy fewer topics, with INCLUDING TABLE or EXCLUDING TABLE"
-        refusals.append(Refusal(table, None, reason, fix, place, sql_fix=sql_fix, code="many-tables"))
+        refusals.append(Refusal(table, None, reason, fix, record_id, sql_fix=sql_fix, code="many-tables"))
     changes = [
         change
-        for table, places in first.items()
+        for table, record_ids in first.items()
         for change in changes_between(
-            table, known[table].schema if table in known else None, tables[table].schema, places
+            table, known[table].schema if table in known else None, tables[table].schema, record_ids
         )
     ]
-    places_by_table = {table: _select_ambiguous(tables[table].schema, places) for table, places in first.items()}
+    ambiguous = {table: _select_ambiguous(tables[table].schema, record_ids) for table, record_ids in first.items()}
     return Learned(
         tables,
         tuple(changes),
         tuple(refusals),
-        {table: places for table, places in places_by_table.items() if places},
+        {table: record_ids for table, record_ids in ambiguous.items() if record_ids},
     )
 
 
-def _select_ambiguous(schema: TableSchema, first: Mapping[str, Place]) -> dict[str, Place]:
+def _select_ambiguous(schema: TableSchema, first: Mapping[str, RecordId]) -> dict[str, RecordId]:
     """The records of those columns whose names differ only in letter case from that of another column."""
     counts = Counter(f.name.lower() for f in schema.columns)
-    return {name: place for name, place in first.items() if counts[name.lower()] > 1}
+    return {name: record_id for name, record_id in first.items() if counts[name.lower()] > 1}
 
 
 def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
@@ -124,7 +124,9 @@ def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
     return UpstreamTable(schema, tuple(name for name in keys if name not in in_value))
 
 
-def _sort_new_columns(table: UpstreamTable, known: UpstreamTable | None, first: Mapping[str, Place]) -> UpstreamTable:
+def _sort_new_columns(
+    table: UpstreamTable, known: UpstreamTable | None, first: Mapping[str, RecordId]
+) -> UpstreamTable:
     """The table with its new columns after the others, those of the key first, in the order in which records show them.
 
     Columns of one record keep their order; so do all new ones if the record of one is unknown.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kdsl.errors import RecordError
 from kdsl.formats import ROW_KINDS, Encoded, TableId, Use, format_class
-from kdsl.ingest.changes import INSERT, Changes, UpdateJoiner, find_changes, read_kinds, read_passes
+from kdsl.ingest.changes import INSERT, RowChanges, UpdateJoiner, find_changes, read_kinds, read_passes
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.packets import join_packets
@@ -107,7 +107,7 @@ class MessageEncoder:
         if not passes.all():  # a row that is left out need not have a message
             rows, places = rows.filter(pa.array(passes)), np.cumsum(passes) - 1
             before, after = (np.where(side < 0, -1, places[side]) for side in (changes.before, changes.after))
-            changes = Changes(before, after)
+            changes = RowChanges(before, after)
         columns = {f.name: cast_array(rows.column(f.name), f.type) for f in self._fields}
         arrays = [columns[f.name] for f in self._fields]
         structs = pa.StructArray.from_arrays(arrays, fields=list(self._fields))
@@ -120,7 +120,7 @@ class MessageEncoder:
             values = pc.if_else(pa.array(is_tombstone), pa.scalar(None, values.type), values)
         return pa.RecordBatch.from_arrays([self._keys(columns, changes), values], ["key", "value"])
 
-    def _divide_moves(self, columns: Mapping[str, pa.Array], changes: Changes) -> tuple[Changes, Mask]:
+    def _divide_moves(self, columns: Mapping[str, pa.Array], changes: RowChanges) -> tuple[RowChanges, Mask]:
         """Divide each update that changes the message key, as Debezium does.
 
         The delete and, unless it is one itself, a tombstone have the old key, and then the insert has the new one:
@@ -144,9 +144,9 @@ class MessageEncoder:
         is_insert = moved & (step == size - 1)
         before = np.where(is_insert, -1, changes.before[place])
         after = np.where(moved & ~is_insert, -1, changes.after[place])
-        return Changes(before, after), moved & ~is_insert & (step > 0)
+        return RowChanges(before, after), moved & ~is_insert & (step > 0)
 
-    def _keys(self, columns: dict[str, pa.Array], changes: Changes) -> pa.Array:
+    def _keys(self, columns: dict[str, pa.Array], changes: RowChanges) -> pa.Array:
         """The message keys: the table id and the primary key of the row after, or before a delete."""
         own = pa.array(np.where(changes.after >= 0, changes.after, changes.before))
         arrays = [pa.array([format_id(self._table)] * len(own)), *(columns[name].take(own) for name in self._key_names)]

@@ -23,7 +23,7 @@ from kdsl.formats import Format, Observed, Observer, SchemaDelta, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import InitialTable
-from kdsl.ingest.schema_changes import Place, TableDelta, UpstreamTable
+from kdsl.ingest.schema_changes import RecordId, TableDelta, UpstreamTable
 from kdsl.own_columns import MARK, ORDER, PLACE, explain_reserved
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
@@ -407,12 +407,12 @@ class RecordSplitter:
         if not first:
             return None
         partitions, offsets = raw.column("partition"), raw.column("offset")
-        places = {
-            name: Place(topic, partitions[index].as_py(), offsets[index].as_py()) for name, index in first.items()
+        record_ids = {
+            name: RecordId(topic, partitions[index].as_py(), offsets[index].as_py()) for name, index in first.items()
         }
         schema = TableSchema((*key_columns, *columns), primary_key)
         key = tuple(f.name for f in key_columns)
-        return TableDelta(table, schema, places, min(places.values()), key)
+        return TableDelta(table, schema, record_ids, min(record_ids.values()), key)
 
 
 def _field_names(key: bytes) -> tuple[str, ...]:

@@ -60,21 +60,21 @@ def check_parts(
         pipeline: The settings.
         locations: Where the parts are declared.
     """
-    check = _Check(locations)
+    checks = _Check(locations)
     for end in (source, sink):
         if end is not None:
-            check.group(end, f"$.{end.kind}")
-            check.end(end)
-    check.pipeline(pipeline, source)
-    transform_rules = check.transforms(transform, sink)
-    route_rules = check.routes(route, sink)
-    check.mapping(sink)
-    check.check_patterns(source, sink, transform, route, pipeline)
+            checks.check_options(end, f"$.{end.kind}")
+            checks.check_end(end)
+    checks.check_pipeline(pipeline, source)
+    transform_rules = checks.check_transforms(transform, sink)
+    route_rules = checks.check_routes(route, sink)
+    checks.check_mapping(sink)
+    checks.check_patterns(source, sink, transform, route, pipeline)
     if isinstance(source, KafkaFeed):
-        check.unavailable_values(source, sink)
-        check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
-    check.add_general_problems()
-    return list(dict.fromkeys(check.problems))
+        checks.check_unavailable_values(source, sink)
+        checks.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
+    checks.add_general_problems()
+    return list(dict.fromkeys(checks.problems))
 
 
 def route_problem(table: TableId, error: ValueError) -> Problem:
@@ -120,7 +120,7 @@ class _Check:
         severity: Severity = "warning" if warning else "error"
         self.problems.append(Problem(code, message, fix, self.locations.where(path), severity))
 
-    def group(self, group: Options, path: str) -> None:
+    def check_options(self, group: Options, path: str) -> None:
         """Add the problems of the options of a group, each by itself."""
         in_python = self.locations.spelling is Spelling.PYTHON
         by_name = attrs.fields_dict(type(group))
@@ -129,7 +129,7 @@ class _Check:
             key = problem.option if declared is None else declared.metadata["key"]
             self.problems.append(problem.at(self.locations.where(f"{path}.{key}")))
 
-    def end(self, end: End) -> None:
+    def check_end(self, end: End) -> None:
         """Add what is wrong with combinations of an end's options, and a warning for each secret written out."""
         path = f"$.{end.kind}"
         for wrong in end.check():
@@ -140,10 +140,10 @@ class _Check:
             fix = "write a reference, such as ${env:NAME}, ${file:PATH} or ${secret_values.NAME}"
             self.add("secret-literal", f"{path}.{key}", message, fix, warning=True)
 
-    def pipeline(self, pipeline: Pipeline, source: Source | None) -> None:
+    def check_pipeline(self, pipeline: Pipeline, source: Source | None) -> None:
         """Add the problems of the settings, and those of the collector of dirty data with the source."""
         path = "$.pipeline"
-        self.group(pipeline, path)
+        self.check_options(pipeline, path)
         chosen = pipeline.valid()
         for name in WITHOUT_EFFECT:
             key = attrs.fields_dict(Pipeline)[name].metadata["key"]
@@ -170,13 +170,13 @@ class _Check:
                 message = f"{name} skips records that {collector} would collect"
                 self.add("ingest-collector", f"$.source.{name}", message, "keep one of the two")
             elif source.valid().ignore_errors:
-                self.letters(source, chosen)
+                self.check_letters(source, chosen)
             else:
                 message = f"{collector} has no effect without ingestion.ignore-errors"
                 self.add("ingest-collector", f"{path}.{collector}.type", message,
                          "set ingestion.ignore-errors of the source to true", warning=True)  # fmt: skip
 
-    def letters(self, source: KafkaFeed, pipeline: Pipeline) -> None:
+    def check_letters(self, source: KafkaFeed, pipeline: Pipeline) -> None:
         """Add the problem of each secret that the tasks that write dead letters would get in plain text.
 
         Only if the collector is ``kafka``.
@@ -189,7 +189,7 @@ class _Check:
             path = "$.pipeline.dirty-data.collector" if key in own else "$.source"
             self.add(wrong.code, f"{path}.properties.{key}", wrong.message, wrong.fix)
 
-    def unavailable_values(self, source: KafkaFeed, sink: Sink | None) -> None:
+    def check_unavailable_values(self, source: KafkaFeed, sink: Sink | None) -> None:
         """Add the problem of a sink that cannot leave values as they are although the source says so."""
         value = source.valid().value
         if sink is None or sink.rules.keeps_values or value.on_unavailable != "keep":
@@ -199,13 +199,13 @@ class _Check:
         self.add("ingest-unavailable", f"$.source.{name}", message,
                  "set it to null, or the REPLICA IDENTITY of the tables to FULL, and leave it out")  # fmt: skip
 
-    def transforms(self, transforms: Sequence[Transform], sink: Sink | None) -> list[TransformRule]:
+    def check_transforms(self, transforms: Sequence[Transform], sink: Sink | None) -> list[TransformRule]:
         """Add the problems of the transforms, and return those that can be used."""
         rules: list[TransformRule] = []
         first_of_all: int | None = None
         for i, transform in enumerate(transforms):
             path = f"$.transform[{i}]"
-            self.group(transform, path)
+            self.check_options(transform, path)
             if first_of_all is not None:
                 message = f"the transform is never used: that in place {first_of_all + 1} fits all tables"
                 self.add("ingest-order", path, message, "put it before that one")
@@ -226,7 +226,7 @@ class _Check:
                 self.add("ingest-transform", f"{path}.table-options", str(e), "write 'key=value,key=value'")
                 continue
             rules.append(rule)
-            self.transform_rule(rule, path, sink)
+            self.check_transform_rule(rule, path, sink)
             for key, names in (("primary-keys", transform.primary_keys), ("partition-keys", transform.partition_keys)):
                 for name in dict.fromkeys(name for name in names if names.count(name) > 1):
                     self.add("ingest-transform", f"{path}.{key}", f"{key} names {name!r} twice", "remove one")
@@ -241,7 +241,7 @@ class _Check:
                 self.add("no-effect", f"{path}.partition-keys", message, "remove it", warning=True)
         return rules
 
-    def transform_rule(self, rule: TransformRule, path: str, sink: Sink | None) -> None:
+    def check_transform_rule(self, rule: TransformRule, path: str, sink: Sink | None) -> None:
         """Note what is wrong with a transform whatever columns tables have: functions, and names of columns."""
         for option, error in rule.find_wrong_calls():
             message = f"{option.partition('[')[0]} {error.location}: {error.reason}"
@@ -261,12 +261,12 @@ class _Check:
             if not any(problem.message.endswith(message) for problem in self.problems):
                 self.add(code, path, message, fix)
 
-    def routes(self, routes: Sequence[Route], sink: Sink | None) -> list[RouteRule]:
+    def check_routes(self, routes: Sequence[Route], sink: Sink | None) -> list[RouteRule]:
         """Add the problems of the routes, and return those that can be used."""
         rules: list[RouteRule] = []
         for i, route in enumerate(routes):
             path = f"$.route[{i}]"
-            self.group(route, path)
+            self.check_options(route, path)
             pattern: str | None = route.source_table
             target: str | None = route.sink_table
             if pattern is None or target is None:
@@ -283,7 +283,7 @@ class _Check:
                 self.general.append(("ingest-sink", f"{path}.sink-table", wrong, "name another sink table"))
         return rules
 
-    def mapping(self, sink: Sink | None) -> None:
+    def check_mapping(self, sink: Sink | None) -> None:
         """Warn of a topic mapping of a sink in Kafka that is declared under ``source``."""
         if f"$.source.{MAPPING}" in self.locations.lines and isinstance(sink, KafkaTopics):
             message = f"{MAPPING!r} is an option of the sink, and is used for it"
@@ -331,7 +331,7 @@ class _Check:
                 continue
             for target in targets:
                 if isinstance(sink, KafkaTopics):
-                    self.topic(sink, target, path)
+                    self.check_topic(sink, target, path)
                 elif sink is not None and (wrong_name := sink.wrong_table(target)) is not None:
                     fix = "give the table another name" if self.in_sql else "name another sink table in a route"
                     self.add("ingest-sink", "$.sink", f"the sink table {format_id(target)!r}: {wrong_name}", fix)
@@ -340,14 +340,14 @@ class _Check:
         for target, views in merged.items():
             if sink is not None:
                 reserved = (sink.find_reserved_names(view.properties) for view in views)
-                self.sink_table(target, views, Policy.of(sink, pipeline).reserving(frozenset().union(*reserved)))
+                self.check_sink_table(target, views, Policy.of(sink, pipeline).reserving(frozenset().union(*reserved)))
             keyless = [format_id(view.table) for view in views if not view.primary_key]
             if keyless and isinstance(sink, KafkaTopics) and sink.valid().partition_strategy == "hash-by-key":
                 message = f"the table {keyless[0]!r} has no primary key, which partition.strategy: hash-by-key needs"
                 fix = "declare PRIMARY KEY (…) NOT ENFORCED" if self.in_sql else "set primary-keys in 'transform'"
                 self.add("ingest-keys", "$.sink.partition.strategy", message, fix)
 
-    def sink_table(self, table: TableId, views: Sequence[TransformedTable], policy: Policy) -> None:
+    def check_sink_table(self, table: TableId, views: Sequence[TransformedTable], policy: Policy) -> None:
         """Add what prevents that a sink table is created for the upstream tables that go into it."""
         try:
             schema = merge_schemas(view.schema for view in views)
@@ -361,7 +361,7 @@ class _Check:
             fix = refusal.sql_fix if self.in_sql and refusal.sql_fix is not None else refusal.fix
             self.add("ingest-sink", "$.sink", message, fix)
 
-    def topic(self, sink: KafkaTopics, table: tuple[str, ...], path: str) -> None:
+    def check_topic(self, sink: KafkaTopics, table: tuple[str, ...], path: str) -> None:
         """Add the problem of a sink table whose topic cannot have its name; none if the topic mapping is wrong."""
         try:
             wrong = wrong_topic(sink.valid().topic_of(table))

@@ -59,7 +59,7 @@ NESTED_FIX = (
 
 
 @attrs.frozen(order=True)
-class Place:
+class RecordId:
     """Where a record is."""
 
     topic: str
@@ -91,14 +91,14 @@ class TableDelta:
         table: The table.
         schema: The known schema joined with what the records show.
         first: The first record that shows each new or changed column, by the column's name.
-        place: The first of these records.
+        record_id: The first of these records.
         key: The names of the columns that are in the message key.
     """
 
     table: TableId
     schema: TableSchema
-    first: Mapping[str, Place]
-    place: Place
+    first: Mapping[str, RecordId]
+    record_id: RecordId
     key: tuple[str, ...] = ()
 
 
@@ -111,20 +111,20 @@ class SchemaChange:
         table: The table.
         columns: The columns that are created or added, or the one whose type changes, with the new type.
         before: The type before a change.
-        place: The record that caused it, where it is known.
+        record_id: The record that caused it, where it is known.
     """
 
     tag: Tag
     table: TableId
     columns: tuple[t.Field, ...]
     before: t.DataType | None = None
-    place: Place | None = attrs.field(default=None, eq=False)
+    record_id: RecordId | None = attrs.field(default=None, eq=False)
 
     def __str__(self) -> str:
         what = ", ".join(map(str, self.columns))
         if self.before is not None:
             what = f"{t.Field(self.columns[0].name, self.before)} → {self.columns[0].type}"
-        return f"{self.tag} {format_id(self.table)} {what}" + ("" if self.place is None else f" ({self.place})")
+        return f"{self.tag} {format_id(self.table)} {what}" + ("" if self.record_id is None else f" ({self.record_id})")
 
 
 @attrs.frozen
@@ -136,7 +136,7 @@ class Refusal:
         column: The column; None if it is about the table.
         reason: Why, with both types.
         fix: What to do.
-        place: The record that caused it, where it is known.
+        record_id: The record that caused it, where it is known.
         sql_fix: What to do in a script; None if that is the same.
         code: The stable name of the reason.
     """
@@ -145,7 +145,7 @@ class Refusal:
     column: str | None
     reason: str
     fix: str
-    place: Place | None = attrs.field(default=None, eq=False)
+    record_id: RecordId | None = attrs.field(default=None, eq=False)
     sql_fix: str | None = attrs.field(default=None, kw_only=True)
     code: RefusalCode = attrs.field(kw_only=True)
 
@@ -164,12 +164,12 @@ class Refusal:
     def message(self) -> str:
         """What is refused, and why."""
         name = format_id(self.table) if self.column is None else f"{format_id(self.table)}, column {self.column!r}"
-        cause = "" if self.place is None else f" (shown by the record at {self.place})"
+        cause = "" if self.record_id is None else f" (shown by the record at {self.record_id})"
         return f"{name}: {self.reason}{cause}"
 
 
 def changes_between(
-    table: TableId, before: TableSchema | None, after: TableSchema, first: Mapping[str, Place] | None = None
+    table: TableId, before: TableSchema | None, after: TableSchema, first: Mapping[str, RecordId] | None = None
 ) -> tuple[SchemaChange, ...]:
     """The changes from one schema of a table to a later one, which has all its columns; a change of nullability counts.
 
@@ -179,15 +179,15 @@ def changes_between(
         after: The later schema.
         first: The records that caused the changes, by column.
     """
-    places = first or {}
+    record_ids = first or {}
     if before is None:
-        return (SchemaChange("create.table", table, after.columns, place=min(places.values(), default=None)),)
+        return (SchemaChange("create.table", table, after.columns, record_id=min(record_ids.values(), default=None)),)
     types = {f.name: f.type for f in before.columns}
     changes = []
     for field in after.columns:
-        place = places.get(field.name)
+        record_id = record_ids.get(field.name)
         if field.name not in types:
-            changes.append(SchemaChange("add.column", table, (field,), place=place))
+            changes.append(SchemaChange("add.column", table, (field,), record_id=record_id))
         elif types[field.name] != field.type:
-            changes.append(SchemaChange("alter.column.type", table, (field,), types[field.name], place))
+            changes.append(SchemaChange("alter.column.type", table, (field,), types[field.name], record_id))
     return tuple(changes)

@@ -19,46 +19,46 @@ _TAGS: tuple[Tag, ...] = ("create.table", "add.column", "alter.column.type")
 
 def show_plan(plan: IngestPlan) -> str:
     """The plan as lines of text, without secrets."""
-    return PlanText("\n".join(_lines(plan)) + "\n")
+    return PlanText("\n".join(_describe_plan(plan)) + "\n")
 
 
-def _lines(plan: IngestPlan) -> Iterator[str]:
+def _describe_plan(plan: IngestPlan) -> Iterator[str]:
     """The lines of a plan as text: its parts, how it runs, the tables that are known, and notices."""
     tables = plan.tables()
     yield f"ingestion {plan.pipeline.name}" if plan.pipeline.name else "ingestion"
-    yield from _section("source", plan.source.describe())
-    yield from _transforms(plan, tables)
-    yield from _routes(plan, tables)
-    yield from _section("sink", plan.sink.describe())
+    yield from _format_section("source", plan.source.describe())
+    yield from _describe_transforms(plan, tables)
+    yield from _describe_routes(plan, tables)
+    yield from _format_section("sink", plan.sink.describe())
     wide = ", wide types" if plan.policy.broaden else ""
     tags = [tag for tag in _TAGS if tag in plan.policy.tags] if plan.policy.behavior != "IGNORE" else _TAGS[:1]
     yield f"schema changes {plan.policy.behavior}: {' '.join(tags) or 'none'}{wide}"
-    yield f"run {', '.join(_run(plan.source, plan.pipeline))}"
+    yield f"run {', '.join(_describe_run(plan.source, plan.pipeline))}"
     if tables:
         yield "tables"
-        yield from (f"  {line}" for table in tables for line in _table(table, wide=plan.policy.broaden))
+        yield from (f"  {line}" for table in tables for line in _describe_table(table, wide=plan.policy.broaden))
     for notice in plan.notices:
         yield f"note: {notice}"
 
 
-def _section(name: str, lines: Iterable[str]) -> Iterator[str]:
+def _format_section(name: str, lines: Iterable[str]) -> Iterator[str]:
     """The lines of a section; the first begins with its name."""
     for i, line in enumerate(lines):
         yield f"{name} {line}" if i == 0 else line
 
 
-def _transforms(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
+def _describe_transforms(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
     """The transforms, each with the known tables that it is the first to fit."""
     rest = [table.table for table in tables]
     for i, (transform, rule) in enumerate(zip(plan.transform, plan.transform_rules, strict=True)):
         fitting = [format_id(table) for table in rest if rule.pattern.fits(table)]
         rest = [table for table in rest if not rule.pattern.fits(table)]
         yield from ["transform"] if i == 0 else []
-        yield f"  {i + 1}. {transform.source_table}: {'; '.join(_transform(transform))}"
+        yield f"  {i + 1}. {transform.source_table}: {'; '.join(_describe_transform(transform))}"
         yield f"     tables {', '.join(fitting)}" if fitting else "     no table yet"
 
 
-def _transform(transform: Transform) -> Iterator[str]:
+def _describe_transform(transform: Transform) -> Iterator[str]:
     """The projection of a transform, ``*`` by default, and its other parts that are set, without options of tables."""
     yield (transform.projection or "*").replace(r"\*", "*")
     if transform.filter:
@@ -73,7 +73,7 @@ def _transform(transform: Transform) -> Iterator[str]:
         yield transform.converter
 
 
-def _routes(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
+def _describe_routes(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
     """The routes, each with the known tables that it fits; by FIRST_MATCH those that no earlier one fits."""
     rest = [table.table for table in tables]
     for i, (route, rule) in enumerate(zip(plan.route, plan.route_rules, strict=True)):
@@ -87,7 +87,7 @@ def _routes(plan: IngestPlan, tables: tuple[TablePlan, ...]) -> Iterator[str]:
         yield f"     tables {', '.join(fitting)}" if fitting else "     no table yet"
 
 
-def _run(source: Source, pipeline: Pipeline) -> Iterator[str]:
+def _describe_run(source: Source, pipeline: Pipeline) -> Iterator[str]:
     """How the ingestion runs: when, from which checkpoint, how many tasks and tables, and where bad records go."""
     if source.copied_once:
         yield "once, a copy of the tables"
@@ -108,7 +108,7 @@ def _run(source: Source, pipeline: Pipeline) -> Iterator[str]:
         yield f"records that cannot be read to {pipeline.collector}{f' {place}' if place else ''}"
 
 
-def _table(table: TablePlan, *, wide: bool) -> Iterator[str]:
+def _describe_table(table: TablePlan, *, wide: bool) -> Iterator[str]:
     """A table that is known, with its targets, its columns in the sink, their key, and the filter."""
     targets = table.topics or tuple(map(format_id, table.targets))
     what = "topic " if table.topics else ""

@@ -19,7 +19,7 @@ import attrs
 from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
 from kdsl.ingest.ids import format_id, parse_id
-from kdsl.ingest.schema_changes import Place, SchemaChange, UpstreamTable
+from kdsl.ingest.schema_changes import RecordId, SchemaChange, UpstreamTable
 from kdsl.run.checkpoint.checkpoint import FOLDER
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.types import model as t
@@ -54,8 +54,8 @@ class Note:
         declared: What the sections of the declaration were, by section, as digests.
         records: How many records of each upstream table the batch read.
         progress: How far a source that is not Kafka is read.
-        places: The first record that shows each of those columns whose names differ only in letter case, by upstream
-            table; only of what is learned before the first batch.
+        record_ids: The first record that shows each of those columns whose names differ only in letter case, by
+            upstream table; only of what is learned before the first batch.
         identities: The identities of sink tables that the batch created, or wrote first.
         written: The last batch that had rows for a sink table, by table: this one, or after many batches were joined
             an earlier one.
@@ -69,7 +69,7 @@ class Note:
     declared: Mapping[str, str] = attrs.field(factory=dict)
     records: Mapping[TableId, int] = attrs.field(factory=dict)
     progress: Mapping[str, str] = attrs.field(factory=dict)
-    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
+    record_ids: Mapping[TableId, Mapping[str, RecordId]] = attrs.field(factory=dict)
     identities: Mapping[TableId, str] = attrs.field(factory=dict)
     written: Mapping[TableId, int] = attrs.field(factory=dict)
 
@@ -92,7 +92,7 @@ class IngestState:
         last: The number of the last batch with a file, a repeated one aside; None if there is none.
         records: How many records of each upstream table all batches read.
         progress: How far a source that is not Kafka is read.
-        places: As in a note.
+        record_ids: As in a note.
         identities: The identities of the sink tables, where their sink has any; see `SinkWriter.identify`.
         written: The last batch that had rows for a sink table, by table.
     """
@@ -105,7 +105,7 @@ class IngestState:
     last: int | None = None
     records: Mapping[TableId, int] = attrs.field(factory=dict)
     progress: Mapping[str, str] = attrs.field(factory=dict)
-    places: Mapping[TableId, Mapping[str, Place]] = attrs.field(factory=dict)
+    record_ids: Mapping[TableId, Mapping[str, RecordId]] = attrs.field(factory=dict)
     identities: Mapping[TableId, str] = attrs.field(factory=dict)
     written: Mapping[TableId, int] = attrs.field(factory=dict)
 
@@ -125,7 +125,7 @@ class IngestState:
             last=note.batch,
             records=dict(Counter(self.records) + Counter(note.records)),
             progress={**self.progress, **note.progress},
-            places={**self.places, **note.places},
+            record_ids={**self.record_ids, **note.record_ids},
             identities={**self.identities, **note.identities},
             written={**self.written, **note.written},
         )
@@ -391,8 +391,8 @@ def _document(note: Note) -> dict[str, Any]:
         "records": {format_id(table): count for table, count in note.records.items()},
         "progress": dict(note.progress),
         "places": {
-            format_id(table): {name: _place_document(place) for name, place in places.items()}
-            for table, places in note.places.items()
+            format_id(table): {name: _record_document(record_id) for name, record_id in record_ids.items()}
+            for table, record_ids in note.record_ids.items()
         },
         "identities": {format_id(table): identity for table, identity in note.identities.items()},
         "written": {format_id(table): batch for table, batch in note.written.items()},
@@ -409,24 +409,24 @@ def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
         yield _document(Note(batch, changes=tuple(changes)))
     if state.last is not None:
         rest = (state.upstream, state.sinks, state.counts, (), state.declared, state.records, state.progress)
-        yield _document(Note(state.last, *rest, state.places, state.identities, state.written))
+        yield _document(Note(state.last, *rest, state.record_ids, state.identities, state.written))
 
 
 def _change_document(change: SchemaChange) -> dict[str, Any]:
     """A schema change as JSON, without what it does not have."""
-    place = change.place
+    record_id = change.record_id
     return {
         "tag": change.tag,
         "table": format_id(change.table),
         "columns": _schema_document(TableSchema(change.columns))["columns"],
         **({} if change.before is None else {"before": str(change.before)}),
-        **({} if place is None else {"place": _place_document(place)}),
+        **({} if record_id is None else {"place": _record_document(record_id)}),
     }
 
 
-def _place_document(place: Place) -> list[str | int]:
-    """A place as JSON: topic, partition and offset."""
-    return [place.topic, place.partition, place.offset]
+def _record_document(record_id: RecordId) -> list[str | int]:
+    """The id of a record as JSON: topic, partition and offset."""
+    return [record_id.topic, record_id.partition, record_id.offset]
 
 
 def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
@@ -439,7 +439,7 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
                 parse_id(change["table"]),
                 _fields(change["columns"]),
                 parse_type(change["before"]) if "before" in change else None,
-                Place(*change["place"]) if "place" in change else None,
+                RecordId(*change["place"]) if "place" in change else None,
             )
             for change in one.get("changes", ())
         )
@@ -456,8 +456,8 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
             {parse_id(name): int(count) for name, count in one.get("records", {}).items()},
             dict(one.get("progress", {})),
             {
-                parse_id(name): {column: Place(*place) for column, place in places.items()}
-                for name, places in one.get("places", {}).items()
+                parse_id(name): {column: RecordId(*record_id) for column, record_id in record_ids.items()}
+                for name, record_ids in one.get("places", {}).items()
             },
             {parse_id(name): str(identity) for name, identity in one.get("identities", {}).items()},
             {parse_id(name): int(batch) for name, batch in one.get("written", {}).items()},

@@ -439,7 +439,9 @@ class RegistryClient:
             for offset in range(len(settings.urls)):
                 at = (self._first + offset) % len(settings.urls)
                 try:
-                    answer = self._answer(method, settings.urls[at], path, query, body, max(deadline.remaining, 0.001))
+                    answer = self._send_request(
+                        method, settings.urls[at], path, query, body, max(deadline.remaining, 0.001)
+                    )
                 except httpx.RequestError as e:
                     reason = _reason(e)
                     for sign, template in _PERMANENT.items():
@@ -471,7 +473,7 @@ class RegistryClient:
             "and that it can be reached from here"
         )
 
-    def _answer(
+    def _send_request(
         self,
         method: str,
         url: str,

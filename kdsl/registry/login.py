@@ -92,14 +92,14 @@ class _Tokens(Login):
 
         This does not happen within the request that needs the token, so that the size of the answer is limited.
         """
-        request = self._token_request()
+        request = self._create_token_request()
         response = self._http.send(request, stream=True, auth=None)
         try:
             self._store_token(response)
         finally:
             response.close()
 
-    def _token_request(self) -> httpx.Request:
+    def _create_token_request(self) -> httpx.Request:
         """Create the request for a token, with the client's id and secret as they are in the settings."""
         form = {"grant_type": "client_credentials", **({"scope": self._oauth.scope} if self._oauth.scope else {})}
         asking = httpx.Request("POST", self._oauth.url, data=form, headers={"Accept": "application/json"})

@@ -171,11 +171,11 @@ def read_settings(registry: Registry, resolve: Resolve = str) -> tuple[Settings,
     Raises:
         SecretError: ``resolve`` cannot resolve a reference.
     """
-    reader = _Reader(registry, resolve)
+    reader = _SettingsReader(registry, resolve)
     return reader.settings(), tuple(reader.problems)
 
 
-class _Reader:
+class _SettingsReader:
     def __init__(self, registry: Registry, resolve: Resolve) -> None:
         """Store addresses and settings with references replaced by `resolve`, whose errors pass.
 
@@ -219,8 +219,8 @@ class _Reader:
         A wrong number has its default; other wrong settings are None where nothing can be read, else as they are.
         """
         self._check_urls()
-        numbers = {name: self._number(name, default) for name, default in NUMBERS.items()}
-        basic, (token, oauth) = self._basic(), self._bearer()
+        numbers = {name: self._read_number(name, default) for name, default in NUMBERS.items()}
+        basic, (token, oauth) = self._read_basic(), self._bearer()
         if basic and (token or oauth):
             user_setting = USER_INFO if USER_INFO in self._values else BASIC
             token_setting = TOKEN if TOKEN in self._values else BEARER
@@ -240,13 +240,13 @@ class _Reader:
             basic=basic,
             token=token,
             oauth=oauth,
-            tls=self._tls(),
+            tls=self._read_tls(),
             connect_timeout=numbers["http.connect.timeout.ms"] / 1000,
             read_timeout=numbers["http.read.timeout.ms"] / 1000,
             retries=numbers["max.retries"],
             wait=numbers["retries.wait.ms"] / 1000,
             max_wait=numbers["retries.max.wait.ms"] / 1000,
-            proxy=self._proxy(),
+            proxy=self._read_proxy(),
             headers=headers,
         )
 
@@ -296,7 +296,7 @@ class _Reader:
                     "write https://HOST:PORT, several separated by commas",
                 )
 
-    def _number(self, name: str, default: int) -> int:
+    def _read_number(self, name: str, default: int) -> int:
         """Read a number; the default if it is not set, is a reference, or is wrong, which is recorded as a problem."""
         text = self._values.get(name)
         if text is None or has_reference(text):
@@ -329,7 +329,7 @@ class _Reader:
         )
         return None
 
-    def _basic(self) -> tuple[str, str] | None:
+    def _read_basic(self) -> tuple[str, str] | None:
         """Read user and password; None if there are none, which is a problem if a source for them is set.
 
         Problems are recorded, not raised. The source SASL_INHERIT means those of the Kafka clients (`_inherit_login`).
@@ -443,7 +443,7 @@ class _Reader:
                 "write https://HOST/PATH of the identity provider",
             )
 
-    def _tls(self) -> Tls:
+    def _read_tls(self) -> Tls:
         """Read the TLS settings, but no files; contradictions, wrong values and paths are recorded as problems."""
         algorithm = self._values.get("ssl.endpoint.identification.algorithm", "https").lower()
         if algorithm not in ("", "none", "https") and not has_reference(algorithm):
@@ -491,7 +491,7 @@ class _Reader:
             which, location, self._values.get(f"ssl.{which}.type", kind), password, self._values.get(_KEY_PASSWORD)
         )
 
-    def _proxy(self) -> str | None:
+    def _read_proxy(self) -> str | None:
         """Read the address of the proxy; None without one, or with a problem, which is recorded."""
         host, port = self._values.get("proxy.host"), self._values.get("proxy.port")
         if host is None:

@@ -18,7 +18,7 @@ _UNREAD = ("class-decorator", "column-annotation", "column-attribute")
 """The codes of declared columns that are not among the columns of their table."""
 
 
-def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_has_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report a table without columns, and a sink without columns that it can write."""
     if not table.columns:
         if any(p.code in _UNREAD for p in table.problems):
@@ -29,7 +29,7 @@ def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "nothing-to-write", message, "declare physical columns")
 
 
-def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report repeated, empty and reserved column names.
 
     Warn of names of columns, or of members of one row, that differ only in case, which Spark treats as equal.
@@ -89,7 +89,7 @@ def case_clashes(names: Iterable[str]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def precision(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_precision(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Warn of types, also nested ones, with digits of a second beyond microseconds, which Spark cuts off."""
     for column in table.columns:
         for kind in t.walk_types(column.type):
@@ -99,7 +99,7 @@ def precision(table: TableDef, _: Direction) -> Iterator[Problem]:
                 yield problem(table, "precision", message, fix, column=column, severity="warning")
 
 
-def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report a primary key with unknown, computed or repeated columns, and one that cannot be enforced (RULES PK-1).
 
     A format that only inserts rows cannot enforce one, except in an upsert table, or if the key contains the record's
@@ -140,7 +140,7 @@ def _identifies_records(table: TableDef) -> bool:
     return {"partition", "offset"} <= shown and (one_topic or "topic" in shown)
 
 
-def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report clauses that lay out partitions and buckets: an error for a sink, a warning for a read."""
     for clause, where in table.layout.items():
         if direction == "write":
@@ -152,7 +152,7 @@ def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
             yield problem(table, "layout", message, "remove it", where=where, severity="warning")
 
 
-def names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report columns that have the name of a column that kdsl adds, in any letter case.
 
     Tables of ingestions may have such columns.

@@ -42,7 +42,7 @@ def dead_letters_of(table: TableDef, direction: Direction) -> DeadLetterTopic | 
     )
 
 
-def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report what is wrong with the dead letters of a read: their topic, their client, and options without effect.
 
     The topic must have a legal name and not be read by the table; the formats must not ignore parse errors, nor the

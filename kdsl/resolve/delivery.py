@@ -35,7 +35,7 @@ def transactions_of(table: TableDef) -> Transactions | None:
     return Transactions(options.transactional_id_prefix or "", staged=options.exactly_once == "staged")
 
 
-def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a write, ``sink.semantic`` if it contradicts the newer option; otherwise warn that it is old.
 
     The newer option contradicts only if it does not have its default.
@@ -55,7 +55,7 @@ def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "semantic", message, fix, option="semantic", severity="warning")
 
 
-def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a write, a missing or unusable prefix of an exactly-once sink, and contradicting client properties.
 
     Without exactly-once, warn of its options, which then have no effect.
@@ -120,7 +120,7 @@ def wrong_prefix(prefix: str, named: str, write: Callable[[str], str]) -> tuple[
     return None
 
 
-def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Warn of a sink with at-least-once delivery whose producer does not wait for all replicas."""
     acks = table.kdsl_settings.acks
     if direction != "write" or delivery_of(table) != "at-least-once" or acks == "all":
@@ -134,7 +134,7 @@ def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]
     yield problem(table, "at-least-once-acks", message, fix, option="properties.acks", severity="warning")
 
 
-def partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a write, an unknown partitioner, and round-robin in a table with key columns (RULES SP-1 to SP-6).
 
     Of a function only the form of its name is checked.

@@ -18,7 +18,7 @@ from kdsl.resolve.transport import transport_of
 from kdsl.types import model as t
 
 
-def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report a missing value format: value columns need one, and a write of key columns alone writes only tombstones.
 
     It is not needed for such a write if a column is the raw value.
@@ -37,7 +37,7 @@ def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "value-format", message, f"add one, such as {example[table.spelling]}", option="format")
 
 
-def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report each invalid option of the formats, and each column or use of the table that a format does not support.
 
     Columns whose types could not be read are not reported, and a value whose only column is the raw one is not checked.
@@ -75,14 +75,14 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
             )
 
 
-def registry(table: TableDef, of_cluster: Registry | None) -> Iterator[Problem]:
+def check_registry(table: TableDef, of_cluster: Registry | None) -> Iterator[Problem]:
     """Report what formats find wrong with the schema registry of the cluster, or with its absence (SR-5)."""
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
         for wrong in chosen.check_registry(of_cluster) if chosen is not None else ():
             yield problem(table, wrong.code, wrong.message, wrong.fix, option=f"{side}.format", severity=wrong.severity)
 
 
-def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report literal secrets of formats, except those of the cluster's registry, that Spark would send in plain text.
 
     It does with the transport ``jvm``, and in staged writes.

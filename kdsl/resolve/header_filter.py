@@ -59,7 +59,7 @@ def headers_of(table: TableDef) -> tuple[HeaderCondition, ...]:
     return () if text is None else parse_header_filter(text)
 
 
-def header_filter(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_header_filter(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, a header filter that cannot be parsed."""
     text = table.options.header_filter
     if text is None or direction != "read":

@@ -94,7 +94,7 @@ def with_column_defaults(chosen: Format, columns: Sequence[ColumnDef], prefix: s
     return chosen.with_defaults(row, defaults) if defaults else chosen
 
 
-def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report key columns without a key format, and a key format without key columns (KEY-1, KEY-2).
 
     The rules of upsert tables report theirs without key columns.
@@ -117,7 +117,7 @@ def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report key columns that do not exist, are not physical columns, or are named twice (KEY-3, KEY-4)."""
     physical = [c.name for c in table.physical]
     by_name = {c.name: c for c in table.columns}
@@ -139,7 +139,7 @@ def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
         seen.add(name)
 
 
-def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report a key prefix without EXCEPT_KEY, and prefixes that overlap.
 
     Also report column names that do not begin with their side's prefix, or consist of nothing else.
@@ -181,7 +181,7 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
                 yield problem(table, f"{side}-prefix", message, "add a name after the prefix", column=column)
 
 
-def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report a key format that carries changes (KEY-12)."""
     if table.key_format is not None and not table.key_format.insert_only:
         message = f"the key format {table.key_format.identifier!r} carries changes, which a message key cannot do"
@@ -194,7 +194,7 @@ def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
         )
 
 
-def key_options_without_key(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_key_options_without_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Warn of a key prefix or EXCEPT_KEY in a table without a key, where it has no effect (KEY-7, KEY-8: accepted).
 
     A key format or key columns make a key; upsert tables are not checked.

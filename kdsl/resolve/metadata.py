@@ -24,7 +24,7 @@ def metadata_columns(table: TableDef, direction: Direction) -> tuple[ColumnDef, 
     return tuple(c for c in table.columns if c.role == "metadata" and not (direction == "write" and c.virtual))
 
 
-def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report columns of metadata that does not exist, and written columns of metadata that cannot be written.
 
     Writes leave out virtual columns. Metadata of a value format that could not be read is not reported.
@@ -47,7 +47,7 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
             yield problem(table, "metadata-read-only", message, fix, column=column)
 
 
-def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report metadata columns with a type to which the metadata cannot be cast (MD-5).
 
     Columns whose type could not be read are left out, and for a write the virtual ones.
@@ -89,7 +89,7 @@ def castable(kind: t.DataType, to: t.DataType) -> bool:
             return kind.as_nullable() == to.as_nullable()
 
 
-def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a write, each column that writes the same metadata as an earlier one; virtual columns write none.
 
     ``headers`` and ``header-list`` are the same metadata here (MD-6, MD-7).
@@ -105,7 +105,7 @@ def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
         written.setdefault(key, column)
 
 
-def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a write, a raw key beside key columns or a key format, and a raw value beside value columns."""
     if direction != "write":
         return

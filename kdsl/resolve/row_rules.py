@@ -35,7 +35,7 @@ def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
     )
 
 
-def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report conditions that are empty or cannot be checked in this direction, and actions that it does not have.
 
     If the type of a column could not be read, only empty conditions and actions are checked.

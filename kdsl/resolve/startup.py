@@ -83,7 +83,7 @@ def stop_of(table: TableDef) -> Stop:
     return Stop(cast("StopMode", mode), timestamp, offsets)
 
 
-def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, options that the startup mode lacks or that are invalid; warn of those without effect.
 
     Report also specific offsets without a single topic. Warn also of a time before March 1973, and of a partition with
@@ -93,13 +93,13 @@ def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield from _Mode(table, "startup").problems()
 
 
-def stop_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_stop_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, options that the bounded mode lacks or that are invalid; warn as `startup` does."""
     if direction == "read":
         yield from _Mode(table, "bounded").problems()
 
 
-def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_order(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Warn, for a read, if it ends before it starts, by timestamps or by offsets of a partition.
 
     Upsert tables, and pairs of different modes, are not checked.
@@ -151,7 +151,7 @@ def _is_discovery_set(table: TableDef) -> bool:
     return option.metadata["key"] in table.option_locations or table.options.discovery != option.default
 
 
-def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Warn, for a read, if an option and a client property of partition discovery contradict each other."""
     millis = table.kdsl_settings.discovery_interval_ms
     if direction != "read" or millis is None or not _is_discovery_set(table):
@@ -167,7 +167,7 @@ def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "discovery", message, fix, option="discovery", severity="warning")
 
 
-def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_group(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, an empty or blank group id, which Kafka would reject."""
     group_id = table.properties.reveal().get("group.id")
     if direction == "read" and group_id is not None and not group_id.strip():

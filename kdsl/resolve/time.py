@@ -13,7 +13,7 @@ from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
 
-def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, a second watermark, one on a wrong or missing column, and an invalid delay."""
     if direction != "read":
         return
@@ -47,7 +47,7 @@ def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
             yield problem(table, "watermark-delay", message, fix, column=declared.column, where=declared.where)
 
 
-def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report one alignment option without the other; warn, for a read, of both without a watermark (RULES section 1).
 
     Also warn, for a read, of a drift that is wider than the watermark's delay.
@@ -70,7 +70,7 @@ def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield from _check_drift(table, options.watermark_drift)
 
 
-def max_ahead(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_max_ahead(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Warn, for a read, of a limit for the times that advance the watermark, if the table declares no watermark."""
     if direction == "read" and table.options.watermark_max_ahead is not None and not table.watermarks:
         name = table.option_name("watermark_max_ahead")

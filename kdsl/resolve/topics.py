@@ -32,7 +32,7 @@ def topics_of(table: TableDef) -> Topics:
     return Topics(tuple(dict.fromkeys(table.options.topic)), pattern)
 
 
-def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report a table that names neither topics nor a pattern, or both."""
     names, pattern = table.options.topic, table.options.topic_pattern
     topic, topic_pattern = table.option_name("topic"), table.option_name("topic_pattern")
@@ -45,7 +45,7 @@ def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
         yield problem(table, "topic-missing", message, f"add {topic} with the name of the topic", option="topic")
 
 
-def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_topic_names(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report topic names that Kafka does not allow, and an empty or unusable pattern; warn of repeated names."""
     option = table.option_name("topic")
     for name in table.options.topic:
@@ -69,7 +69,7 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
             yield problem(table, "topic-pattern", message, e.fix, option="topic_pattern")
 
 
-def topic_settings(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_topic_settings(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report settings of brokers among the configs, and configs without a value; names are not checked.
 
     Warn of a cleanup policy without compaction in an upsert table.
@@ -97,7 +97,7 @@ def _config(name: str) -> str:
     return f"topic.config.{name}"
 
 
-def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report a sink with several topics or a pattern, but no writable metadata column with the topic of each row."""
     names, pattern = table.options.topic, table.options.topic_pattern
     if names and pattern is not None:

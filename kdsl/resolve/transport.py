@@ -234,7 +234,7 @@ def _other_ways(table: TableDef, capability: Capability) -> str:
     return f"write {table.setting('transport', capability.transports[0])}"
 
 
-def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report each feature that the table uses and its transport does not have; the fix names the one that has it.
 
     With Kerberos the fix is to do without it or to use another login, and a check of the consumer group is reported,
@@ -266,7 +266,7 @@ def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
 _METRICS: dict[Direction, str] = {"read": "register.consumer.metrics", "write": "register.producer.metrics"}
 
 
-def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Warn, with the transport ``jvm``, of the direction's ``register.….metrics``, which Spark does not show."""
     name, properties = _METRICS[direction], table.properties.reveal()
     if transport_of(table) == "jvm" and name in properties:
@@ -279,7 +279,7 @@ def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "client-metrics", f"{message}: {why}", fix, option=where, severity="warning")
 
 
-def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report what real-time mode does not support, and what Spark's own expressions do not handle exactly.
 
     Nothing is reported for the transport ``librdkafka``, which `capabilities` refuses.

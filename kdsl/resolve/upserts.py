@@ -27,7 +27,7 @@ _PRIMARY_KEY = {
 _TRUE: dict[Spelling, object] = {Spelling.PYTHON: True, Spelling.DDL: "true", Spelling.YAML: "true"}
 
 
-def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report an upsert table without a primary key, or with a message key of other columns (UP-1, UP-7)."""
     if table.upserts is None:
         return
@@ -44,7 +44,7 @@ def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
         yield problem(table, "upsert-key", message, "use only PrimaryKey[...], without Key[...]")
 
 
-def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
+def check_value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report an upsert table without a key or value format, and a value format that carries changes (UP-2, UP-5).
 
     Other rules report a format that is missing for existing columns, and a key format that carries changes (KEY-12).
@@ -70,7 +70,7 @@ def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
         yield problem(table, "upsert-format", message, fix, option="value.format")
 
 
-def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a write, options of the buffer that are neither both greater than zero nor both zero (UP-8, UP-9)."""
     options = table.upserts
     if options is None or direction != "write":
@@ -141,7 +141,7 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
             yield problem(table, "cdc-duplicate-key", message, fix, column=column)
 
 
-def state_by_partition(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_state_by_partition(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, the changelog state ``partition`` where it cannot be proven that a key has one partition.
 
     The message key must consist of the primary key, in a format that encodes it alone, and there must be one topic. A
@@ -180,7 +180,7 @@ def state_by_partition(table: TableDef, direction: Direction) -> Iterator[Proble
         yield problem(table, "changelog-state", message, fix, option="key.format")
 
 
-def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, a watermark on a computed column of a table that keeps rows: it is computed too late.
 
     With the option ``changelog`` as ``upsert`` no rows are kept, and nothing is reported.
@@ -201,7 +201,7 @@ def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "upsert-watermark", message, fix, column=declared.column, where=declared.where)
 
 
-def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
+def check_realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report real-time mode in an upsert table, and in a read of change data that keeps the last row of each key."""
     if table.options.latency != "realtime" or not (table.upserts or (table.normalized and direction == "read")):
         return

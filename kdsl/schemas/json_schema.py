@@ -70,7 +70,7 @@ def json_schema_draft(
         CodegenError: The schema does not describe objects, or cannot be converted, for example because a reference is
             unknown.
     """
-    reader = _Reader(
+    reader = _JsonSchemaReader(
         {"": schema, **{called: _qualify_references(one, called) for called, one in (others or {}).items()}}
     )
     row = reader.type(schema, (), ())
@@ -121,7 +121,7 @@ def _has_time(kind: t.DataType) -> bool:
     return isinstance(kind, t.TimestampLtz) or any(map(_has_time, t.children(kind)))
 
 
-class _Reader:
+class _JsonSchemaReader:
     """Reads schemas as column types; collects defaults, hints and notes.
 
     Args:

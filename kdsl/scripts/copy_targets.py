@@ -110,10 +110,10 @@ def _make_target(
         format_ = catalog.options.valid().format or "json"
         written = {o.key for o in options}
         own = {key: o for key, o in own.items() if key.startswith(_PROPERTIES) or key in written}
-        own.setdefault("value.format", Option("value.format", format_, where, where))
-        own.setdefault(f"properties.{SERVERS}", Option(f"properties.{SERVERS}", "unused", where, where))
+        own.setdefault("value.format", Option("value.format", format_, where))
+        own.setdefault(f"properties.{SERVERS}", Option(f"properties.{SERVERS}", "unused", where))
     if (key := find_sink_class(kind).database_option) is not None:
-        own[key] = Option(key, database, where, where)
+        own[key] = Option(key, database, where)
     sink, wrong, locations = read_sink(kind, list(own.values()))
     problems += (p.at(where) for p in wrong)
     if isinstance(sink, KafkaTopics) and isinstance(catalog, ScriptCatalog) and not list(sink.problems()):

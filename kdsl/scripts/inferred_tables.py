@@ -173,7 +173,7 @@ def _add_inferred(table: DeclaredTable, inferred: TableDef) -> DeclaredTable:
     identifier = inferred.value_format.identifier
     prefix = f"{identifier}." if "format" in table.options else f"value.{identifier}."
     format_options = {prefix + key: value for key, value in inferred.value_format.to_strings().items()}
-    options = [Option(k, v, table.where, table.where) for k, v in format_options.items() if k not in table.options]
+    options = [Option(k, v, table.where) for k, v in format_options.items() if k not in table.options]
     statement = table.statement
     statement = attrs.evolve(statement, columns=(*statement.columns, *columns), options=(*statement.options, *options))
     result = declare_table(statement)
@@ -211,6 +211,6 @@ def _declare(definition: TableDef, path: tuple[str, str, str], catalog: ScriptCa
         name=Name(path, where),
         columns=columns,
         primary_key=PrimaryKey(definition.primary_key, where=where),
-        options=tuple(Option(key, value, where, where) for key, value in options.items()),
+        options=tuple(Option(key, value, where) for key, value in options.items()),
     )
     return attrs.evolve(declare_table(statement), inferred=definition.inferred)

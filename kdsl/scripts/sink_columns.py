@@ -73,10 +73,8 @@ def match_columns(
     if problems:
         return (), problems
     if len(fields) != len(wanted):
-        message = (
-            f"the query has {len(fields)} columns ({_spell_columns(fields)}), and {table.name} takes {len(wanted)} "
-        )
-        message += f"({', '.join(f'{c.name} {c.type.spelling}' for c in wanted)})"
+        selected, taken = (", ".join(f"{c.name} {c.type.spelling}" for c in each) for each in (fields, wanted))
+        message = f"the query has {len(fields)} columns ({selected}), and {table.name} takes {len(wanted)} ({taken})"
         unwritten = [c.name for c in table.columns if c not in sink]
         fix = "select the columns that the table takes, in its order"
         fix += f"; {listing(unwritten)} cannot be written" if unwritten else ""
@@ -111,11 +109,6 @@ def _advise_cast(have: t.DataType | None, want: t.DataType) -> str:
     except NoCastError as e:
         return e.fix
     return f"write CAST(… AS {want.spelling})"
-
-
-def _spell_columns(fields: Sequence[t.Field]) -> str:
-    """List fields with their types, for a message."""
-    return ", ".join(f"{f.name} {f.type.spelling}" for f in fields)
 
 
 def _make_problem(code: str, message: str, fix: str, column: str) -> Problem:

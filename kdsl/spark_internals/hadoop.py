@@ -39,7 +39,7 @@ class HadoopFolder:
         self._root = self._fs.makeQualified(root)
         self.location: str = self._root.toString()
 
-    def _path(self, name: str) -> Any:
+    def _create_path(self, name: str) -> Any:
         """Create Java's path of a file or folder inside."""
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
 
@@ -53,9 +53,9 @@ class HadoopFolder:
         Raises:
             JavaError: It cannot be read.
         """
-        document = self._path(name)
+        document = self._create_path(name)
         # It may be renamed from the spare name between the first two checks.
-        candidates = (document, self._path(spare_name(name)), document)
+        candidates = (document, self._create_path(spare_name(name)), document)
         path = next((path for path in candidates if self._fs.exists(path)), None)
         if path is None:
             return None
@@ -78,13 +78,13 @@ class HadoopFolder:
             OSError: The file system refuses to rename.
             JavaError: It cannot be written.
         """
-        path, spare = self._path(name), self._path(spare_name(name))
+        path, spare = self._create_path(name), self._create_path(spare_name(name))
         if not self._fs.exists(path) and self._fs.exists(spare):  # a driver died between the last two steps
             self._rename(spare, path)
         if self.read(name) == text:
             return
         folder, slash, _ = name.rpartition("/")
-        hidden = self._path(f"{folder}{slash}.{uuid.uuid4().hex}.tmp")
+        hidden = self._create_path(f"{folder}{slash}.{uuid.uuid4().hex}.tmp")
         self._fs.mkdirs(path.getParent())
         stream = self._fs.create(hidden, True)
         try:
@@ -112,13 +112,13 @@ class HadoopFolder:
         Raises:
             JavaError: It cannot be written.
         """
-        path, scheme = self._path(name), str(self._root.toUri().getScheme())
-        if self._fs.exists(path) or self._fs.exists(self._path(spare_name(name))):
+        path, scheme = self._create_path(name), str(self._root.toUri().getScheme())
+        if self._fs.exists(path) or self._fs.exists(self._create_path(spare_name(name))):
             return False
         self._fs.mkdirs(path.getParent())
         by_step = scheme == "file" or scheme in _EXCLUSIVE_RENAMES
         folder, slash, _ = name.rpartition("/")
-        written = self._path(f"{folder}{slash}.{uuid.uuid4().hex}.tmp") if by_step else path
+        written = self._create_path(f"{folder}{slash}.{uuid.uuid4().hex}.tmp") if by_step else path
         try:
             stream = self._fs.create(written, False)
             try:
@@ -158,9 +158,11 @@ class HadoopFolder:
         Raises:
             JavaError: The folder cannot be listed.
         """
-        if not self._fs.exists(self._path(name)):
+        if not self._fs.exists(self._create_path(name)):
             return []
-        return list_documents(str(status.getPath().getName()) for status in self._fs.listStatus(self._path(name)))
+        return list_documents(
+            str(status.getPath().getName()) for status in self._fs.listStatus(self._create_path(name))
+        )
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with its content; nothing happens if it does not exist.
@@ -170,8 +172,8 @@ class HadoopFolder:
         Raises:
             JavaError: It cannot be removed.
         """
-        self._fs.delete(self._path(spare_name(name)), False)
-        self._fs.delete(self._path(name), True)
+        self._fs.delete(self._create_path(spare_name(name)), False)
+        self._fs.delete(self._create_path(name), True)
 
 
 def spare_name(name: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kdsl.cli.app import app
-from kdsl.client_settings import aws_tokens, cloud_logins, entra_tokens, gcp_tokens
+from kdsl.client_settings import aws_tokens, cloud_logins, entra_tokens, gcp_tokens, machine
 from kdsl.client_settings.machine import ThisMachine
 from kdsl.client_settings.to_java import java_settings
 from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK, admin_settings, consumer_settings, producer_settings
@@ -95,6 +95,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(aws_tokens, "_renewable", {})
+    monkeypatch.setattr(machine, "_next_checks", {})
     gcp_tokens._credentials.cache_clear()
     entra_tokens._credential.cache_clear()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kdsl.client_settings import machine
 from kdsl.client_settings.machine import ThisMachine
 from kdsl.client_settings.to_java import java_settings
 from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK, consumer_settings, producer_settings
@@ -139,6 +140,17 @@ def test_clients_call_for_tokens_and_send_the_extensions() -> None:
     assert config[TOKEN_CALLBACK](None) == (JWT, EXPIRES, "orders", {"traceId": "7", "cluster": "a"})
     assert ASKED[-1] == {"scope": "orders"}
     assert create("producer", config) == []
+
+
+def test_settings_of_pooled_clients_create_no_token_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**OAUTH, "sasl.oauthbearer.token.provider": here("make"), "client.id": "pooled"}
+    monkeypatch.setattr(machine, "_next_checks", {})
+    ASKED.clear()
+
+    for _ in range(3):
+        assert producer_settings(settings, machine=ThisMachine()).problems == ()
+
+    assert len(ASKED) == 1
 
 
 def test_nothing_is_created_while_planning() -> None:

@@ -94,7 +94,7 @@ def test_settings_by_name_are_added_to_those_of_the_table() -> None:
     options = request._definition.options
     assert dict(options.dead_letter_properties) == {"client.id": "letters", "bootstrap.servers": "b:1"}
     assert dict(options.topic_configs) == {"retention.ms": "1", "cleanup.policy": "compact"}
-    assert options.dew_secret == "shop"
+    assert options.to_strings()["dew.csms.secretName"] == "shop"
 
 
 def test_letter_case_of_names_does_not_matter() -> None:

@@ -394,7 +394,7 @@ class TestNewerRecords:
         monkeypatch.setattr(replays, "ReplayTopics", Topics)
         letters, target = Cluster("letters:1"), Cluster("target:1")
         run = replays._Run(letters, "dead", "fixed", target, Selection(), 3, False, False, False)
-        record = replays._Record(0, Origin("orders", 0, 1), "fixed", b"k")
+        record = replays._RecordToSend(0, Origin("orders", 0, 1), "fixed", b"k")
 
         searches: dict[Any, Any] = dict(run._search([record]))
 

@@ -19,7 +19,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
 from kdsl_formats.cdc_json.metadata import metadata_type
-from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, Changes, Include, ReferenceChangeDecoder
+from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, Include, MessageRows, ReferenceChangeDecoder
 from tests.formats.change_documents import ChangeWriter
 from tests.formats.conformance import python_rows
 from tests.formats.test_json_decoder import comparable
@@ -216,7 +216,7 @@ def by_columns(rules: ChangeReadingRules, messages: list[str]) -> int:
     asked: list[bytes] = []
     changes = decoder.reference.read_changes
 
-    def record_message(message: bytes) -> Changes:
+    def record_message(message: bytes) -> MessageRows:
         asked.append(message)
         return changes(message)
 

@@ -55,7 +55,7 @@ class Setup:
         return StateFiles(open_folder(self.spark, self.checkpoint)).load()
 
     def history(self) -> list[str]:
-        return [str(attrs.evolve(change, place=None)) for _, change in self.state().changes]
+        return [str(attrs.evolve(change, record_id=None)) for _, change in self.state().changes]
 
     def table(self, *names: str) -> list[dict[str, Any]]:
         """The rows of a Delta table, sorted."""

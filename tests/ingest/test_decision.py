@@ -15,7 +15,7 @@ from kdsl.ingest import Blackhole, DeltaTables, Ingestion, KafkaFeed, KafkaTopic
 from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache, forgive_errors
 from kdsl.ingest.learn import learn
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.schema_changes import Place, TableDelta
+from kdsl.ingest.schema_changes import RecordId, TableDelta
 from kdsl.ingest.state import START, IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.types import model as t
@@ -37,8 +37,8 @@ def plan(sink: Sink | None = None, *, pipeline: Pipeline | None = None, source: 
 
 def delta(number: int, table: tuple[str, ...] = TABLE, key: tuple[str, ...] = (), **columns: str) -> TableDelta:
     schema = TableSchema(tuple(t.Field(name, parse_type(kind)) for name, kind in columns.items()), key)
-    place = Place("t", 0, number)
-    return TableDelta(table, schema, dict.fromkeys(columns, place), place)
+    record_id = RecordId("t", 0, number)
+    return TableDelta(table, schema, dict.fromkeys(columns, record_id), record_id)
 
 
 def show(*deltas: TableDelta, dirty: int = 0, **rows: int) -> Seen:
@@ -70,7 +70,7 @@ class Run:
 
 def note_prefetched(*deltas: TableDelta) -> Note:
     learned = learn({}, deltas)
-    return Note(START, learned.tables, places=learned.places)
+    return Note(START, learned.tables, record_ids=learned.record_ids)
 
 
 def test_columns_are_added_and_become_wider() -> None:
@@ -148,7 +148,7 @@ def test_static_schemas_stay() -> None:
 
     decision = run.batch(show(delta(1, id="STRING", more="DATE")))
     assert decision.note == Note(decision.note.batch, counts={"ignored-columns": 1}, records={TABLE: 1})
-    assert decision.ignored == {TABLE: {"more": Place("t", 0, 1)}}
+    assert decision.ignored == {TABLE: {"more": RecordId("t", 0, 1)}}
     assert run.sink() == {"id": "BIGINT"}
 
 

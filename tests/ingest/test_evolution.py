@@ -17,7 +17,7 @@ from kdsl.ingest.definition import Behavior
 from kdsl.ingest.ends.end import CHANGE_TAGS, SinkRules
 from kdsl.ingest.evolution import Policy, SinkEvolution, broaden, evolve_sink, merge_schemas
 from kdsl.ingest.learn import Learned, learn
-from kdsl.ingest.schema_changes import Place, TableDelta, UpstreamTable
+from kdsl.ingest.schema_changes import RecordId, TableDelta, UpstreamTable
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import PrimaryKeyError, TableSchema, can_change, holds, stores
@@ -45,8 +45,8 @@ def types(schema_: TableSchema) -> dict[str, t.DataType]:
 
 
 def delta(schema_: TableSchema, offset: int, table: tuple[str, ...] = TABLE, partition: int = 0) -> TableDelta:
-    place = Place("topic", partition, offset)
-    return TableDelta(table, schema_, {f.name: place for f in schema_.columns}, place)
+    record_id = RecordId("topic", partition, offset)
+    return TableDelta(table, schema_, {f.name: record_id for f in schema_.columns}, record_id)
 
 
 def deltas(schemas: Sequence[TableSchema]) -> list[TableDelta]:
@@ -110,8 +110,8 @@ class TestLearning:
 
     def test_a_change_names_the_record_that_caused_it(self) -> None:
         known = {TABLE: UpstreamTable(of(id="BIGINT"))}
-        seen = TableDelta(TABLE, of(id="STRING", age="BIGINT"), {"id": Place("x", 1, 7), "age": Place("x", 1, 9)},
-                          Place("x", 1, 7))  # fmt: skip
+        seen = TableDelta(TABLE, of(id="STRING", age="BIGINT"), {"id": RecordId("x", 1, 7), "age": RecordId("x", 1, 9)},
+                          RecordId("x", 1, 7))  # fmt: skip
 
         assert [str(c) for c in learn(known, [seen]).changes] == [
             "alter.column.type shop.orders `id` BIGINT → STRING (topic x, partition 1, offset 7)",
@@ -388,7 +388,7 @@ def test_a_key_column_keeps_its_type_and_refuses_values_that_do_not_fit(
     known = of("id", id=f"{live} NOT NULL")
     policy = Policy.of(SINKS[sink], Pipeline(schema_change=behavior))
 
-    done = evolve_sink(TABLE, known, of("id", id=f"{wanted} NOT NULL"), policy, {"id": Place("t", 0, 7)})
+    done = evolve_sink(TABLE, known, of("id", id=f"{wanted} NOT NULL"), policy, {"id": RecordId("t", 0, 7)})
 
     assert (done.schema, done.changes, done.narrowed, done.refusals) == (known, (), (), ())
     assert f"would change from {live} to {wanted} (shown by the record at topic t, partition 0, offset 7); set" in str(

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
-from kdsl.ingest.schema_changes import Place, SchemaChange, UpstreamTable, changes_between
+from kdsl.ingest.schema_changes import RecordId, SchemaChange, UpstreamTable, changes_between
 from kdsl.ingest.state import SCHEMAS, SET_ASIDE, START, WHOLE_EVERY, IngestState, Note, StateFiles
 from kdsl.own_columns import MARK
 from kdsl.run.checkpoint.folder import open_local_folder
@@ -36,7 +36,7 @@ WITH_KEY = UpstreamTable(schema(x="DECIMAL(5, 2)", y="DATE"), ("x",))
 
 
 def change(batch: int) -> Note:
-    added = SchemaChange("add.column", ORDERS, (t.Field(f"c{batch}", t.STRING),), place=Place("x", 0, batch))
+    added = SchemaChange("add.column", ORDERS, (t.Field(f"c{batch}", t.STRING),), record_id=RecordId("x", 0, batch))
     return Note(
         batch, {ORDERS: UpstreamTable(TWO)}, {ORDERS: TWO}, {"dirty": 2}, (added,), records={ORDERS: 5, ODD: batch}
     )
@@ -57,8 +57,11 @@ def run(files: StateFiles, note: Note) -> IngestState:
 
 
 def test_what_is_written_is_read_again(files: StateFiles) -> None:
-    places: dict[TableId, dict[str, Place]] = {ODD: {"x": Place("x", 1, 2)}}
-    run(files, Note(START, {ORDERS: UpstreamTable(ONE), ODD: WITH_KEY}, declared={"route": "abc"}, places=places))
+    record_ids: dict[TableId, dict[str, RecordId]] = {ODD: {"x": RecordId("x", 1, 2)}}
+    run(
+        files,
+        Note(START, {ORDERS: UpstreamTable(ONE), ODD: WITH_KEY}, declared={"route": "abc"}, record_ids=record_ids),
+    )
     after = run(files, change(3))
 
     assert files.load() == after
@@ -86,7 +89,7 @@ def test_ids_and_names_of_any_characters_are_read_again(
         batch, upstream, {table: one.schema for table, one in upstream.items()}, {},
         tuple(SchemaChange("create.table", table, fields) for table in tables),
         records={table: i + 1 for i, table in enumerate(tables)},
-        places={table: {name: Place("t", 0, 1) for name in columns} for table in tables},
+        record_ids={table: {name: RecordId("t", 0, 1) for name in columns} for table in tables},
     )  # fmt: skip
     with TemporaryDirectory() as folder:
         files = StateFiles(open_local_folder(folder))
@@ -94,7 +97,7 @@ def test_ids_and_names_of_any_characters_are_read_again(
 
         assert files.load() == state
         assert dict(state.upstream) == upstream
-        assert list(state.places) == tables
+        assert list(state.record_ids) == tables
 
 
 def test_a_batch_that_learns_nothing_writes_nothing(files: StateFiles, tmp_path: Path) -> None:

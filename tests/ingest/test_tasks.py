@@ -153,7 +153,7 @@ def test_tombstones_have_no_rows_and_the_places_of_records_are_known() -> None:
 
     notes = read_notes(of_table["notes"])
     assert (of_table["table"], of_table["records"], rest["table"], rest["records"]) == ("t", None, None, None)
-    assert (notes.rows, notes.places) == (3, (("t", 0, 10, 12),))
+    assert (notes.rows, notes.ranges) == (3, (("t", 0, 10, 12),))
     assert read_notes(rest["notes"]).without_rows == 1
     assert pickle.loads(pickle.dumps(divide))(batch).equals(divide(batch))
 

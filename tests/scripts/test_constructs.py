@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,32 +83,46 @@ def topics(kdsl_kafka: LocalKafka) -> str:
     return prefix
 
 
-@pytest.fixture
-def utc(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    yield
-    spark.conf.set("spark.sql.session.timeZone", before)
+def run_together(spark: SparkSession, run: Callable[[SparkSession, str], Any], names: list[str]) -> dict[str, Any]:
+    """Run scripts, some at a time, each in a session of its own; return the results, or the errors, by their names."""
+
+    def run_one(name: str) -> Any:
+        session = spark.newSession()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        try:
+            return run(session, name)
+        except Exception as e:  # noqa: BLE001  # the test of this script reports it
+            return e
+
+    with ThreadPoolExecutor(4) as pool:
+        return dict(zip(names, pool.map(run_one, names), strict=True))
 
 
-@pytest.mark.usefixtures("utc")
-@pytest.mark.parametrize(
-    "name", [name for name in SCRIPTS if "rows" in ANSWERS.get(name, {}) and not EXPECTED[name].get("batch")]
-)
-def test_the_rows_are_those_of_flink(name: str, spark: SparkSession, kdsl_kafka: LocalKafka, topics: str) -> None:
+ENDING = [name for name in SCRIPTS if "rows" in ANSWERS.get(name, {}) and not EXPECTED[name].get("batch")]
+
+
+@pytest.fixture(scope="module")
+def rows_of_batches(spark: SparkSession, kdsl_kafka: LocalKafka, topics: str) -> dict[str, Any]:
+    """The rows of all scripts over tables that end; the error of a script that cannot run."""
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
-    rows: list[Any] = []
 
-    def keep(df: DataFrame, _: Job) -> None:
-        assert ROW_KIND not in df.columns
-        rows.extend([plain(value) for value in row] for row in df.collect())
+    def run(session: SparkSession, name: str) -> list[Any]:
+        rows: list[Any] = []
 
-    run_script(
-        plan_script(read_script(script(name, ends=True, prefix=topics)), cluster), spark, RunOptions(cluster, show=keep)
-    )
+        def keep(df: DataFrame, _: Job) -> None:
+            assert ROW_KIND not in df.columns
+            rows.extend([plain(value) for value in row] for row in df.collect())
 
-    wanted = EXPECTED[name].get("rows", ANSWERS[name].get("rows"))
-    assert sorted(rows, key=json.dumps) == wanted
+        plan = plan_script(read_script(script(name, ends=True, prefix=topics)), cluster)
+        run_script(plan, session, RunOptions(cluster, show=keep))
+        return sorted(rows, key=json.dumps)
+
+    return run_together(spark, run, ENDING)
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_the_rows_are_those_of_flink(name: str, rows_of_batches: dict[str, Any]) -> None:
+    assert rows_of_batches[name] == EXPECTED[name].get("rows", ANSWERS[name].get("rows"))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +142,6 @@ def more_topics(kdsl_kafka: LocalKafka) -> tuple[str, Callable[[], None]]:
 
 
 @pytest.mark.reliability
-@pytest.mark.usefixtures("utc")
 def test_the_rows_of_streams_are_those_of_flink(
     spark: SparkSession, kdsl_kafka: LocalKafka, more_topics: tuple[str, Callable[[], None]], tmp_path: Path
 ) -> None:
@@ -137,19 +151,18 @@ def test_the_rows_of_streams_are_those_of_flink(
     streams = [name for name in SCRIPTS if not EXPECTED[name]["stream"] and "rows" in ANSWERS.get(name, {})]
     rows: dict[str, list[Any]] = {name: [] for name in streams}
 
-    def run(name: str) -> None:
+    def run(session: SparkSession, name: str) -> None:
         def keep(df: DataFrame, _: Job) -> None:
             rows[name].extend([plain(value) for value in row] for row in df.collect())
 
         checkpoint = str(tmp_path / name)
-        plan = plan_script(read_script(script(name, ends=False, prefix=prefix)), cluster, checkpoint=checkpoint)
-        run_script(plan, spark, RunOptions(cluster, checkpoint=checkpoint, once=True, show=keep))
+        text = f"SET 'parallelism.default' = '1'; {script(name, ends=False, prefix=prefix)}"
+        plan = plan_script(read_script(text), cluster, checkpoint=checkpoint)
+        run_script(plan, session, RunOptions(cluster, checkpoint=checkpoint, once=True, show=keep))
 
-    for name in streams:
-        run(name)
+    assert {*run_together(spark, run, streams).values()} == {None}
     end_windows()
-    for name in streams:
-        run(name)
+    assert {*run_together(spark, run, streams).values()} == {None}
 
     others = {
         name: (read, wanted)

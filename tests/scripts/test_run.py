@@ -166,7 +166,8 @@ class TestJoins:
         condition = "o.id = s.id AND s.ts BETWEEN o.ts AND o.ts + INTERVAL '4' HOUR"
         for name, sink in sinks.items():
             script += f"CREATE TABLE {name}_sink (o INT, s INT) WITH ({options}'{sink}');"
-            script += f"INSERT INTO {name}_sink SELECT o.id, s.id {joins[name]} {condition};"
+        inserts = [f"INSERT INTO {name}_sink SELECT o.id, s.id {join} {condition};" for name, join in joins.items()]
+        script += f"SET 'parallelism.default' = '1'; EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END;"
 
         def send(topic: str, *rows: tuple[int, str]) -> None:
             kdsl_kafka.produce(topic, *(json.dumps({"id": i, "ts": f"2024-05-{at}:00{zone}"}) for i, at in rows))
@@ -374,7 +375,8 @@ class TestGeneratedRows:
         for _ in range(2):
             run(
                 spark,
-                f"{self.GEN} INSERT INTO shown SELECT id, CAST(TUMBLE_END(ts, INTERVAL '1' HOUR) AS STRING) FROM gen "
+                f"{self.GEN} SET 'parallelism.default' = '1';"
+                "INSERT INTO shown SELECT id, CAST(TUMBLE_END(ts, INTERVAL '1' HOUR) AS STRING) FROM gen "
                 "GROUP BY id, TUMBLE(ts, INTERVAL '1' HOUR);"
                 "INSERT INTO shown SELECT id, 'x' FROM gen WHERE id > 23",
                 checkpoint=str(tmp_path),

@@ -132,6 +132,7 @@ class TestTheExamplesOfThePage:
 
 class TestChanges:
     TABLES = """
+        SET 'parallelism.default' = '1';
         CREATE TABLE words (word STRING, shop STRING) WITH ('connector' = 'kafka', 'topic' = '{words}',
           'format' = 'json', 'scan.startup.mode' = 'earliest-offset', 'scan.max-records-per-trigger' = '2');
         CREATE TABLE counts (word STRING, n BIGINT, PRIMARY KEY (word) NOT ENFORCED) WITH (
@@ -184,6 +185,7 @@ class TestChanges:
         kdsl_kafka.produce(users, *records)
         columns = "region STRING, n BIGINT NOT NULL, visits TINYINT, average TINYINT, each DOUBLE"
         tables = f"""
+            SET 'parallelism.default' = '1';
             CREATE TABLE users (id INT, region STRING, visits TINYINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
               'connector' = 'upsert-kafka', 'topic' = '{users}', 'key.format' = 'json', 'value.format' = 'json',
               'scan.max-records-per-trigger' = '5');
@@ -231,6 +233,7 @@ class TestChanges:
         rows = [{"word": "a", "at": f"2026-01-01 00:{minute:02}:30"} for minute in (0, 0, 1, 5)]
         kdsl_kafka.produce(source, *map(json.dumps, rows))
         text = f"""
+            SET 'parallelism.default' = '1';
             CREATE TABLE timed (word STRING, `at` TIMESTAMP(3), WATERMARK FOR `at` AS `at`) WITH (
               'connector' = 'kafka', 'topic' = '{source}', 'format' = 'json',
               'scan.startup.mode' = 'earliest-offset', 'scan.max-records-per-trigger' = '1');

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from kdsl import Cluster, Col, Json, KafkaTable
 from kdsl.cli.app import app
-from kdsl.client_settings import aws_tokens, entra_tokens, gcp_tokens
+from kdsl.client_settings import aws_tokens, entra_tokens, gcp_tokens, machine
 from kdsl.errors import KdslError, UnreachableError
 from kdsl.java import find_java
 from kdsl.retry import Deadline
@@ -106,6 +106,7 @@ def fresh(clouds: Clouds, environment: dict[str, str], monkeypatch: pytest.Monke
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(aws_tokens, "_renewable", {})
+    monkeypatch.setattr(machine, "_next_checks", {})
     gcp_tokens._credentials.cache_clear()
     entra_tokens._credential.cache_clear()
 
@@ -235,7 +236,8 @@ def test_doctor_explains_what_prevents_a_login(
     assert ADVICE["AWS_MSK_IAM"] in find_errors(kafka, "AWS_MSK_IAM")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    monkeypatch.setattr(aws_tokens, "_renewable", {})  # as in another process
+    monkeypatch.setattr(aws_tokens, "_renewable", {})
+    monkeypatch.setattr(machine, "_next_checks", {})  # as in another process
     assert "Amazon MSK's IAM returned no credentials (NoCredentialsError" in find_errors(kafka, "AWS_MSK_IAM")
 
 

@@ -85,7 +85,7 @@ class SchemaReadingDecoder:
     ) -> None:
         self._row, self._make, self._members, self._ignore = row, make, tuple(members), ignore
         self._metadata = metadata or {}
-        self._known: dict[bytes, _Reader | str] = {}
+        self._known: dict[bytes, _MessageReader | str] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode each message by its own schema; null and empty messages produce no row.
@@ -148,7 +148,7 @@ class SchemaReadingDecoder:
             lossy=lossy,
         )
 
-    def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_Reader | str, Mask]]:
+    def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_MessageReader | str, Mask]]:
         """Yield what reads the messages of each schema, or why they cannot be read, with a mask of these messages.
 
         Null and empty messages are left out. Readers of new schemas are remembered, and the oldest forgotten if there
@@ -171,7 +171,9 @@ class SchemaReadingDecoder:
             else:
                 yield from self._take_known(learned, messages, rest)
 
-    def _take_known(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
+    def _take_known(
+        self, head: bytes, messages: pa.BinaryArray, rest: Mask
+    ) -> Iterator[tuple[_MessageReader | str, Mask]]:
         """Yield the messages in ``rest`` that begin with the known schema ``head``, as `_group` does; clear them there.
 
         Nothing is yielded if there are none.
@@ -195,16 +197,16 @@ class SchemaReadingDecoder:
         self._known[head] = self._reader(schema)
         return head
 
-    def _reader(self, schema: Any) -> _Reader | str:
+    def _reader(self, schema: Any) -> _MessageReader | str:
         """Return what reads the messages of a schema, or why it is not one of rows; errors of `make` are raised."""
         try:
             schema_types = types_of_schema(schema, self._members)
         except ValueError as e:
             return str(e)
-        return _Reader(self._row, schema_types, self._make)
+        return _MessageReader(self._row, schema_types, self._make)
 
 
-class _Reader:
+class _MessageReader:
     """Reads messages of one schema into rows of a wider type."""
 
     def __init__(self, row: t.Row, schema_types: SchemaTypes, make: Callable[[t.Row, Modes], Decoder]) -> None:

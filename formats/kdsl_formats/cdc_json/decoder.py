@@ -35,7 +35,7 @@ _TREE = ReadingRules(streaming=False)
 
 
 @attrs.frozen(eq=False)
-class _Changes:
+class _LocatedChanges:
     """Changes located in the buffer: their messages, their members, and the members beside their payload."""
 
     owner: Indices
@@ -154,7 +154,7 @@ class ChangeDecoder:
             for i, field in enumerate(self.rules.metadata_fields)
         ]
 
-    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Indices, frame: Frame | None) -> _Changes:
+    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Indices, frame: Frame | None) -> _LocatedChanges:
         """Locate the changes in objects, or in the payloads of these; messages in an unusual form are left out.
 
         `owner` has the message of each object. With a frame, the objects are payloads already.
@@ -169,7 +169,9 @@ class ChangeDecoder:
             objects, first, owner = payload.spans, payload.first, owner[outer.which[index]]
             outside = [values.pick(index) for values in outside]
         changes = self._change.find(buffer, objects, first)
-        return _Changes(owner[changes.which], changes.columns, [values.pick(changes.which) for values in outside])
+        return _LocatedChanges(
+            owner[changes.which], changes.columns, [values.pick(changes.which) for values in outside]
+        )
 
     def _decode_by_columns(
         self,
@@ -214,7 +216,7 @@ class ChangeDecoder:
 
     def _merge(
         self,
-        changes: _Changes,
+        changes: _LocatedChanges,
         locations: RowLocations,
         images: _Images,
         old_values: _Images | None,

@@ -26,7 +26,7 @@ from kdsl_formats.json.document import parse_only
 from kdsl_formats.json.documents import find_enclosed, trim_documents
 from kdsl_formats.json.members import BARE, TEXT
 from kdsl_formats.json.objects import ObjectFinder, ValueSpans
-from kdsl_formats.json.observer import TableLane, group_rows, look_at_each, present_messages, settle_in_rounds
+from kdsl_formats.json.observer import TableObserver, group_rows, observe_each, present_messages, settle_table
 from kdsl_formats.json.reference_observer import Observation, ReferenceObserver, TableGrowth
 from kdsl_formats.json.validity import are_json
 
@@ -109,7 +109,7 @@ class ChangeObserver:
         )
         self._change = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
         self._source = ObjectFinder(self._inner, all_needed=False, min_batch=min_batch)
-        self._lanes: dict[Any, TableLane] = {}
+        self._tables: dict[Any, TableObserver] = {}
         self._heads: dict[bytes, SchemaTypes] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
@@ -125,7 +125,7 @@ class ChangeObserver:
                 self._observe_together(observation, messages, messages, left, left.copy(), b"", None)
             else:
                 self._observe_by_schema(observation, messages, left)
-        look_at_each(self.reference, observation, messages, np.flatnonzero(left))
+        observe_each(self.reference, observation, messages, np.flatnonzero(left))
         return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
     def _observe_by_schema(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
@@ -195,7 +195,7 @@ class ChangeObserver:
         head: bytes,
         schema_types: SchemaTypes | None,
     ) -> None:
-        """Settle messages without rows, and those of each table in rounds (`settle_in_rounds`) unless they are few.
+        """Settle messages without rows, and those of each table in rounds (`settle_table`) unless they are few.
 
         What is settled, or seen by the reference in a round, is cleared in ``left``.
 
@@ -308,7 +308,7 @@ class ChangeObserver:
         table: TableId,
         groups: list[tuple[_Statement, Indices]],
     ) -> None:
-        """Settle the changes of one table in rounds (`settle_in_rounds`), and clear their messages in ``left``.
+        """Settle the changes of one table in rounds (`settle_table`), and clear their messages in ``left``.
 
         What they show is added to the observation. `message_of` has the index of the message of each change, `groups`
         each statement with the changes that make it.
@@ -330,7 +330,7 @@ class ChangeObserver:
             return result
 
         group = message_of[changes]
-        settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
+        settle_table(self.reference, observation, messages, table, group, settle, left, self._min_batch)
 
     def _settle_group(
         self,
@@ -343,16 +343,16 @@ class ChangeObserver:
     ) -> Mask:
         """Return a mask of `changes`, which say the same about their table: those that show nothing that it lacks.
 
-        The lane of the statement learns the members that it did not know. `count` is the number of all changes in the
+        The observer of the statement learns the members that it did not know. `count` is the number of all changes in
         buffer, `changes` has the indices of some of them, and `images` the objects of all.
         """
-        lane = self._lane(statement, growth.primary_key)
+        observer = self._open_table(statement, growth.primary_key)
         settled = np.zeros(count, dtype=bool)
         settled[changes] = True
         for some in images:
             index = np.flatnonzero(settled[some.owner])
             first = None if some.first is None else some.first[index]
-            good = lane.settle(buffer, some.spans.pick(index), first, growth, whole=some.whole)
+            good = observer.settle(buffer, some.spans.pick(index), first, growth, whole=some.whole)
             settled[some.owner[index[~good]]] = False
         result: Mask = settled[changes]
         return result
@@ -362,26 +362,26 @@ class ChangeObserver:
         names = [part.decode() for part in parts if part is not None]
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
 
-    def _lane(self, statement: _Statement, required: tuple[str, ...]) -> TableLane:
-        """The lane for the rows of changes with a statement; created unless it is remembered from earlier.
+    def _open_table(self, statement: _Statement, required: tuple[str, ...]) -> TableObserver:
+        """The observer for the rows of changes with a statement; created unless it is remembered from earlier.
 
-        No value may be null in the `required` columns; messages with their schema ignore that. If many lanes are
+        No value may be null in the `required` columns; messages with their schema ignore that. If many observers are
         remembered, the one that was not used for longest is forgotten.
         """
         key = (statement.table, statement.spelled, required)
-        lane = self._lanes.pop(key, None)
-        if lane is None:
-            lane = TableLane(
+        observer = self._tables.pop(key, None)
+        if observer is None:
+            observer = TableObserver(
                 self.reference,
                 min_batch=self._min_batch,
                 declared=statement.types,
                 required=() if self._rules.payload else required,
                 modes=statement.modes,
             )
-            if len(self._lanes) >= _REMEMBERED:
-                del self._lanes[next(iter(self._lanes))]
-        self._lanes[key] = lane
-        return lane
+            if len(self._tables) >= _REMEMBERED:
+                del self._tables[next(iter(self._tables))]
+        self._tables[key] = observer
+        return observer
 
 
 def _images_of(locations: RowLocations) -> tuple[_Images, ...]:

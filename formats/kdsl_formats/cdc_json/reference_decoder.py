@@ -131,7 +131,7 @@ class ChangeReadingRules:
 
 
 @attrs.define
-class Changes:
+class MessageRows:
     """The rows of one message, in order: the kind of each, its values, and the metadata of all of them."""
 
     kinds: list[int] = attrs.field(factory=list)
@@ -159,14 +159,14 @@ class ReferenceChangeDecoder:
         self._images_decoder = ReferenceDecoder(t.Row(rules.fields()[:2]), rules.value_rules)
         self.infinite = self._images_decoder.infinite
 
-    def read_changes(self, message: bytes) -> Changes:
+    def read_changes(self, message: bytes) -> MessageRows:
         """The rows of a message; none for an empty one. Undeclared members and infinite values are counted.
 
         Raises:
             ValueError: The message cannot be read, and errors are not ignored. If they are ignored, the rows before the
                 error are returned.
         """
-        changes_read = Changes()
+        changes_read = MessageRows()
         if not message:
             return changes_read
         document = None

@@ -139,7 +139,7 @@ class ObjectLevel:
         return bool(new)
 
 
-class TableLane:
+class TableObserver:
     """Settles the messages of one table.
 
     Args:
@@ -176,7 +176,7 @@ class TableLane:
     def settle(
         self, buffer: MessageBuffer, objects: Spans, first: Indices | None, growth: TableGrowth, *, whole: bool = True
     ) -> Mask:
-        """Which objects certainly show nothing that the table lacks; the lane learns members that are new to it.
+        """Which objects certainly show nothing that the table lacks; the observer learns members that are new to it.
 
         Objects with null in a required column are not among them.
 
@@ -233,7 +233,7 @@ class JsonObserver:
         self._at_once = at_once
         self._min_batch = min_batch
         self._scratch = Scratch()
-        self._lanes: dict[TableId, TableLane] = {}
+        self._tables: dict[TableId, TableObserver] = {}
         names = reference.inference.id_fields
         self._ids = ObjectFinder(names, all_needed=True, min_batch=min_batch) if names else None
 
@@ -248,13 +248,13 @@ class JsonObserver:
             count = self._at_once if self._ids is None else len(messages)
             for begin in range(0, len(messages), count):
                 self._observe_together(observation, messages.slice(begin, count), messages, left, begin)
-        look_at_each(self.reference, observation, messages, np.flatnonzero(left))
+        observe_each(self.reference, observation, messages, np.flatnonzero(left))
         return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
     def _observe_together(
         self, observation: Observation, some: pa.BinaryArray, messages: pa.BinaryArray, left: Mask, begin: int
     ) -> None:
-        """Settle the messages of each table in rounds (`settle_in_rounds`), unless these are few.
+        """Settle the messages of each table in rounds (`settle_table`), unless these are few.
 
         Messages that are settled, or that the reference looked at in a round, are cleared in ``left``.
 
@@ -274,27 +274,31 @@ class JsonObserver:
         for table, group in groups:
             if len(group) < self._min_batch:
                 continue
-            lane = self._lane(table)
+            observer = self._open_table(table)
             objects = spans if len(group) == len(spans) else spans.pick(group)
 
-            def settle(which: Indices, growth: TableGrowth, lane: TableLane = lane, objects: Spans = objects) -> Mask:
-                return lane.settle(buffer, objects if len(which) == len(objects) else objects.pick(which), None, growth)
+            def settle(
+                which: Indices, growth: TableGrowth, observer: TableObserver = observer, objects: Spans = objects
+            ) -> Mask:
+                return observer.settle(
+                    buffer, objects if len(which) == len(objects) else objects.pick(which), None, growth
+                )
 
             group = group + begin
-            settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
+            settle_table(self.reference, observation, messages, table, group, settle, left, self._min_batch)
 
-    def _lane(self, table: TableId) -> TableLane:
-        """The lane that settles the messages of a table; it is created unless an earlier one is remembered.
+    def _open_table(self, table: TableId) -> TableObserver:
+        """The observer that settles the messages of a table; it is created unless an earlier one is remembered.
 
         If many are remembered, the one that was not used for longest is forgotten.
         """
-        lane = self._lanes.pop(table, None)
-        if lane is None:
-            lane = TableLane(self.reference, min_batch=self._min_batch)
-            if len(self._lanes) >= _REMEMBERED:
-                del self._lanes[next(iter(self._lanes))]
-        self._lanes[table] = lane
-        return lane
+        observer = self._tables.pop(table, None)
+        if observer is None:
+            observer = TableObserver(self.reference, min_batch=self._min_batch)
+            if len(self._tables) >= _REMEMBERED:
+                del self._tables[next(iter(self._tables))]
+        self._tables[table] = observer
+        return observer
 
     def _split_by_table(self, buffer: MessageBuffer, spans: Spans, indexes: Indices) -> list[tuple[TableId, Indices]]:
         """Group messages by their table id, without those whose id is not plainly spelled; empty for few messages.
@@ -327,7 +331,7 @@ def present_messages(messages: pa.BinaryArray) -> Mask:
     return present
 
 
-def look_at_each(
+def observe_each(
     reference: ReferenceObserver, observation: Observation, messages: pa.BinaryArray, indexes: Indices
 ) -> None:
     """Let the reference look at some messages, and add what they show to the observation."""
@@ -335,7 +339,7 @@ def look_at_each(
         reference.look_at(observation, index, messages[index].as_py())
 
 
-def settle_in_rounds(
+def settle_table(
     reference: ReferenceObserver,
     observation: Observation,
     messages: pa.BinaryArray,
@@ -363,7 +367,7 @@ def settle_in_rounds(
         remaining = _settle_once(observation, table, group, settle, left, remaining)
     while len(remaining) >= max(min_batch, FIRST_LOOK):
         some, remaining = remaining[:FIRST_LOOK], remaining[FIRST_LOOK:]
-        look_at_each(reference, observation, messages, group[some])
+        observe_each(reference, observation, messages, group[some])
         left[group[some]] = False
         before = len(remaining)
         remaining = _settle_once(observation, table, group, settle, left, remaining)

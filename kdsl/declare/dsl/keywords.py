@@ -83,6 +83,7 @@ class CommonKeywords(TypedDict, total=False):
     direction: TableUse
     transport: Transport
     latency: Latency
+    # of the plug-in kdsl.vendors.dew; type checkers do not see plug-ins
     dew_endpoint: str
     dew_secret: str
     dew_fields: str

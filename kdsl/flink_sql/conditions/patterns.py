@@ -107,7 +107,7 @@ def compile_regular(pattern: str) -> Regular:
     Raises:
         PatternError: It is not valid, or has a construct that RE2 does not have, or has with another meaning.
     """
-    both = _Reader(pattern).read()
+    both = _PatternTranslator(pattern).read()
     try:
         re.compile(both.python)
         pc.match_substring_regex(pa.array([""]), both.arrow)
@@ -116,7 +116,7 @@ def compile_regular(pattern: str) -> Regular:
     return both
 
 
-class _Reader:
+class _PatternTranslator:
     """Translates an expression from left to right.
 
     Each method that translates a construct takes it at ``at``, and appends its translation to ``arrow`` and ``python``.

@@ -9,7 +9,8 @@ import attrs
 
 from kdsl.errors import KdslError, Severity, listing, nearest
 from kdsl.formats import TableId
-from kdsl.options import Codec, Options, option
+from kdsl.option_values import Codec
+from kdsl.options import Options, option
 from kdsl.types import model as t
 
 CHANGE_TAGS = (

@@ -29,7 +29,7 @@ from kdsl.ingest.run.rows import (
 )
 from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
 from kdsl.ingest.run.tasks import (
-    Places,
+    Rejected,
 )
 from kdsl.ingest.run.unstorable import choose_search
 from kdsl.ingest.run.value_counts import VALUE_COUNTS, ValueReporter, sum_up
@@ -154,7 +154,7 @@ class BatchRunner(ABC):
         if self._identities is None:
             self._identities = dict(state.identities)
         judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
-        rejected: Places | None = {}
+        rejected: Rejected | None = {}
         while rejected is not None:
             rejected = self._run(records, number, state, judged, forgiven, rejected)
 
@@ -165,8 +165,8 @@ class BatchRunner(ABC):
         state: IngestState,
         judged: IngestState,
         forgiven: Mapping[str, int],
-        rejected: Places,
-    ) -> Places | None:
+        rejected: Rejected,
+    ) -> Rejected | None:
         """Run a batch without some records: keep its note with the checkpoint, collect bad records, write the sinks.
 
         The log gets the schema changes, and warnings of what is lost or not ordered.
@@ -194,7 +194,7 @@ class BatchRunner(ABC):
                 losses = count_losses(plan, batch.read, decision)
             except Exception as e:
                 if more := self._find_unwritable(batch, e):
-                    return join_places(rejected, more)
+                    return join_rejected(rejected, more)
                 raise
             if lossy := refuse_losses(plan, decision, losses):
                 raise refusal_error(f"batch {number}", lossy, plan)
@@ -223,7 +223,7 @@ class BatchRunner(ABC):
                     raise
                 for table in decision.sinks:  # some of them may be changed
                     self._live.pop(table, None)
-                return join_places(rejected, more)
+                return join_rejected(rejected, more)
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
             self._accepted |= dict.fromkeys(decision.sinks, False)
             note = self._identify_tables(spark, decision, note, state)
@@ -246,7 +246,7 @@ class BatchRunner(ABC):
         self._state = self._files.write(note, before)
         return note
 
-    def _find_unwritable(self, batch: OpenBatch, error: Exception) -> Places:
+    def _find_unwritable(self, batch: OpenBatch, error: Exception) -> Rejected:
         """The records of Kafka for which a job failed; none for other sources, other reasons, or if the search fails.
 
         The log then has the error of the search.
@@ -262,7 +262,7 @@ class BatchRunner(ABC):
 
     @abstractmethod
     def _open(
-        self, records: DataFrame, number: int, state: IngestState, rejected: Places
+        self, records: DataFrame, number: int, state: IngestState, rejected: Rejected
     ) -> AbstractContextManager[OpenBatch]:
         """Divide a batch by table, and decide what it does; at its end what it keeps in memory is dropped.
 
@@ -390,12 +390,12 @@ class BatchRunner(ABC):
     def _warn_of_ignored_columns(self, decision: Decision) -> None:
         """Warn, once for each column, that messages have it and that its table keeps its first schema."""
         for table, columns in decision.ignored.items():
-            for name, place in columns.items():
+            for name, record_id in columns.items():
                 if (table, name) not in self._ignored:
                     self._ignored.add((table, name))
                     _log.warning(
                         "%s: the messages have a column %r (shown by the record at %s), which is not read, because "
-                        "schema.inference.strategy is static", format_id(table), name, place,
+                        "schema.inference.strategy is static", format_id(table), name, record_id,
                     )  # fmt: skip
 
     def _refuse_changes(self, spark: SparkSession, decision: Decision) -> list[Refusal]:
@@ -416,9 +416,9 @@ class BatchRunner(ABC):
         return self._query
 
 
-def join_places(one: Places, other: Places) -> Places:
+def join_rejected(one: Rejected, other: Rejected) -> Rejected:
     """The records of both, with their reasons; of a record in both, that of ``other``."""
-    return {place: {**one.get(place, {}), **other.get(place, {})} for place in {**one, **other}}
+    return {record_id: {**one.get(record_id, {}), **other.get(record_id, {})} for record_id in {**one, **other}}
 
 
 def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -16,7 +16,7 @@ from kdsl.ingest.run.batch import BatchRunner, OpenBatch, open_decision
 from kdsl.ingest.run.progress import IngestLog
 from kdsl.ingest.run.sinks import SinkWriter
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable, StreamReader
-from kdsl.ingest.run.tasks import Places
+from kdsl.ingest.run.tasks import Rejected
 from kdsl.ingest.schema_changes import Refusal, UpstreamTable
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -57,7 +57,7 @@ class TableBatchRunner(BatchRunner):
         self._reader = reader
 
     @contextmanager
-    def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
+    def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Rejected) -> Iterator[OpenBatch]:
         """Read the rows of the batch's tables; see `BatchRunner._open`.
 
         Nothing can be rejected: ``rejected`` is ignored.

@@ -13,7 +13,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import parse_id
-from kdsl.ingest.run.batch import BatchRunner, OpenBatch, join_places, open_decision
+from kdsl.ingest.run.batch import BatchRunner, OpenBatch, join_rejected, open_decision
 from kdsl.ingest.run.rows import (
     RawRead,
     find_shared,
@@ -23,8 +23,8 @@ from kdsl.ingest.run.rows import (
 from kdsl.ingest.run.tasks import (
     KnownTables,
     PickledTables,
-    Places,
     RecordDivider,
+    Rejected,
     Tables,
     read_notes,
     split_task,
@@ -74,7 +74,7 @@ class KafkaBatchRunner(BatchRunner):
         self._expects_one_table: bool | None = None
 
     @contextmanager
-    def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Places) -> Iterator[OpenBatch]:
+    def _open(self, records: DataFrame, number: int, state: IngestState, rejected: Rejected) -> Iterator[OpenBatch]:
         """Divide the records by table; see `BatchRunner._open`.
 
         Records with characters that the sink cannot store are rejected.
@@ -115,20 +115,20 @@ class KafkaBatchRunner(BatchRunner):
                         reporter,
                         is_small=seen.is_small,
                     )
-                    unstorable: Places = {}
+                    unstorable: Rejected = {}
                     if seen.seen.has_null_characters and not batch.refusals:
                         unstorable = find_null_characters(plan, packets, decision, keyed=keyed)
                     if not unstorable:
                         yield batch
                         self._expects_one_table = seen.is_one_table and seen.is_large
                         return
-                    rejected = join_places(rejected, unstorable)
+                    rejected = join_rejected(rejected, unstorable)
                 finally:
                     packets.unpersist()
         finally:
             VALUE_COUNTS.close(reporter)
 
-    def _may_read_again(self, state: IngestState, rejected: Places) -> bool:
+    def _may_read_again(self, state: IngestState, rejected: Rejected) -> bool:
         """Whether a batch is probably a large one of one table: the one before was; or the first has one known table.
 
         False with rejected records, without ``raw``, and for a sink that encodes the packets of all tables in one
@@ -139,7 +139,7 @@ class KafkaBatchRunner(BatchRunner):
         return len(state.upstream) == 1 if self._expects_one_table is None else self._expects_one_table
 
     def _divide(
-        self, records: DataFrame, state: IngestState, rejected: Places, *, keyed: bool, keep: bool = True
+        self, records: DataFrame, state: IngestState, rejected: Rejected, *, keyed: bool, keep: bool = True
     ) -> DataFrame:
         """The packets of a batch, which are not computed yet; the pipeline and the sink say what tasks look for.
 
@@ -232,8 +232,8 @@ def _collect_seen(packets: DataFrame) -> _Collected:
             continue
         table = parse_id(row["table"])
         rows[table] = rows.get(table, 0) + notes.rows
-        partitions[table] = partitions.get(table, frozenset()) | {f"{place[0]}-{place[1]}" for place in notes.places}
-        for topic, partition, first, last in notes.places:
+        partitions[table] = partitions.get(table, frozenset()) | {f"{one[0]}-{one[1]}" for one in notes.ranges}
+        for topic, partition, first, last in notes.ranges:
             known = ranges.get((topic, partition), (first, last))
             ranges[topic, partition] = min(known[0], first), max(known[1], last)
         if notes.delta is not None:

@@ -259,7 +259,7 @@ def _open_state(
         identities = files.find_identities()
         files.set_aside()
     declared = write_declaration(plan)
-    note = Note(START, learned.tables, declared=declared, places=learned.places, identities=identities)
+    note = Note(START, learned.tables, declared=declared, record_ids=learned.record_ids, identities=identities)
     files.write(note, IngestState())
     add_started(opened.folder, part.name)
     return files

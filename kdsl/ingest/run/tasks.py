@@ -20,7 +20,7 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
 from kdsl.ingest.packets import join_packets
 from kdsl.ingest.records import RecordSplitter, Split
-from kdsl.ingest.schema_changes import Place, TableDelta, UpstreamTable
+from kdsl.ingest.schema_changes import RecordId, TableDelta, UpstreamTable
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Batches = Iterator[pa.RecordBatch]
-Places = Mapping[tuple[str, int], Mapping[int, str]]
+Rejected = Mapping[tuple[str, int], Mapping[int, str]]
 """Reasons why records are rejected, by topic and partition, then by offset."""
 _NULL_FORMS = (b"\\u0000", b"\0")
 _ARROW = arrow_schema(PACKET_COLUMNS)
@@ -139,17 +139,17 @@ class PacketNotes:
 
     Attributes:
         rows: How many records of the table there are.
-        places: The first and the last offset of them in each topic partition, as (topic, partition, first, last).
+        ranges: The first and the last offset of them in each topic partition, as (topic, partition, first, last).
         delta: What they show beyond the known columns.
         dirty: How many records cannot be read.
-        reasons: Why, of the first of them, each with its place.
+        reasons: Why, of the first of them, each with the record.
         rejections: Why, of all, if they are collected.
         hint: Why most values of a topic cannot be read.
         without_rows: How many records have no rows.
     """
 
     rows: int = 0
-    places: tuple[tuple[str, int, int, int], ...] = ()
+    ranges: tuple[tuple[str, int, int, int], ...] = ()
     delta: TableDelta | None = None
     dirty: int = 0
     reasons: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ class RecordDivider:
     collect: bool = False
     keyed: bool = False
     look_for_null: bool = False
-    rejected: Places = attrs.field(factory=dict)
+    rejected: Rejected = attrs.field(factory=dict)
     keep: bool = True
 
     def __call__(self, raw: pa.RecordBatch) -> pa.RecordBatch:
@@ -231,7 +231,7 @@ class RecordDivider:
         notes = PacketNotes(
             dirty=len(rejections),
             reasons=tuple(
-                f"{_place(raw, one.index)}: {name_key(one.side, one.reason)}" for one in rejections[:_REASONS]
+                f"{_read_record_id(raw, one.index)}: {name_key(one.side, one.reason)}" for one in rejections[:_REASONS]
             ),
             rejections=tuple(attrs.evolve(one, index=i) for i, one in enumerate(rejections)) if collect else (),
             hint=split.hint,
@@ -250,14 +250,14 @@ def split_task(divide: Divider) -> Callable[[Batches], Batches]:
     return run
 
 
-def _find_rejected(raw: pa.RecordBatch, places: Places) -> list[Rejection]:
+def _find_rejected(raw: pa.RecordBatch, ranges: Rejected) -> list[Rejection]:
     """The records of a batch that are among those of some places."""
-    if not places:
+    if not ranges:
         return []
     rejections = []
     names = zip(*(raw.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
     for index, (topic, partition, offset) in enumerate(names):
-        reason = places.get((topic, partition), {}).get(offset)
+        reason = ranges.get((topic, partition), {}).get(offset)
         if reason is not None:
             rejections.append(Rejection(index, reason))
     return rejections
@@ -281,9 +281,9 @@ def _find_places(records: pa.RecordBatch) -> tuple[tuple[str, int, int, int], ..
     return tuple((topic, row["partition"], row["offset_min"], row["offset_max"]) for row in rows)
 
 
-def _place(raw: pa.RecordBatch, index: int) -> Place:
+def _read_record_id(raw: pa.RecordBatch, index: int) -> RecordId:
     """The topic, partition and offset of a record."""
-    return Place(*(raw.column(name)[index].as_py() for name in ("topic", "partition", "offset")))
+    return RecordId(*(raw.column(name)[index].as_py() for name in ("topic", "partition", "offset")))
 
 
 def read_notes(notes: bytes) -> PacketNotes:

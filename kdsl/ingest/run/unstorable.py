@@ -17,7 +17,7 @@ from kdsl.ingest.run.rows import (
     read_packets,
     transform_rows,
 )
-from kdsl.ingest.run.tasks import Places
+from kdsl.ingest.run.tasks import Rejected
 from kdsl.own_columns import KIND, ORDER, PLACE
 from kdsl.run.dataframes.latest import NULL_KEY
 from kdsl.types.sql import quote_name
@@ -30,7 +30,7 @@ _OF_NULL_KEYS = (NULL_KEY, "NOT_NULL_ASSERT_VIOLATION", "NOT_NULL_CONSTRAINT_VIO
 """What errors of kdsl, of Spark, of Delta Lake and of Postgres say of NULL in a column that must have a value."""
 
 
-def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
+def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Rejected:
     """Find the records that would bring U+0000 into strings of a sink table.
 
     Only what is written counts: a column that a projection leaves out, or a row that does not meet the filter, does
@@ -61,7 +61,7 @@ def find_null_characters(plan: IngestPlan, packets: DataFrame, decision: Decisio
 class Search(Protocol):
     """Finds the records for which a job failed, of a plan, in the packets of a batch, which a decision is about."""
 
-    def __call__(self, plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
+    def __call__(self, plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Rejected:
         """Find them; ``keyed`` as for `read_packets`."""
         ...
 
@@ -78,7 +78,7 @@ def choose_search(error: BaseException) -> Search | None:
     return find_null_keys if any(words in text for words in _OF_NULL_KEYS for text in causes) else None
 
 
-def find_without_times(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
+def find_without_times(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Rejected:
     """Find the records without a time in the source; each table is a job.
 
     The arguments are those of `find_null_characters`.
@@ -94,7 +94,7 @@ def find_without_times(plan: IngestPlan, packets: DataFrame, decision: Decision,
     return places
 
 
-def find_null_keys(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Places:
+def find_null_keys(plan: IngestPlan, packets: DataFrame, decision: Decision, *, keyed: bool = False) -> Rejected:
     """Find the records whose rows have NULL in the primary key of a sink table.
 
     The arguments are those of `find_null_characters`.
@@ -118,7 +118,7 @@ def _find(
     reason: str,
     *,
     keyed: bool,
-) -> Places:
+) -> Rejected:
     """Find the records of some tables whose rows have a wrong value in a column of a sink table; each table is a job.
 
     Args:

@@ -140,29 +140,29 @@ class JavaAdmin:
         return sorted(self.result(self.client.listTopics(options).names(), "the list of topics"))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition; errors are those of `_offsets`."""
-        offsets = self._offsets(partitions, self._clients.admin.OffsetSpec.earliest())
+        """The offset of the first record of each partition; errors are those of `_ask_for_offsets`."""
+        offsets = self._ask_for_offsets(partitions, self._clients.admin.OffsetSpec.earliest())
         return {partition: one.offset for partition, one in offsets.items()}
 
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition, or the last stable offset where ``committed``.
 
-        Errors are those of `_offsets`.
+        Errors are those of `_ask_for_offsets`.
         """
         return {partition: end.offset for partition, end in self.log_ends(partitions, committed=committed).items()}
 
     def log_ends(
         self, partitions: Iterable[TopicPartition], *, committed: bool
     ) -> dict[TopicPartition, OffsetAndEpoch]:
-        """The end of each partition as in `latest`, with its leader's epoch; errors are those of `_offsets`."""
-        return self._offsets(partitions, self._clients.admin.OffsetSpec.latest(), committed=committed)
+        """The end of each partition as in `latest`, with its leader's epoch; errors are those of `_ask_for_offsets`."""
+        return self._ask_for_offsets(partitions, self._clients.admin.OffsetSpec.latest(), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
         """The offset of each partition's first record that is not older than a time; None if there is none.
 
-        The time is in milliseconds since 1970. Errors are those of `_offsets`.
+        The time is in milliseconds since 1970. Errors are those of `_ask_for_offsets`.
         """
-        offsets = self._offsets(partitions, self._clients.admin.OffsetSpec.forTimestamp(millis))
+        offsets = self._ask_for_offsets(partitions, self._clients.admin.OffsetSpec.forTimestamp(millis))
         return {partition: None if one.offset < 0 else one.offset for partition, one in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -178,7 +178,7 @@ class JavaAdmin:
         if not wanted:
             return {}
         options = self._clients.admin.ListConsumerGroupOffsetsOptions()
-        options = options.topicPartitions(self.java_list([self._java_partition(p) for p in wanted]))
+        options = options.topicPartitions(self.java_list([self._create_java_partition(p) for p in wanted]))
         offsets = self._group_offsets(group, options)
         # Java's client leaves out the offsets of topics that this user may not see, but not their descriptions' errors.
         self._describe_topics(sorted({topic for topic, _ in set(wanted) - offsets.keys()}))
@@ -232,7 +232,7 @@ class JavaAdmin:
         """
         offsets = self.jvm.java.util.HashMap()
         for partition, offset in positions.items():
-            offsets.put(self._java_partition(partition), self._clients.consumer.OffsetAndMetadata(offset))
+            offsets.put(self._create_java_partition(partition), self._clients.consumer.OffsetAndMetadata(offset))
         future = self.client.alterConsumerGroupOffsets(group, offsets).all()
         self.result(future, f"the offsets of the group {group!r}", "commit")
 
@@ -275,7 +275,7 @@ class JavaAdmin:
         future = self.client.incrementalAlterConfigs(changes).all()
         self.result(future, f"the config {name!r} of the topic {topic!r}", "change")
 
-    def _offsets(
+    def _ask_for_offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
     ) -> dict[TopicPartition, OffsetAndEpoch]:
         """Ask for an offset of each partition and its epoch; for a time, it is below 0 if all records are older.
@@ -285,7 +285,7 @@ class JavaAdmin:
             spec: Java's ``OffsetSpec``: the earliest, the latest, or that of a time.
             committed: Whether the latest is the last stable offset, before which no transaction is open.
         """
-        wanted = {partition: self._java_partition(partition) for partition in partitions}
+        wanted = {partition: self._create_java_partition(partition) for partition in partitions}
         if not wanted:
             return {}
         specs = self.jvm.java.util.HashMap()
@@ -303,7 +303,7 @@ class JavaAdmin:
             for partition, one in answers.items()
         }
 
-    def _java_partition(self, partition: TopicPartition) -> Any:
+    def _create_java_partition(self, partition: TopicPartition) -> Any:
         """Create Java's ``TopicPartition``."""
         return self.jvm.org.apache.kafka.common.TopicPartition(*partition)
 

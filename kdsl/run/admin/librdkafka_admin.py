@@ -102,28 +102,31 @@ class LibrdkafkaAdmin:
         return sorted(name for name in self._requests.list_topics().topics if internal or name not in _INTERNAL)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition; errors are those of `_offsets`."""
-        return {partition: one.offset for partition, one in self._offsets(dict.fromkeys(partitions, _EARLIEST)).items()}
+        """The offset of the first record of each partition; errors are those of `_ask_for_offsets`."""
+        return {
+            partition: one.offset
+            for partition, one in self._ask_for_offsets(dict.fromkeys(partitions, _EARLIEST)).items()
+        }
 
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition, or the last stable offset where ``committed``.
 
-        Errors are those of `_offsets`.
+        Errors are those of `_ask_for_offsets`.
         """
         return {partition: end.offset for partition, end in self.log_ends(partitions, committed=committed).items()}
 
     def log_ends(
         self, partitions: Iterable[TopicPartition], *, committed: bool
     ) -> dict[TopicPartition, OffsetAndEpoch]:
-        """The end of each partition as in `latest`, with its leader's epoch; errors are those of `_offsets`."""
-        return self._offsets(dict.fromkeys(partitions, _LATEST), committed=committed)
+        """The end of each partition as in `latest`, with its leader's epoch; errors are those of `_ask_for_offsets`."""
+        return self._ask_for_offsets(dict.fromkeys(partitions, _LATEST), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
         """The offset of each partition's first record that is not older than a time; None if there is none.
 
-        The time is in milliseconds since 1970. Errors are those of `_offsets`.
+        The time is in milliseconds since 1970. Errors are those of `_ask_for_offsets`.
         """
-        offsets = self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
+        offsets = self._ask_for_offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
         return {partition: None if one.offset < 0 else one.offset for partition, one in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -303,7 +306,7 @@ class LibrdkafkaAdmin:
             raise self._requests.status.read_error(error, f"the offsets of the group {group!r}")
         return offsets
 
-    def _offsets(
+    def _ask_for_offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
     ) -> dict[TopicPartition, OffsetAndEpoch]:
         """Ask for offsets of partitions; partitions of a topic that was just created are asked for again for a while.

@@ -138,14 +138,14 @@ class Checkpoint:
                 f"{table}: {self.explain_short_log(planned, evidence)}; restore it from a copy, or use a new checkpoint"
             )
         name = f"offsets/{planned}"
-        for document in self._offset_entry(name) if planned >= 0 else ():
+        for document in self._read_offset_entry(name) if planned >= 0 else ():
             if {"version", "topics"} <= document.keys() and not has_known_version(document):
                 raise CheckpointError(
                     f"{table}: the offsets in {self.folder.path(name)} have version {document['version']}, and this "
                     f"kdsl reads version {VERSION}; use the kdsl that wrote them, or a new checkpoint"
                 )
 
-    def _offset_entry(self, name: str) -> Iterator[dict[str, Any]]:
+    def _read_offset_entry(self, name: str) -> Iterator[dict[str, Any]]:
         """Read the offsets of the sources from a file of Spark's log; none if it is missing or cannot be read."""
         text = None
         with suppress(Exception):  # Spark reads the same file, and reports what is wrong with it

@@ -250,7 +250,7 @@ class ConnectFolder:
 
     def read(self, name: str) -> str | None:
         """Read the text of a document; None if it does not exist. Errors are Spark's, as in all methods."""
-        versions = self._versions(name)
+        versions = self._read_versions(name)
         return versions[max(versions)] if versions else None
 
     def write(self, name: str, text: str) -> None:
@@ -259,7 +259,7 @@ class ConnectFolder:
         Therefore a complete version exists at any time; earlier ones are emptied afterwards. An equal text is not
         written. Errors are Spark's.
         """
-        versions = self._versions(name)
+        versions = self._read_versions(name)
         last = max(versions, default=-1)
         if versions and versions[last] == text:
             return
@@ -275,12 +275,12 @@ class ConnectFolder:
 
         Two programs that do this at the same time may both create it: Spark has no write for that.
         """
-        if self._versions(name):
+        if self._read_versions(name):
             return False
         self.write(name, text)
         return True
 
-    def _versions(self, name: str) -> dict[int, str]:
+    def _read_versions(self, name: str) -> dict[int, str]:
         """Read the content of a document by version, -1 for a file of Spark's own; errors are Spark's."""
         texts: dict[int, str] = {}
         for path, content in sorted(self._files(name, "content")):

@@ -118,7 +118,7 @@ def choose_columns(
         if len(same_name) > 1:
             names = listing(f.name for f in same_name)
             message, fix = f"the DataFrame has several columns of this name: {names}", "rename or drop all but one"
-            problems.append(_problem("write-column-twice", message, fix, plan, field.name))
+            problems.append(_create_problem("write-column-twice", message, fix, plan, field.name))
         if same_name:
             chosen[field.name] = same_name[0]
         elif field.name not in plan.defaults:
@@ -129,12 +129,12 @@ def choose_columns(
             "give the table a value format that carries changes, as debezium-json, or the connector 'upsert-kafka'; or "
             f"keep the rows that are new, with df.where(\"{ROW_KIND} = '+I'\").drop({ROW_KIND!r})"
         )
-        problems.append(_problem("write-changelog", message, fix, plan))
+        problems.append(_create_problem("write-changelog", message, fix, plan))
     left = [f.name for fields in surplus.values() for f in fields]
     for field in missing:
         message = f"the DataFrame has no column {field.name!r} ({field.type}){nearest(field.name, left)}"
         fix = "add it, or declare a default for it"
-        problems.append(_problem("write-column-missing", message, fix, plan, field.name))
+        problems.append(_create_problem("write-column-missing", message, fix, plan, field.name))
     if left:
         message = f"the table does not write {listing(left)}, and they would be lost"
         if len(left) == 1:
@@ -143,11 +143,11 @@ def choose_columns(
         arguments = ", ".join(map(repr, left))
         them = "it" if len(left) == 1 else "them"
         fix = f"leave {them} out with df.drop({arguments}), or declare {them}"
-        problems.append(_problem("write-column-extra", message, fix, plan))
+        problems.append(_create_problem("write-column-extra", message, fix, plan))
     return chosen, problems
 
 
-def _problem(code: str, message: str, fix: str, plan: WritePlan, column: str | None = None) -> Problem:
+def _create_problem(code: str, message: str, fix: str, plan: WritePlan, column: str | None = None) -> Problem:
     """Create a problem of what is written."""
     return Problem(code, message, fix, Where(table=plan.table, column=column))
 

@@ -151,7 +151,7 @@ def acquire_ids(
             seeded = {**dict.fromkeys(everything, progress.done), **half, **batches}
             list(
                 pool.map(
-                    lambda id_: _seed(spec, acquired[id_][0], _first_token(spec, progress, seeded[id_], last)),
+                    lambda id_: _seed(spec, acquired[id_][0], _create_first_token(spec, progress, seeded[id_], last)),
                     everything,
                 )
             )
@@ -162,7 +162,7 @@ def acquire_ids(
     return batches
 
 
-def _first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last: int) -> Token:
+def _create_first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last: int) -> Token:
     """Create the first token of an id in a run: it says that ``batch`` is written, and its number follows ``last``.
 
     It has the digest of the open batch's offsets only if that is its batch, which the id may have written.

@@ -235,7 +235,7 @@ class PooledConsumer:
 
     def earliest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
         """Fetch the offset of the first record in the partition of each range; errors as in `latest`."""
-        return self._offsets(ranges, OFFSET_BEGINNING, seconds)
+        return self._ask_for_offsets(ranges, OFFSET_BEGINNING, seconds)
 
     def latest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
         """Fetch the offset after the last record in the partition of each range.
@@ -243,7 +243,7 @@ class PooledConsumer:
         Raises:
             KafkaReadError: A partition has none after ``seconds``, or an error that repeating does not change.
         """
-        return self._offsets(ranges, OFFSET_END, seconds)
+        return self._ask_for_offsets(ranges, OFFSET_END, seconds)
 
     def read_headers(self, records: Sequence[RecordId], table: str, seconds: float) -> list[Headers]:
         """Read some records again from the brokers for their headers, and return these in the records' order.
@@ -264,7 +264,7 @@ class PooledConsumer:
             self._header_reader = HeaderReader(self._settings, self.servers)
         return self._header_reader.read(records, table, seconds)
 
-    def _offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
+    def _ask_for_offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
         """Ask the leaders for the offset of a mark (`OFFSET_BEGINNING` or `OFFSET_END`) in each range's partition."""
         # librdkafka passes the protocol's markers for the ends of a log on as if they were timestamps.
         wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]

@@ -53,7 +53,7 @@ def _timestamp_types(messages: Messages) -> pa.Array:
     return pa.array([kind - 1 for kind, _ in map(Message.timestamp, messages)], pa.int8())
 
 
-def _leader_epochs(messages: Messages) -> pa.Array:
+def _build_leader_epochs(messages: Messages) -> pa.Array:
     """Build the column of the leader epochs with which messages were stored; null where the client does not know it."""
     return pa.array(list(map(Message.leader_epoch, messages)), pa.int32())
 
@@ -96,7 +96,7 @@ def build_headers(messages: Messages, read: ReadHeaders) -> pa.Array:
 COLUMNS = {
     "timestamp": _timestamps,
     "timestamp_type": _timestamp_types,
-    "leader_epoch": _leader_epochs,
+    "leader_epoch": _build_leader_epochs,
     "key": _keys,
     "value": _values,
 }

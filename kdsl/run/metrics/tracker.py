@@ -170,7 +170,7 @@ class Tracker:
         self._watermark: float | None = None
         self._warned_ahead = False
         self._before: float | None = None
-        self._seconds = 0.001
+        self._convert_to_seconds = 0.001
 
     def writes(self, table: str, spool: Spool | None, run: str, lease: str = "") -> None:
         """Note what a run of the query writes, and begin to follow the run, as `begin` does.
@@ -231,13 +231,13 @@ class Tracker:
             if first:
                 self.name = document.get("name") or self.name
                 self._forget_oldest()
-            started = _seconds(document["timestamp"])
+            started = _convert_to_seconds(document["timestamp"])
             took = document.get("durationMs", {}).get("triggerExecution", 0) / 1000
             if first and key > self._last:
                 self._last = key
-                self._seconds = max(took, started - self._before if self._before is not None else 0.0, 0.001)
+                self._convert_to_seconds = max(took, started - self._before if self._before is not None else 0.0, 0.001)
                 self._before = started
-                mark = _seconds(document.get("eventTime", {}).get("watermark"))
+                mark = _convert_to_seconds(document.get("eventTime", {}).get("watermark"))
                 self._watermark = mark if mark > _BEFORE_ALL else None
                 self._warn_of_future_watermark()
             # A report may be late, because Spark's buffer is ahead of its listeners: it is counted, but sets no gauges.
@@ -341,9 +341,9 @@ class Tracker:
             source.dropped.update(counts.dropped)
             source.clients.update(counts.client, ended)
         if newest:
-            source.rate = records / self._seconds
+            source.rate = records / self._convert_to_seconds
             if counts is not None:
-                source.byte_rate = None if counts.bytes is None else counts.bytes / self._seconds
+                source.byte_rate = None if counts.bytes is None else counts.bytes / self._convert_to_seconds
                 if counts.event is not None:
                     source.last = counts
         if records:
@@ -402,8 +402,8 @@ class Tracker:
         if sink.spool is not None and (sink.spool.read() or sink.spool.has_reports):
             now = sink.spool.total
             if newest:
-                sink.rate = (now.records - sink.before.records) / self._seconds
-                sink.byte_rate = (now.bytes - sink.before.bytes) / self._seconds
+                sink.rate = (now.records - sink.before.records) / self._convert_to_seconds
+                sink.byte_rate = (now.bytes - sink.before.bytes) / self._convert_to_seconds
                 sink.before = now
             sink.records, sink.bytes, sink.lost = now.records, now.bytes, now.lost
             sink.send_time = now.send_time
@@ -416,19 +416,19 @@ class Tracker:
             if rows is not None and rows >= 0:  # Spark reports -1 if it does not know
                 sink.records += rows
                 if newest:
-                    sink.rate = rows / self._seconds
+                    sink.rate = rows / self._convert_to_seconds
 
     def snapshot(self) -> QueryMetrics:
         """Return the present metrics, with what the sink's file of reports has by now; drops in it are logged."""
         with self._lock:
             now = self._clock()
             self._read_sink(None)
-            sources = tuple(self._source_metrics(source, now) for source in self._sources.values())
+            sources = tuple(self._compute_source_metrics(source, now) for source in self._sources.values())
             sinks = () if self._sink is None else (self._sink_metrics(self._sink, now),)
             batch = None if self._last == _NONE else self._last[0]
             return QueryMetrics(self.query, self.run, self.name, batch, sources, sinks, dict(self._late))
 
-    def _source_metrics(self, source: _Source, now: float) -> SourceMetrics:
+    def _compute_source_metrics(self, source: _Source, now: float) -> SourceMetrics:
         """Compute the metrics of a source at the time ``now``; its numbers do not change."""
         commits = self._commits(source.named.read) if self._commits else None
         lags = None if source.latest is None else _lags(source.current, source.latest)
@@ -542,7 +542,7 @@ def _lags(current: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
     return {p: max(0, latest[p] - offset) for p, offset in sorted(current.items()) if p in latest}
 
 
-def _seconds(text: Any) -> float:
+def _convert_to_seconds(text: Any) -> float:
     """Convert Spark's timestamp to seconds since 1970, also one beyond the year 9999; 0 for None or an empty one."""
     if not text:
         return _BEFORE_ALL

@@ -79,14 +79,14 @@ class RecordEncoder:
             self._parts["value"] = _PartEncoder(use, plan.value)
         self._topic = self._metadata.get("topic")
         self._partition = self._metadata.get("partition")  # only sinks of kdsl.datastream let rows name it
-        self._headers = self._metadata.get("headers") or self._metadata.get("header-list")
+        self._convert_headers = self._metadata.get("headers") or self._metadata.get("header-list")
         self._timestamp = self._metadata.get("timestamp")
         fields = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
         fields += [pa.field("topic", pa.string(), nullable=False)] if names_topics(plan.topics) else []
         fields += [pa.field("partition", pa.int32())] if self._partition else []
         encoded = [part for name, part in self._parts.items() if f"__raw_{name}__" not in self._metadata]
         self._own_headers = frozenset(part.read_header for part in encoded if part.read_header is not None)
-        writes_headers = self._headers or any(part.written_header is not None for part in encoded)
+        writes_headers = self._convert_headers or any(part.written_header is not None for part in encoded)
         fields += [pa.field("headers", HEADERS)] if writes_headers else []
         fields += [pa.field("timestamp", pa.int64())] if self._timestamp else []
         self.schema = pa.schema(fields)
@@ -116,7 +116,7 @@ class RecordEncoder:
         columns = {f.name: cast_array(source[f.name], f.type) for f in self._fields}
 
         failures: list[_Failure] = []
-        kinds = _row_kinds(columns[ROW_KIND], failures) if self._plan.changelog else None
+        kinds = _convert_row_kinds(columns[ROW_KIND], failures) if self._plan.changelog else None
         self._raise_on(failures, columns, first_row)
         arrays = {
             "key": self._encode_part("key", columns, batch.num_rows, failures),
@@ -129,7 +129,7 @@ class RecordEncoder:
         if "headers" in self.schema.names:
             arrays["headers"] = self._build_headers(columns, arrays, batch.num_rows)
         if self._timestamp:
-            arrays["timestamp"] = _timestamps(columns[self._timestamp.column], self._timestamp, failures)
+            arrays["timestamp"] = _convert_timestamps(columns[self._timestamp.column], self._timestamp, failures)
         self._raise_on(failures, columns, first_row)
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
 
@@ -187,7 +187,11 @@ class RecordEncoder:
         self, columns: Mapping[str, pa.Array], messages: Mapping[str, pa.Array], length: int
     ) -> pa.Array:
         """Build the headers of records: those of their column, and those with the frames of encoded keys and values."""
-        headers = _headers(columns[self._headers.column]) if self._headers else pa.nulls(length, HEADERS)
+        headers = (
+            _convert_headers(columns[self._convert_headers.column])
+            if self._convert_headers
+            else pa.nulls(length, HEADERS)
+        )
         return add_frame_headers(headers, list(self._frame_headers(messages)), self._own_headers, HEADERS)
 
     def _frame_headers(self, messages: Mapping[str, pa.Array]) -> Iterator[FrameHeader]:
@@ -293,7 +297,7 @@ def _nullable_within(kind: t.DataType) -> t.DataType:
             return kind
 
 
-def _row_kinds(array: pa.Array, failures: list[_Failure]) -> pa.Array:
+def _convert_row_kinds(array: pa.Array, failures: list[_Failure]) -> pa.Array:
     """Convert row kinds to indices into `ROW_KINDS`; NULL and unknown ones become null, and go to ``failures``."""
     kinds = pc.index_in(array, value_set=pa.array(ROW_KINDS))
     if kinds.null_count:
@@ -330,7 +334,7 @@ def _describe_topics(topics: Topics) -> str:
     return f"the pattern {topics.pattern!r}" if topics.pattern is not None else listing(topics.names)
 
 
-def _headers(array: pa.Array) -> pa.Array:
+def _convert_headers(array: pa.Array) -> pa.Array:
     """Convert a column of headers to `HEADERS`; entries that are NULL or have no key are left out (RULES MD-9).
 
     NULL instead of headers becomes an empty list.
@@ -344,7 +348,7 @@ def _headers(array: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=HEADERS)
 
 
-def _timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure]) -> pa.Array:
+def _convert_timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure]) -> pa.Array:
     """Convert timestamps or strings to milliseconds since 1970, without further digits; NULL stays NULL.
 
     Strings that are not timestamps, and times before 1970, are added to ``failures``. A time without a zone is UTC:

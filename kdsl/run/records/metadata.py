@@ -94,15 +94,15 @@ def build_metadata_column(raw: pa.Array, column: MetadataColumn, zone: str = "UT
         pa.ArrowInvalid: The time zone is needed, and unknown.
     """
     converters: Mapping[str, Callable[[pa.Array], pa.Array]] = {
-        "timestamp": lambda a: _instants(a, nullable=column.type.nullable),
+        "timestamp": lambda a: _convert_to_instants(a, nullable=column.type.nullable),
         "timestamp-type": _timestamp_types,
-        "headers": _header_map,
+        "headers": _convert_header_map,
     }
     array = converters.get(column.key, lambda a: a)(raw)
     return convert_metadata(array, METADATA[column.key].type, column.type, zone)
 
 
-def _instants(millis: pa.Array, *, nullable: bool) -> pa.Array:
+def _convert_to_instants(millis: pa.Array, *, nullable: bool) -> pa.Array:
     """Convert milliseconds to instants in microseconds.
 
     A missing timestamp (-1) and those beyond 64 bits become NULL if ``nullable``; otherwise -1 is taken as it is, and
@@ -122,7 +122,7 @@ def _timestamp_types(codes: pa.Array) -> pa.Array:
     return pa.array(TIMESTAMP_TYPES, pa.string()).take(pc.add(codes.cast(pa.int32()), 1))
 
 
-def _header_map(headers: pa.Array) -> pa.Array:
+def _convert_header_map(headers: pa.Array) -> pa.Array:
     """Convert header lists to maps; if a name is repeated, the last value wins (MD-8)."""
     entries = headers.flatten()
     names, values = entries.field("key"), entries.field("value")

@@ -90,7 +90,7 @@ class KeyedRows:
 
 
 @attrs.frozen(eq=False)
-class Changes:
+class UpsertChanges:
     """The changes that upserts cause.
 
     Attributes:
@@ -142,7 +142,7 @@ def compute_changes(
     *,
     allow_nulls: bool = False,
     net: bool = False,
-) -> Changes:
+) -> UpsertChanges:
     """Compute the changes that upserts cause.
 
     If the rows of any key come from several partitions, or one of several partitions was emptied, all rows are ordered
@@ -171,7 +171,7 @@ def apply_upserts(
     allow_nulls: bool = False,
     net: bool = False,
     repeats: bool = False,
-) -> Changes:
+) -> UpsertChanges:
     """Compute the changes that upserts cause in previous rows, in the order in which the upserts are given.
 
     Args:
@@ -202,7 +202,7 @@ def apply_upserts(
     was = np.zeros(len(ids), dtype=bool)
     was[before >= 0] = live[before[before >= 0]]
     kinds, indices, changed = _emit_changes(rows, live, was, before, new, repeats=repeats)
-    return Changes(rows, live, changed, kinds, nulls, indices, ids)
+    return UpsertChanges(rows, live, changed, kinds, nulls, indices, ids)
 
 
 def take_last_changes(

@@ -83,7 +83,7 @@ def compute_changelog(
     schema = arrow_schema(rows)
     result = spark_schema(change_row(plan))
     serialized = schema.serialize().to_pybytes()
-    compute = _Changes(plan.table, serialized, upserts, unavailable_rule(plan, report))
+    compute = _StatelessChanges(plan.table, serialized, upserts, unavailable_rule(plan, report))
     if not streaming:
         return apply_in_groups(chunks, "bucket", compute.of_bucket(), result)
     if not upserts.images:
@@ -130,7 +130,7 @@ def _read_changed_rows(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iter
 
 
 @attrs.frozen
-class _Changes:
+class _StatelessChanges:
     """Computes changes of chunks without state, in tasks.
 
     Attributes:

@@ -9,7 +9,7 @@ from kdsl.types import model as t
 def event_time_column(plan: ReadPlan) -> str | None:
     """Return the event-time column whose latest value chunks contain; None without watermark, or without state.
 
-    It is a column of the records: planning refuses another one (`kdsl.resolve.upserts.event_time`).
+    It is a column of the records: planning refuses another one (`kdsl.resolve.upserts.check_event_time`).
     """
     return None if plan.watermark is None or plan.upserts is None or not plan.upserts.images else plan.watermark.column
 

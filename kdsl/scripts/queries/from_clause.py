@@ -124,7 +124,9 @@ class FromClause:
 
     def join_condition(self, node: n.Join) -> n.Node | None:
         """Return the condition of a join (None if there is none); for an inner join with the one after WHERE."""
-        return _join_conditions(node.on, self.where) if node.kind in ("INNER", "CROSS") else node.on
+        if node.kind not in ("INNER", "CROSS") or self.where is None:
+            return node.on
+        return self.where if node.on is None else n.Binary("AND", node.on, self.where)
 
     def translate_tables(self, node: n.Node, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
         """Translate the tables after FROM to SQL, and return them for the lookup of names.
@@ -430,11 +432,6 @@ def _only_relations(tables: tuple[tuple[int, Relation], ...]) -> tuple[Relation,
 def _wall_clock_event_times(table: Relation) -> list[str]:
     """The event-time columns that are wall-clock times."""
     return [name for name, v in table.columns if name in table.event_times and isinstance(v.type, t.Timestamp)]
-
-
-def _join_conditions(one: n.Node | None, other: n.Node | None) -> n.Node | None:
-    """Combine two conditions by AND; None stands for a missing one, and is returned if both are."""
-    return n.Binary("AND", one, other) if one is not None and other is not None else one or other
 
 
 def list_spark_columns(row: t.Row) -> tuple[str, ...]:

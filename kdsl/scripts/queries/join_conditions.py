@@ -66,7 +66,7 @@ def read_condition(condition: n.Node | None, left: tuple[Relation, ...], right: 
             pair = sides.time(earlier), sides.time(later)
             if pair not in (("left", "right"), ("right", "left")):
                 continue
-            spans = [span for span in _intervals(bound) if not is_solvable(span)]
+            spans = [span for span in n.walk(bound) if isinstance(span, n.Span) and not is_solvable(span)]
             if spans:
                 unsolvable += spans
             else:
@@ -74,11 +74,6 @@ def read_condition(condition: n.Node | None, left: tuple[Relation, ...], right: 
                 bounds.append(bound)
     first = unsolvable[0] if unsolvable else None
     return JoinCondition(equality, frozenset(bounded), tuple(dict.fromkeys(bounds)), first)
-
-
-def _intervals(part: n.Node) -> Iterator[n.Span]:
-    """Yield the INTERVALs in a part of a condition."""
-    return (node for node in n.walk(part) if isinstance(node, n.Span))
 
 
 def _pairs_in_order(part: n.Node) -> Iterator[tuple[n.Node, n.Node, n.Node]]:

@@ -106,7 +106,9 @@ class DeltaWriter(TableWriter):
         fix = f"raise {raised}; or set exclude.schema.changes: alter.column.type in the sink, with which values that "
         fix += "do not fit are NULL and counted"
         return [
-            Refusal(table, change.columns[0].name, reason, fix, change.place, sql_fix=f"raise {raised}", code="rewrite")
+            Refusal(
+                table, change.columns[0].name, reason, fix, change.record_id, sql_fix=f"raise {raised}", code="rewrite"
+            )
         ]
 
     def _refuse_feed_columns(
@@ -130,7 +132,7 @@ class DeltaWriter(TableWriter):
         reason, fix = "the change data feed of the table reserves the name", "rename the column with a projection"
         sql_fix = "write INSERT INTO … SELECT with another name"
         return [
-            Refusal(table, field.name, reason, fix, change.place, sql_fix=sql_fix, code="name-reserved")
+            Refusal(table, field.name, reason, fix, change.record_id, sql_fix=sql_fix, code="name-reserved")
             for change, field in new
         ]
 

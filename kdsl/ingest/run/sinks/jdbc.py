@@ -131,9 +131,13 @@ class JdbcWriter(TableWriter):
         for index, reason in self.target(tried[0][0]).try_changes(spark, trials):
             table, change = tried[index]
             column = None if change.tag == "create.table" else change.columns[0].name
-            reason = f"the database refuses the change {attrs.evolve(change, place=None)}: {' '.join(reason.split())}"
+            reason = (
+                f"the database refuses the change {attrs.evolve(change, record_id=None)}: {' '.join(reason.split())}"
+            )
             fix, sql_fix = _TRIAL_FIXES[change.tag]
-            refusals.append(Refusal(table, column, reason, fix, change.place, sql_fix=sql_fix, code="database-change"))
+            refusals.append(
+                Refusal(table, column, reason, fix, change.record_id, sql_fix=sql_fix, code="database-change")
+            )
         return refusals
 
     def change_table(
@@ -177,7 +181,7 @@ def _refuse_type(table: TableId, change: SchemaChange, field: t.Field) -> Refusa
     """Refuse a column of a nested type."""
     sql_fix = "declare it as STRING in the table that is copied, in which it is JSON"
     reason = f"a database has no type for {field.type}"
-    return Refusal(table, field.name, reason, NESTED_FIX, change.place, sql_fix=sql_fix, code="database-type")
+    return Refusal(table, field.name, reason, NESTED_FIX, change.record_id, sql_fix=sql_fix, code="database-type")
 
 
 def change_database_table(

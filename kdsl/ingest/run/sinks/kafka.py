@@ -129,7 +129,7 @@ class KafkaWriter(SinkWriter):
         fix = "create it, as kdsl apply does; or allow it"
         return [
             Refusal(table, None, f"its topic {topic!r} does not exist, and allow.auto.create.topics is false",
-                    fix, new[table].place, code="missing-topic")
+                    fix, new[table].record_id, code="missing-topic")
             for table, topic in topics.items() if topic not in existing
         ]  # fmt: skip
 

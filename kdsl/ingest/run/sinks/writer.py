@@ -349,4 +349,4 @@ def refuse_large_integers(table: TableId, change: SchemaChange, count: Callable[
     fix = f"set infer-schema.fixed-types: {fixed[1:-1]} of the format, or exclude.schema.changes: alter.column.type in "
     fix += "the sink, with which values that do not fit are NULL and counted"
     sql_fix = f"set 'infer-schema.fixed-types' = {fixed} of the format"
-    return Refusal(table, field.name, reason, fix, change.place, sql_fix=sql_fix, code="lost-values")
+    return Refusal(table, field.name, reason, fix, change.record_id, sql_fix=sql_fix, code="lost-values")

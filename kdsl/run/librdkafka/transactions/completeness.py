@@ -26,7 +26,7 @@ def check_complete(rows: Iterator[T]) -> Iterator[T]:
         KdslError: This version of pyspark does not allow the check.
     """
     yield from rows
-    if current_task() is not None and not _has_end_mark(_task_input()):
+    if current_task() is not None and not _has_end_mark(_find_task_input()):
         raise ExactlyOnceError(
             "Spark's side of the task ended before all rows were sent, as when it fails or is stopped; nothing of the "
             "task is visible, and the executor's log has the cause"
@@ -44,7 +44,7 @@ def _has_end_mark(stream: Any) -> bool:
         return False
 
 
-def _task_input() -> Any:
+def _find_task_input() -> Any:
     """Find the stream from which the Python worker of this task reads."""
     stream = find_task_input()
     if stream is None:

@@ -113,7 +113,7 @@ def read_token(text: str, number: int) -> Token | None:
     Raises:
         ExactlyOnceError: The token was written by a newer version of kdsl, or is malformed.
     """
-    document = _document(text)
+    document = _parse_document(text)
     if document is None:
         return None
     version = document.pop("version")
@@ -131,7 +131,7 @@ def read_token(text: str, number: int) -> Token | None:
         ) from None
 
 
-def _document(text: str) -> dict[str, Any] | None:
+def _parse_document(text: str) -> dict[str, Any] | None:
     """Parse the JSON object of a token; None for any other text, or if ``version`` or ``writer`` is missing."""
     try:
         document = json.loads(text)
