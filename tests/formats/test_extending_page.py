@@ -49,7 +49,7 @@ def run(folder: Path, *arguments: str, status: int = 0) -> str:
     completed = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,
