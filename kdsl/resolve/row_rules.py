@@ -50,7 +50,7 @@ def check_row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
         condition: object = rule.condition  # type checkers do not see what a user's program passes
         if not isinstance(condition, str) or not condition.strip():
             message = f"the row rule {rule.name!r} has the condition {rule.condition!r}"
-            yield _make_problem(table, rule, message, "write a condition, such as 'amount > 0'")
+            yield _create_problem(table, rule, message, "write a condition, such as 'amount > 0'")
             continue
         yield from _check_action(table, rule, direction)
         if not known:
@@ -60,7 +60,7 @@ def check_row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
         except ConditionError as e:
             for part in e.parts:
                 reason, fix = _explain_column(table, direction, part.name) or (part.reason, part.fix)
-                yield _make_problem(table, rule, f"the row rule {rule.name!r} ({rule.condition}): {reason}", fix)
+                yield _create_problem(table, rule, f"the row rule {rule.name!r} ({rule.condition}): {reason}", fix)
         else:
             yield from _check_metadata(table, rule, condition, direction)
 
@@ -77,7 +77,7 @@ def _checkable_columns(table: TableDef, direction: Direction) -> Mapping[str, t.
     }
 
 
-def _make_problem(table: TableDef, rule: RowRuleDef, message: str, fix: str) -> Problem:
+def _create_problem(table: TableDef, rule: RowRuleDef, message: str, fix: str) -> Problem:
     """Return a problem of a row rule, at the rule's location."""
     return problem(table, "row-rule", message, fix, column=rule.where.column, where=rule.where)
 
@@ -87,15 +87,17 @@ def _check_action(table: TableDef, rule: RowRuleDef, direction: Direction) -> It
     if rule.on_fail == "dead_letter" and direction == "write":
         message = f"the row rule {rule.name!r} has on_fail='dead_letter', but a row that is written has no record yet"
         fix = "use 'warn', 'drop' or 'fail'; or declare the rule in a subclass of the table that is only read"
-        yield _make_problem(table, rule, message, fix)
+        yield _create_problem(table, rule, message, fix)
     if rule.on_fail == "dead_letter" and direction == "read" and table.options.dead_letter_topic is None:
         message = f"the row rule {rule.name!r} has on_fail='dead_letter', but the table has no dead-letter topic"
         in_python = table.spelling is Spelling.PYTHON
         topic = "dead_letters=DeadLetters('orders.dead')" if in_python else "'scan.dead-letter.topic'"
-        yield _make_problem(table, rule, message, f"declare one with {topic}, or use another action")
+        yield _create_problem(table, rule, message, f"declare one with {topic}, or use another action")
     if table.options.latency == "realtime":
         message = f"the row rule {rule.name!r} is checked in Python, which real-time mode does not use"
-        yield _make_problem(table, rule, message, f"remove the rule, or set {table.setting('latency', 'micro-batch')}")
+        yield _create_problem(
+            table, rule, message, f"remove the rule, or set {table.setting('latency', 'micro-batch')}"
+        )
 
 
 def _explain_column(table: TableDef, direction: Direction, name: str) -> tuple[str, str] | None:
@@ -128,4 +130,4 @@ def _check_metadata(table: TableDef, rule: RowRuleDef, condition: Condition, dir
             "contains the row before it without the metadata of its record, so that the decision could not be repeated"
         )
         fix = "use on_fail='warn' or 'fail', or decide by columns of the message value"
-        yield _make_problem(table, rule, message, fix)
+        yield _create_problem(table, rule, message, fix)

@@ -212,24 +212,24 @@ class _Mode:
         if self.mode == "timestamp" and millis is None and not self._is_unreadable("timestamp"):
             fix = f"set {self.named} to an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
             fix += "" if self.in_python else "milliseconds since 1970"
-            yield self._make_problem("timestamp", f"{self.named} is 'timestamp', but no time is set", fix)
+            yield self._create_side_problem("timestamp", f"{self.named} is 'timestamp', but no time is set", fix)
         if self.mode == "specific-offsets":
             yield from self._check_specific_offsets(offsets)
         for what, value, needs in (("timestamp", millis, "timestamp"), ("offsets", offsets, "specific-offsets")):
             if value is not None and self.mode != needs:
                 message = f"{self._name(what)} has no effect, because {self.named} is {self.mode!r}"
                 fix = f"set {self.named} to {needs!r}, or remove it"
-                yield attrs.evolve(self._make_problem("unused", message, fix, what), severity="warning")
+                yield attrs.evolve(self._create_side_problem("unused", message, fix, what), severity="warning")
         option = self.spelling("timestamp")
         if self.mode == "timestamp" and millis is not None and not 0 <= millis < 1 << 63:
             message = f"{option} is {millis} ms after 1970, which is not a valid timestamp of a Kafka record"
             fix = "set a time after 1970" if millis < 0 else "write milliseconds since 1970-01-01 UTC"
-            yield self._make_problem("timestamp", message, fix, "timestamp")
+            yield self._create_side_problem("timestamp", message, fix, "timestamp")
         elif self.mode == "timestamp" and millis is not None and millis < SMALLEST_MILLIS:
             message = f"{option} is {millis} ms after 1970, which is before March 1973"
             fix = "check the time"
             fix = fix if self.in_python else "write milliseconds since 1970-01-01 UTC, not seconds"
-            yield attrs.evolve(self._make_problem("seconds", message, fix, "timestamp"), severity="warning")
+            yield attrs.evolve(self._create_side_problem("seconds", message, fix, "timestamp"), severity="warning")
 
     @property
     def mode(self) -> str:
@@ -252,16 +252,16 @@ class _Mode:
         form = f"{self.named}{{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
         if offsets is None:
             message = f"{self.named} is 'specific-offsets', but no offsets are set"
-            yield self._make_problem("offsets", message, f"write {form}")
+            yield self._create_side_problem("offsets", message, f"write {form}")
         else:
             try:
                 yield from self._warn_of_repetition(list(offset_pairs(offsets)))
             except ValueError as e:
                 message = f"{self.spelling('offsets')} has the value {offsets!r}: {e}"
-                yield self._make_problem("offsets", message, f"write {form}", "offsets")
+                yield self._create_side_problem("offsets", message, f"write {form}", "offsets")
         if len(self.table.options.topic) != 1:
             message = f"{self.named} 'specific-offsets' sets offsets by partition, which requires a single topic"
-            yield self._make_problem("topics", message, f"name one topic, or choose another {self.side} mode")
+            yield self._create_side_problem("topics", message, f"name one topic, or choose another {self.side} mode")
 
     def _warn_of_repetition(self, pairs: Iterable[tuple[int, int]]) -> Iterator[Problem]:
         """Warn of a partition with two different offsets; the last one is used."""
@@ -271,7 +271,7 @@ class _Mode:
                 message = (
                     f"{self._name('offsets')} sets the offsets {last[partition]} and {offset} for partition {partition}"
                 )
-                warning = self._make_problem(
+                warning = self._create_side_problem(
                     "repeated", f"{message}; {offset} is used", "remove the other one", "offsets"
                 )
                 yield attrs.evolve(warning, severity="warning")
@@ -293,7 +293,7 @@ class _Mode:
         """Return an option of the start or the end as the table spells it."""
         return self.table.option_name(f"{self.side}_{what}")
 
-    def _make_problem(self, what: str, message: str, fix: str, option: str = "") -> Problem:
+    def _create_side_problem(self, what: str, message: str, fix: str, option: str = "") -> Problem:
         """Create a problem of the side with the code ``<side>-<what>``, at one of its options, by default the mode."""
         attribute = f"{self.side}_{option}" if option else self.side
         return problem(self.table, f"{self.side}-{what}", message, fix, option=attribute)

@@ -64,10 +64,10 @@ def match_columns(
         if name not in by_name:
             hint = nearest(name, by_name)
             message = f"{table.name} has no column {name!r} that can be written{hint}"
-            problems.append(_make_problem("insert-column", message, f"use {listing(by_name)}", name))
+            problems.append(_create_problem("insert-column", message, f"use {listing(by_name)}", name))
     twice = {name for name, count in Counter([*names, *constants]).items() if count > 1}
     once = "name it once, and select one value for it"
-    problems += [_make_problem("insert-column", f"the column {n!r} is named twice", once, n) for n in twice]
+    problems += [_create_problem("insert-column", f"the column {n!r} is named twice", once, n) for n in twice]
     wanted = [by_name[n] for n in names if n in by_name] if names else [c for c in sink if c.name not in constants]
     fields = query.columns.fields
     if problems:
@@ -85,20 +85,20 @@ def match_columns(
         if not is_assignable(field.type, column.type):
             message = f"column {index + 1} of the query, {field.name!r}, is {field.type.spelling}, and "
             message += f"{table.name}.{column.name} is {column.type.spelling}"
-            problems.append(_make_problem("insert-type", message, _advise_cast(field.type, column.type), column.name))
+            problems.append(_create_problem("insert-type", message, _advise_cast(field.type, column.type), column.name))
     for name, value in constants.items():
         columns[name] = SinkColumn(name, by_name[name].type, value.type, constant=value.text)
         if not is_assignable(value.type, by_name[name].type):
             message = f"the constant of {name!r} is {value.spelling}, and the column {by_name[name].type.spelling}"
             fix = _advise_cast(value.type, by_name[name].type)
-            problems.append(_make_problem("insert-type", message, fix, name))
+            problems.append(_create_problem("insert-type", message, fix, name))
     for column in sink:
         if column.name not in columns:
             columns[column.name] = SinkColumn(column.name, column.type, None)
             if not column.type.nullable:
                 message = f"the column {column.name!r} is NOT NULL, and the statement writes no value to it"
                 fix = f"name it in INSERT INTO {table.name} (…), and select a value for it"
-                problems.append(_make_problem("insert-null", message, fix, column.name))
+                problems.append(_create_problem("insert-null", message, fix, column.name))
     return tuple(columns[c.name] for c in sink), problems
 
 
@@ -111,6 +111,6 @@ def _advise_cast(have: t.DataType | None, want: t.DataType) -> str:
     return f"write CAST(… AS {want.spelling})"
 
 
-def _make_problem(code: str, message: str, fix: str, column: str) -> Problem:
+def _create_problem(code: str, message: str, fix: str, column: str) -> Problem:
     """Return a problem at a column of the sink."""
     return Problem(code, message, fix, Where(column=column))

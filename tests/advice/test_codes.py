@@ -17,9 +17,9 @@ from tests.source_trees import modules, read, walk
 FOLDER = Path(__file__).parent
 RAISED_BY = frozenset({
     "Problem", "problem", "_problem", "add_problem", "_add_problem", "add_error", "add_warning", "add", "_add", "fail",
-    "WrongOption", "_make_problem", "_Mistake", "_Refusal", "_StatementError",
+    "WrongOption", "_create_problem", "_create_side_problem", "_Mistake", "_Refusal", "_StatementError",
 })  # fmt: skip
-_SIDES = {"problem": ("key", "value"), "_make_problem": ("startup", "bounded")}
+_SIDES = {"problem": ("key", "value"), "_create_side_problem": ("startup", "bounded")}
 """Functions with which a code is a side and a word: columns of the key or the value, the start or the end of a read."""
 _CODE = re.compile(r"[a-z]+(-[a-z0-9]+)+")
 _WORD = re.compile(r"[a-z]+")
@@ -61,7 +61,7 @@ def find_codes_of_call(call: ast.Call, name: str, constants: Mapping[str, object
             return codes
         if isinstance(argument, ast.Constant) and len(call.args) > 2 and texts and _WORD.fullmatch(texts[0]):
             words = words or {texts[0]}
-    return {f"{side}-{word}" for side in _SIDES[name] for word in words} if name == "_make_problem" else words
+    return {f"{side}-{word}" for side in _SIDES[name] for word in words} if name == "_create_side_problem" else words
 
 
 def find_cases() -> list[Case]:

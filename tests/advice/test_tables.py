@@ -259,7 +259,7 @@ CASES = [
              {"options": {**KEYED, "debezium-json.truncate": "apply"}, "primary_key": ("id",)}),
     Declared("cdc-duplicate-truncate",
              {"options": {**KEYED, "debezium-json.truncate": "apply", "topic": "a;b"}, "primary_key": ("id",)},
-             "truncate = 'skip' in the format",
+             "set debezium-json.truncate = 'skip'",
              {"options": {**KEYED, "debezium-json.truncate": "skip", "topic": "a;b"}, "primary_key": ("id",)}),
     Declared("upsert-watermark",
              {"options": UPSERT, "without": ("format",), "primary_key": ("id",),
