@@ -28,7 +28,10 @@ _lock = Lock()
 
 
 def provide_token(**options: str) -> str:
-    """Return a token of the application default credentials, which google-auth renews before they expire.
+    """Return a token for the brokers: the access token of the default credentials, with its account and its end.
+
+    Header, claims and access token are in base64, joined by dots, as Google's own login handler for Kafka sends them.
+    google-auth renews the credentials before they expire.
 
     Args:
         options: ``principal``, the account, by default that of the environment variable (`PRINCIPAL`), else of the

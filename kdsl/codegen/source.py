@@ -268,9 +268,10 @@ class _Marks:
         self._marked_primary = self._marked and tuple(n for n in keys if n in self._primary) == self._primary
 
     def wrapper(self, column: ColumnDef) -> str:
-        """Choose a column's wrapper: ``PrimaryKey`` or ``Key`` for physical columns of the message key, else ``Col``.
+        """Choose a column's wrapper: ``Col``, except for physical columns of a message key that marks can express.
 
-        It is ``Col``, too, if marks cannot express the message key, and instead of ``Key`` in an upsert table.
+        Of these, one of the primary key has ``PrimaryKey`` if marks can express that key, too. Others have ``Key``, or
+        ``Col`` in an upsert table, whose message key is its primary key.
         """
         if column.role != "physical" or not self._marked or column.name not in self._key:
             return "Col"

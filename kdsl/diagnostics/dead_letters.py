@@ -205,12 +205,12 @@ def _parse_letter(row: Mapping[str, Any], headers: list[tuple[str, bytes | None]
 
 
 def find_letter(cluster: Cluster, topic: str, id_: str) -> DeadLetter:
-    """Read a whole topic of letters, and return the newest letter of a record.
+    """Read a whole topic of letters, and return the letter of a record that comes last in it.
 
     Args:
         cluster: The cluster of the letters.
         topic: Their topic.
-        id_: The identity of the record, or its beginning, topic-partition-offset.
+        id_: The identity of the record, or its part before ``@``, topic-partition-offset.
 
     Raises:
         KdslError: The topic has no letter of the record, or cannot be read.

@@ -220,8 +220,8 @@ class RouteRule:
     def target(self, table: TableId) -> TableId | None:
         """The sink table of an upstream table; None if the route does not fit it.
 
-        The symbol becomes the last name of the upstream table, and ``$1`` what the first group matches: a part of a
-        name, or several names. A dot in a name stays in it.
+        In a route with a symbol, the symbol becomes the last name of the upstream table. In one without, ``$1`` becomes
+        what the first group matches: a part of a name, or several names. A dot in a name stays in it.
 
         Raises:
             ValueError: That makes an empty name, or more than three names.

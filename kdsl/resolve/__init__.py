@@ -143,7 +143,9 @@ def problems(table: TableDef, direction: Direction, cluster: Cluster | None = No
 
 
 def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = None) -> ResolvedTable:
-    """Check a table for a direction, and return it resolved, with the warnings about it.
+    """Check a table for a direction, and return what its declaration means there, with the warnings about it.
+
+    Defaults are filled in. For ``"write"`` there are no header filter, computed columns and watermark.
 
     Args:
         table: The declared table.

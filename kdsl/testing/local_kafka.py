@@ -440,7 +440,7 @@ class LocalKafka(LocalService, RunningKafka):
         }
 
     def _configure(self, node_id: int, java: Path, kafka: KafkaJars) -> Broker:
-        """Write the configuration of a broker, and keys that it needs, and return the broker, not yet started."""
+        """Write the configuration of a broker, which its owner alone can read; return the broker, not yet started."""
         config = self.data_dir / f"server-{node_id}.properties"
         values = broker_properties(
             node_id,

@@ -25,7 +25,7 @@ from kdsl_formats._avro.output import (
 )
 from kdsl_formats._avro.value_encoders import Decimals, Floats, Numbers, Symbols, Texts
 from kdsl_formats._avro.write_steps import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Value, WriteStep
-from kdsl_formats._columns.arrays import Bytes, Integers, bounds, content, slices
+from kdsl_formats._columns.arrays import Bytes, Integers, content, find_bounds, slices
 
 MAX_BYTES = 2**31 - 1 - 2 * GAP  # bytes: the limit of an array's 32-bit offsets
 ONE_BYTE = 64  # branches of a union whose index takes one byte
@@ -233,7 +233,7 @@ class _Array(ColumnEncoder):
         owner = np.arange(len(array)) if fallback.owner is None else fallback.owner
         take_elements = self.take_elements(array, first, last, fallback)
         items = encode_bodies(self.inner, take_elements, FallbackMask(fallback.rows, np.repeat(owner, last - first)))
-        begin, end = bounds(items)
+        begin, end = find_bounds(items)
         ends = np.append(begin, end[-1] if len(end) else 0).astype(np.int64)
         self.begin, counts = ends[first - first[0]] if len(first) else first, last - first
         self.length = (ends[last - first[0]] if len(first) else last) - self.begin

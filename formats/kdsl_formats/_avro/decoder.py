@@ -17,7 +17,7 @@ from kdsl_formats._avro.cursor import Bodies, Cursor
 from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.reference_decoder import BodyError, ReferenceDecoder
 from kdsl_formats._avro.resolution import resolve
-from kdsl_formats._columns.arrays import Indices, bounds, content
+from kdsl_formats._columns.arrays import Indices, content, find_bounds
 from kdsl_formats._columns.fallback import FallbackRows, merge_rows
 from kdsl_formats._text.looks import JSON_INSTEAD, looks_like_json
 
@@ -76,7 +76,7 @@ class AvroDecoder:
         if len(present_messages) < self.min_batch or self._column.unsupported:
             decoded = self._read_one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
             return attrs.evolve(decoded, infinite=self.reference.infinite.take())
-        start, end = bounds(messages)
+        start, end = find_bounds(messages)
         bodies = Bodies.of(content(messages), end[present_messages])
         cursor = Cursor(bodies, start[present_messages].astype(np.int64))
         with np.errstate(over="ignore"):

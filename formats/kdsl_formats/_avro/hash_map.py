@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import bounds, content, find_repeated_keys, ranges
+from kdsl_formats._columns.arrays import content, find_bounds, find_repeated_keys, ranges
 
 _CODE = 2**32 - 1
 _LONGEST = 256  # characters: longer keys are hashed one by one
@@ -63,7 +63,7 @@ def find_repeats(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDA
 
 def _hash_keys(keys: pa.StringArray) -> npt.NDArray[np.int64]:
     """The hashes of many strings in Java's HashMap; see `java_hash`."""
-    begin, end = bounds(keys)
+    begin, end = find_bounds(keys)
     length = end - begin
     data = content(keys)
     plain = length <= _LONGEST

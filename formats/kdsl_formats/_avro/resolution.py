@@ -490,7 +490,8 @@ def default_of(field: RecordField, column: t.DataType) -> Any:
 def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
     """Convert a default in a schema's JSON to a value of a column, as the reference decoder returns it.
 
-    A member that a record's default lacks has the default of its field.
+    A member that a record's default lacks has the default of its field. A map becomes a list of pairs, and the symbol
+    of an enum is not checked.
 
     Raises:
         ValueError: A member of the default has no value, or a value does not fit; JSON of the wrong kind also raises

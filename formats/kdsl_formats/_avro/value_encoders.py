@@ -20,7 +20,7 @@ from kdsl_formats._avro.output import (
     zigzag_varints,
 )
 from kdsl_formats._avro.write_steps import Value
-from kdsl_formats._columns.arrays import Bytes, Integers, bounds, content
+from kdsl_formats._columns.arrays import Bytes, Integers, content, find_bounds
 
 _LONG = (1 << 63) - 1
 _LONG_DIGITS = 18
@@ -110,7 +110,7 @@ class Texts(ColumnEncoder):
         Rows with NULL, or with another length than a fixed has, are marked for the fallback.
         """
         fallback.nulls(array)
-        begin, end = bounds(array)
+        begin, end = find_bounds(array)
         self.begin, self.length = begin.astype(np.int64), (end - begin).astype(np.int64)
         self.data = np.concatenate([content(array), np.zeros(GAP, dtype=np.uint8)])
         if self.fixed is not None:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from kdsl.types.arrays import Bytes as Bytes, Indices as Indices, Integers as Integers, Mask as Mask, Words as Words
 
 
-def bounds(strings: pa.Array) -> tuple[Indices, Indices]:
-    """The first and last (excluded) position of each string in `content`."""
+def find_bounds(strings: pa.Array) -> tuple[Indices, Indices]:
+    """The positions in `content` at which each string begins and ends (excluded). Its offsets have 32 bits."""
     if not len(strings):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     offsets = np.frombuffer(strings.buffers()[1], dtype=np.int32)[strings.offset : strings.offset + len(strings) + 1]
@@ -98,7 +98,7 @@ def find_invalid_utf8(strings: pa.StringArray) -> Mask | None:
         pass
     else:
         return None
-    wrong = find_each_invalid_utf8(data, *bounds(strings))
+    wrong = find_each_invalid_utf8(data, *find_bounds(strings))
     if strings.null_count:
         wrong &= np.asarray(strings.is_valid())
     return wrong

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Indices, Mask, Words, bounds, content, slices, words_at
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, Words, content, find_bounds, slices, words_at
 
 PAD = 32
 """The bytes that may be read after the start of a string, and before its end."""
@@ -33,7 +33,7 @@ class StringSpans:
     @classmethod
     def of(cls, strings: pa.StringArray) -> StringSpans:
         """Copy the strings of an array to a buffer with `PAD` bytes before and after them."""
-        text, (start, end) = content(strings), bounds(strings)
+        text, (start, end) = content(strings), find_bounds(strings)
         data = np.zeros(len(text) + 2 * PAD, dtype=np.uint8)
         data[PAD : PAD + len(text)] = text
         return cls(data, start + PAD, end + PAD, np.asarray(strings.is_valid()))

@@ -18,8 +18,8 @@ from kdsl_formats._columns.arrays import (
     Integers,
     Mask,
     Words,
-    bounds,
     content,
+    find_bounds,
     slices,
     validity,
     words_of,
@@ -104,7 +104,7 @@ def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mas
     An empty array is a ValueError. A number is signed and big-endian, and has up to 16 bytes; longer and
     empty ones need the fallback.
     """
-    start, end = bounds(strings)
+    start, end = find_bounds(strings)
     size = end - start
     longest = int(size.max())
     if not longest or longest > 16:
@@ -160,7 +160,7 @@ def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Integers, Integers
 
 def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Integers, Integers, Mask]:
     """The halves of big-endian numbers, and which of them need the fallback: those of no bytes or more than 16."""
-    start, end = bounds(binary)
+    start, end = find_bounds(binary)
     data: Bytes = np.append(content(binary), np.zeros(_PADDING, dtype=np.uint8))
     length = end - start
     low, high = read_numbers(words_of(data), start, length)
@@ -171,7 +171,7 @@ def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
     """Decimals from JSON such as ``{"scale":2,"value":"Aeg="}`` (VariableScaleDecimal); others need the fallback."""
     if not len(strings):
         return ReadColumn(pa.array([], arrow_type(kind)), np.zeros(0, dtype=bool))
-    start, end = bounds(strings)
+    start, end = find_bounds(strings)
     data: Bytes = np.append(content(strings), np.zeros(_PADDING + len(_BEFORE) + _LONGEST_SCALE, dtype=np.uint8))
     words = words_of(data)
     plain = _starts_with(words, start, _BEFORE) & (data[end - 1] == _BRACE) & (data[end - 2] == _QUOTE)
@@ -319,7 +319,7 @@ def timestamps_of_strings(strings: StringSpans, kind: t.DataType) -> ReadColumn:
 
 def bytes_of_hex(strings: pa.StringArray) -> ReadColumn:
     """Bytes from hexadecimal digits; strings of another form need the fallback."""
-    start, end = bounds(strings)
+    start, end = find_bounds(strings)
     data = content(strings)
     digits = _HEX.take(data)
     fallback = ((end - start) & 1).astype(bool)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Integers, Mask, bitmap, bounds, build_array, content, slices, validity
+from kdsl_formats._columns.arrays import Integers, Mask, bitmap, build_array, content, find_bounds, slices, validity
 from kdsl_formats._columns.string_spans import StringSpans
 from kdsl_formats._columns.unscaled import decimal_array
 from kdsl_formats._text import digits
@@ -77,7 +77,7 @@ def decimals(strings: StringSpans, kind: pa.Decimal128Type) -> tuple[pa.Array, M
 
 def _other_decimals(strings: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
     """Read decimals of any spelling, as `decimals` does."""
-    start, end = bounds(strings)
+    start, end = find_bounds(strings)
     present = np.asarray(strings.is_valid())
     # Arrow does not detect an overflow if the digits of a number and the scale together exceed its precision.
     fallback = _keep_with_bytes(strings, _DECIMAL_BYTES)[1] | (present & (end - start > t.MAX_DECIMAL - kind.scale))
@@ -179,14 +179,14 @@ def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     fallback = np.zeros(len(strings), dtype=bool)
     others = np.flatnonzero((data >= 0x80) | (data == 92))
     if others.size:
-        fallback[np.searchsorted(bounds(strings)[1], others, side="right")] = True
+        fallback[np.searchsorted(find_bounds(strings)[1], others, side="right")] = True
         strings = _keep_only(strings, np.asarray(strings.is_valid()) & ~fallback)
     return strings.cast(pa.binary()), fallback
 
 
 def base64(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     """Decode base64 with padding and without blanks; also returns which need the fallback, and are NULL here."""
-    start, end = bounds(strings)
+    start, end = find_bounds(strings)
     length = end - start
     data = content(strings)
     ends = np.append(np.zeros(2, dtype=np.uint8), data)  # so that an empty string has two last bytes, too
@@ -247,7 +247,7 @@ def _keep_with_bytes(strings: pa.StringArray, known: Mask) -> tuple[pa.StringArr
     fallback = np.zeros(len(strings), dtype=bool)
     if good.all():
         return strings, fallback
-    fallback[np.searchsorted(bounds(strings)[1], np.flatnonzero(~good), side="right")] = True
+    fallback[np.searchsorted(find_bounds(strings)[1], np.flatnonzero(~good), side="right")] = True
     present = np.asarray(strings.is_valid())
     return _keep_only(strings, present & ~fallback), fallback & present
 
@@ -259,7 +259,7 @@ def _keep_matching(strings: pa.StringArray, pattern: str) -> pa.StringArray:
 
 def _keep_only(strings: pa.StringArray, keep: Mask) -> pa.StringArray:
     """The strings that a mask selects; others become NULL and have no bytes."""
-    return slices(content(strings), *bounds(strings), keep, pa.string())
+    return slices(content(strings), *find_bounds(strings), keep, pa.string())
 
 
 def _unread(strings: pa.Array, values: pa.Array) -> Mask:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types.strings import numbers, temporal
-from kdsl_formats._columns.arrays import Indices, bounds, content, ranges, validity
+from kdsl_formats._columns.arrays import Indices, content, find_bounds, ranges, validity
 from kdsl_formats._text.decimals import decimals as any_decimals
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
@@ -59,7 +59,7 @@ def decimals(values: pa.Decimal128Array, *, plain: bool) -> pa.StringArray:
         return strings
     if scale > 0:
         strings = pc.ascii_rtrim(pc.ascii_rtrim(strings, "0"), ".")
-    start, end = bounds(strings)
+    start, end = find_bounds(strings)
     data = content(strings)
     tens = (end - start > 1) & (data[np.maximum(end - 1, 0)] == _ZERO) if data.size else start > end
     if scale > _PLAIN_SCALE:
@@ -104,7 +104,7 @@ def timestamps(values: pa.TimestampArray, standard: str) -> pa.StringArray:
 
 def base64(values: pa.BinaryArray) -> pa.StringArray:
     """Encode bytes in base64, with padding."""
-    start, end = bounds(values)
+    start, end = find_bounds(values)
     size = end - start
     groups = (size + 2) // 3
     ends = np.cumsum(groups)
@@ -132,7 +132,7 @@ def hexadecimal(values: pa.BinaryArray) -> pa.StringArray:
     text = np.empty((len(data), 2), dtype=np.uint8)
     text[:, 0], text[:, 1] = _HEX[data >> 4], _HEX[data & 15]
     offsets = np.zeros(len(values) + 1, dtype=np.int32)
-    offsets[1:] = 2 * bounds(values)[1]
+    offsets[1:] = 2 * find_bounds(values)[1]
     buffers = [validity(values), pa.py_buffer(offsets), pa.py_buffer(text.reshape(-1))]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 

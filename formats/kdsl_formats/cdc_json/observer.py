@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, holds
-from kdsl_formats._columns.arrays import Indices, Mask, bounds, content, slices
+from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds, slices
 from kdsl_formats._connect.by_schema import SchemaTypes
 from kdsl_formats._connect.messages import head_of
 from kdsl_formats._connect.wires import Modes
@@ -177,7 +177,7 @@ class ChangeObserver:
         """
         same = rest & np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False))
         rest &= ~same
-        start, end = bounds(messages)
+        start, end = find_bounds(messages)
         plain = same & np.asarray(pc.fill_null(pc.ends_with(messages, pattern=b"}}"), False))
         if np.count_nonzero(plain) < self._min_batch:
             return

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Indices, Mask, bounds, content
+from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds
 from kdsl_formats._text import writing
 from kdsl_formats._text.decimals import decimals
 from kdsl_formats.csv.grammar import Dialect
@@ -131,7 +131,7 @@ class _Quoter:
     def _find_needed(self, strings: pa.StringArray) -> Mask:
         """Which strings need quotes: those with a special character, and long ones."""
         data = content(strings)
-        start, end = bounds(strings)
+        start, end = find_bounds(strings)
         needed = self._has_special(strings, data, end)
         long = end - start > LONGEST_UNQUOTED
         if long.any() and not needed[long].all():

@@ -102,7 +102,7 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
     values: list[str] = []
     for _ in range(columns):
         values.append(row.value())
-        if not row.more():
+        if not row.skip_delimiter():
             break
     else:
         _read_extra(row, dialect, columns)
@@ -115,9 +115,9 @@ def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
     """Skip values beyond the last column, or only a blank one after a trailing delimiter."""
     extra = row.value()
     if dialect.ignore_extra:
-        while row.more():
+        while row.skip_delimiter():
             row.value()
-    elif row.more() or not dialect.trailing_delimiter or trim(extra):
+    elif row.skip_delimiter() or not dialect.trailing_delimiter or trim(extra):
         raise ValueError(f"the row has more values than the table's {columns} columns")
 
 
@@ -152,8 +152,8 @@ class _RowReader:
                 position += 1
         self.position = position
 
-    def more(self) -> bool:
-        """Skip the delimiter after a value, and return True; at the end of the row stay there, and return False."""
+    def skip_delimiter(self) -> bool:
+        """Skip the delimiter at the position, and return True; return False if something else is there."""
         if self.text.startswith(self.dialect.delimiter, self.position):
             self.position += 1
             return True

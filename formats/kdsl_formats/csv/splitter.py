@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from kdsl_formats._columns.arrays import Indices, Mask, bounds, content, find_invalid_utf8
+from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds, find_invalid_utf8
 from kdsl_formats.csv.grammar import Dialect
 
 _BREAKS = "\r\n"
@@ -58,7 +58,7 @@ class Splitter:
     def _find_plain(self, lines: pa.StringArray) -> Mask:
         """Which messages are plain (see the module); pyarrow would let the others disturb their neighbours."""
         data = content(lines)
-        start, end = bounds(lines)
+        start, end = find_bounds(lines)
         plain: Mask = start < end
         if plain.any():
             plain &= ~np.isin(data.take(start, mode="clip"), self._not_first)

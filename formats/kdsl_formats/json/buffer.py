@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, content, ranges, words_at, words_of
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, content, find_bounds, ranges, words_at, words_of
 
 PAD = 40  # zeros after the last message, so that reading ahead stays inside the buffer
 QUOTE, COMMA, COLON, BACKSLASH, BRACKET, BRACE = b'",:\\[{'
@@ -98,7 +98,7 @@ class MessageBuffer:
     @classmethod
     def of(cls, messages: pa.BinaryArray, scratch: Scratch) -> MessageBuffer:
         """Copy the messages of an array to a buffer; a null message may still have bytes."""
-        return cls(content(messages), Spans(*bounds(messages)), scratch)
+        return cls(content(messages), Spans(*find_bounds(messages)), scratch)
 
     def copy(self, spans: Spans) -> MessageBuffer:
         """Copy some spans to a new buffer with memory of its own, as its messages, one directly after the other."""
@@ -114,7 +114,7 @@ class MessageBuffer:
         """
         text_spans, size = [], len(self.data)
         for column in columns:
-            start, end = bounds(column)
+            start, end = find_bounds(column)
             text_spans.append(Spans(start + size, end + size))
             size += len(content(column))
         if size > len(self._memory_behind):

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Indices, bounds, content, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Indices, content, find_bounds, find_repeated_keys, slices
 from kdsl_formats._connect.schemas import connect_schema
 from kdsl_formats._connect.values import UnwritableError
 from kdsl_formats._connect.wires import wire_of
@@ -206,7 +206,7 @@ def _put_nulls(array: pa.Array, strings: pa.StringArray) -> pa.StringArray:
 
 def _remove_first_comma(objects: pa.StringArray) -> pa.StringArray:
     """Remove the comma of objects that begin with ``{,``; none of them is NULL."""
-    start, end = bounds(objects)
+    start, end = find_bounds(objects)
     data = content(objects)
     start = start + 1
     inner = slices(data, start + (data[start] == ord(",")), end, None, pa.string())
@@ -228,7 +228,7 @@ def _escape_strings(strings: pa.StringArray) -> pa.StringArray:
     positions = np.flatnonzero(_SPECIAL.take(data))
     if not positions.size:
         return strings
-    which = np.unique(np.searchsorted(bounds(strings)[1], positions, side="right"))
+    which = np.unique(np.searchsorted(find_bounds(strings)[1], positions, side="right"))
     mask = np.zeros(len(strings), dtype=bool)
     mask[which] = True
     some = strings.filter(pa.array(mask))

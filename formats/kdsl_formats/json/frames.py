@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._columns.arrays import Mask, bounds, content, slices
+from kdsl_formats._columns.arrays import Mask, content, find_bounds, slices
 from kdsl_formats.json.buffer import MessageBuffer, Scratch
 from kdsl_formats.json.document import parse
 from kdsl_formats.json.members import BARE, TEXT
@@ -44,7 +44,7 @@ class Frame:
         begins_and_ends = pc.and_(
             pc.starts_with(messages, pattern=self.before + b"{"), pc.ends_with(messages, pattern=b"}" + self.after)
         )
-        start, end = bounds(messages)
+        start, end = find_bounds(messages)
         result: Mask = np.asarray(pc.fill_null(begins_and_ends, False)) & (
             end - start > len(self.before) + 1 + len(self.after)
         )
@@ -52,7 +52,7 @@ class Frame:
 
     def slice_payloads(self, messages: pa.BinaryArray, which: Mask) -> pa.BinaryArray:
         """The payloads of some messages that have this frame; NULL for the others."""
-        start, end = bounds(messages)
+        start, end = find_bounds(messages)
         first, last = np.where(which, start + len(self.before), 0), np.where(which, end - len(self.after), 0)
         return slices(content(messages), first, last, which, pa.binary())
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, holds
-from kdsl_formats._columns.arrays import Indices, Mask, bounds, slices
+from kdsl_formats._columns.arrays import Indices, Mask, find_bounds, slices
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
@@ -324,7 +324,7 @@ class JsonObserver:
 
 def present_messages(messages: pa.BinaryArray) -> Mask:
     """Which messages are neither null nor empty."""
-    start, end = bounds(messages)
+    start, end = find_bounds(messages)
     present = end > start
     if messages.null_count:
         present &= np.asarray(messages.is_valid())

@@ -162,7 +162,7 @@ class Observation:
         return all(growth.in_any_order for growth in self.growths.values())
 
     def result(self) -> Observed:
-        """The result: the tables by first message, the table of each message, the new schemas, and bad messages."""
+        """The tables by first message, the table of each message or null, how schemas have grown, and bad messages."""
         ids = list(self.codes)
         with_table = np.flatnonzero(self.tables >= 0)
         codes, first = np.unique(self.tables[with_table], return_index=True)

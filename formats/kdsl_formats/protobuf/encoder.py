@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl.types.arrow import list_of_entries
-from kdsl_formats._columns.arrays import Integers, Mask, Words, bounds
+from kdsl_formats._columns.arrays import Integers, Mask, Words, find_bounds
 from kdsl_formats._columns.fallback import write_fallback_rows
 from kdsl_formats._columns.varints import zigzag
 from kdsl_formats.protobuf.elements import mark_fallback
@@ -128,7 +128,7 @@ class MemberWriter:
         if values.data is None:
             wire = VARINT if values.fixed is None else FIXED64 if values.fixed.shape[1] == 8 else FIXED32
             return [TagPiece(encode_tag(self.field, wire), present, values.numbers, values.fixed)]
-        start, end = bounds(values.data)
+        start, end = find_bounds(values.data)
         lengths = end - start
         data = values.data
         if present is not None:
@@ -293,7 +293,7 @@ def _message_columns(member: Member, array: pa.Array) -> list[pa.Array]:
 def _is_default(values: FieldData) -> Mask | None:
     """Which values are the default, and omitted by a field without presence; None if there are none."""
     if values.data is not None:
-        start, end = bounds(values.data)
+        start, end = find_bounds(values.data)
         zero: Any = start == end
     elif values.fixed is not None:
         zero = ~values.fixed.any(axis=1)

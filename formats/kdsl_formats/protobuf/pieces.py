@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.descriptor import FieldDescriptor
 
-from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, bounds
+from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, find_bounds
 from kdsl_formats._columns.varints import varint_sizes, write_varints
 
 
@@ -77,7 +77,7 @@ def join_pieces(pieces: Sequence[TagPiece | pa.BinaryArray], count: int) -> pa.B
 
 def regroup(array: pa.BinaryArray, ends: Integers) -> pa.BinaryArray:
     """Join neighbors, without a copy of their bytes: element n has the elements up to the n-th end."""
-    _, end = bounds(array)
+    _, end = find_bounds(array)
     base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
     offsets = np.zeros(len(ends) + 1, dtype=np.int32)
     closes = np.concatenate([[0], end])

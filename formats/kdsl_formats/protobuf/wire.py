@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, bounds, content
+from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, content, find_bounds
 from kdsl_formats._columns.varints import pad_bytes, read_varints
 
 VARINT, FIXED64, LENGTH, GROUP, FIXED32 = 0, 1, 2, 3, 5
@@ -30,7 +30,7 @@ class MessageBuffer:
 
         Positions count from the start of the buffer, for a sliced array too. A null message may still have bytes.
         """
-        start, end = bounds(messages)
+        start, end = find_bounds(messages)
         return cls(*pad_bytes(content(messages))), start.astype(np.int64), end.astype(np.int64)
 
     def varints(self, positions: Integers) -> tuple[Words, Integers | int, Mask | None]:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings, strategies as st
 
-from kdsl_formats._columns.arrays import bounds, content, find_invalid_utf8, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import content, find_bounds, find_invalid_utf8, find_repeated_keys, slices
 
 
 def is_utf8(data: bytes) -> bool:
@@ -50,4 +50,4 @@ def test_an_array_is_rebuilt_from_its_pieces(texts: list[str | None], offset: in
     array = pa.array(texts, pa.string())[offset:]
     present = np.asarray(array.is_valid())
 
-    assert slices(content(array), *bounds(array), present, pa.string()).equals(array)
+    assert slices(content(array), *find_bounds(array), present, pa.string()).equals(array)

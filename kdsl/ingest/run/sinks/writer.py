@@ -144,9 +144,10 @@ class SinkTable:
         return self._sort(self.order).drop(*ORDER, *PLACE) if self.order else self.rows
 
     def _sort(self, order: Sequence[str]) -> DataFrame:
-        """Sort the rows by columns of the order; rows with equal values of these stay as they are.
+        """Sort the rows by the order, within the partitions that it makes; rows that are equal in it stay as they are.
 
-        Those of a key are in one partition then; without a primary key, all are.
+        With a primary key, a partition has all rows of a key, and the key comes before the last column of the order.
+        Without one there is one partition, and the last column counts only in `ORDER` and `PLACE`.
         """
         from pyspark.sql import functions as F
 
