@@ -72,7 +72,7 @@ class SettingsDraft:
         self.problems.append(Problem(code, message, fix, severity="warning", property=spelling))
 
     def value(self, name: str) -> str | None:
-        """The user's value for a setting, by Java's name or by librdkafka's; None if it is not set."""
+        """The user's value of a setting under this name, Java's or librdkafka's; None if it is not set under it."""
         return self.java.get(name, self.librdkafka.get(name))
 
     def number(self, name: str, default: int) -> int | None:

@@ -230,7 +230,7 @@ class _Request:
             self.add("'columns' names no column", "write their names, separated by commas, or leave the option out")
         self._definition = self._load(self._load_table, _EXAMPLE)
         self._given_cluster = self._load(self._load_cluster, _CLUSTER_EXAMPLE)
-        properties = self._divide()
+        properties = self._set_connector_options()
         if self._given_cluster is not None and SERVERS in properties:
             self._given_cluster = _at_servers(self._given_cluster, properties[SERVERS])
         self._check_secrets()
@@ -334,10 +334,10 @@ class _Request:
         text = self._options.get("cluster")
         return None if text is None else load.cluster(text.replace("#", ":"))
 
-    def _divide(self) -> dict[str, str]:
-        """Set the options of the connector in the definition, and return the client settings.
+    def _set_connector_options(self) -> dict[str, str]:
+        """Set the connector's options in the definition, if there is one, and return the client settings.
 
-        Unknown options and wrong values become problems.
+        Options of `OWN` are left out. Unknown options and wrong values become problems.
         """
         kind = KafkaOptions if self._definition is None else type(self._definition.options)
         keys = {a.metadata["key"].lower(): (a.metadata["key"], a.name) for a in kind.declarations()}

@@ -47,7 +47,9 @@ class _JsonValues:
         self._schemas = 0  # how many were looked at, because references can make any number of a small schema
 
     def of(self, schema: Any, around: tuple[str, ...]) -> list[Any]:
-        """List values of a schema, at least one of each of its types, but only a string of one inside itself.
+        """List values of a schema, at least one of each of its types.
+
+        Of a schema inside itself, and of any schema after the first `_MAX_SCHEMAS`, it is a string.
 
         Args:
             schema: The schema.

@@ -129,7 +129,7 @@ class LocalRegistry(LocalService):
             self._process.thaw()
 
     def _start_processes(self) -> None:
-        """Start the registry, and wait until it serves."""
+        """Find Java and the registry, choose a port, start the registry, and wait until it serves."""
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)
         if self._wanted is not None and not is_free(self._wanted):

@@ -23,7 +23,7 @@ from kdsl_formats._avro.output import (
     put_varints,
     zigzag_varints,
 )
-from kdsl_formats._avro.value_encoders import Decimals, Floats, Numbers, Symbols, Texts
+from kdsl_formats._avro.value_encoders import Decimals, FixedWidths, Numbers, Symbols, Texts
 from kdsl_formats._avro.write_steps import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Value, WriteStep
 from kdsl_formats._columns.arrays import Bytes, Integers, content, find_bounds, slices
 
@@ -69,7 +69,7 @@ def _value_encoder(step: Value) -> ColumnEncoder:
         case "fixed":
             return Texts(step.size)
         case "boolean" | "float" | "double":
-            return Floats()
+            return FixedWidths()
         case _:
             return Numbers(step)
 

@@ -67,8 +67,8 @@ class Numbers(ColumnEncoder):
         put_varints(out, at, self.raw, self.size)
 
 
-class Floats(ColumnEncoder):
-    """Booleans and floats."""
+class FixedWidths(ColumnEncoder):
+    """Values of one width: BOOLEAN, FLOAT and DOUBLE, as words whose lowest bytes are written."""
 
     def __init__(self) -> None:
         self.word, self.size = np.zeros(0, dtype=np.uint64), 0

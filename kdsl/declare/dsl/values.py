@@ -58,7 +58,7 @@ def to_arrow(value: Any, kind: t.DataType) -> Any:
         case t.Row(fields=fields):
             return {f.name: _convert_inside(f".{f.name}", _get_member(value, f.name), f.type) for f in fields}
         case _:
-            return _convert_scalar(value, kind)
+            return _check_scalar(value, kind)
 
 
 def _convert_inside(location: str, value: Any, kind: t.DataType) -> Any:
@@ -80,8 +80,8 @@ def _get_member(value: Any, name: str) -> Any:
     return getattr(value, name)
 
 
-def _convert_scalar(value: Any, kind: t.DataType) -> Any:
-    """Convert a value without parts, and not None or an enum, to what Arrow accepts."""
+def _check_scalar(value: Any, kind: t.DataType) -> Any:
+    """Check that a value without parts, not None or an enum, is of a type, and return it as Arrow accepts it."""
     match kind:
         case t.Boolean():
             _require(isinstance(value, bool), value, "a bool")

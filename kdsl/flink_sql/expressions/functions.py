@@ -95,8 +95,8 @@ def _floor(call: Arguments) -> TypedSql:
 def _round(call: Arguments) -> TypedSql:
     """Translate ``ROUND`` to a constant number of digits, by default 0, which may be negative.
 
-    The type stays, except for a DECIMAL with a greater scale: its scale becomes that number, or 0 if it is negative.
-    Other DECIMALs, and NULL without a type, stay as they are.
+    The type stays, except for a DECIMAL with a greater scale: its scale becomes that number, or 0 if it is negative,
+    and it has one more digit before the point. Other DECIMALs, and NULL without a type, stay as they are.
     """
     call.require_count(1, 2)
     call.require_kinds("number", "whole")
