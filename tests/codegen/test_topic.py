@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,13 +67,21 @@ def test_types_are_widened_until_they_fit_all_values(values: list[Any], kind: t.
     assert infer_type(values) == kind
 
 
-DATES = ("2024-01-01", "2024-01-01 10:00:00", "2024-01-01T10:00:00Z", "10:00:00.5")
-VALUES = (*DATES, "x", True, 1, 1 << 70, 1 << 130, 1.5)
+TIMES = ("2024-01-01", "2024-01-01 10:00:00", "2024-01-01T10:00:00Z", "10:00:00.5")
+VALUES = ("x", True, 1, 1 << 70, 1 << 130, 1.5)
 
 
-@pytest.mark.parametrize("one", VALUES)
+def test_different_times_are_strings_and_those_beside_them_stay_times() -> None:
+    """A format with declared columns reads strings of only one of the types; that of a catalog reads all."""
+    for one, other in permutations(TIMES, 2):
+        row = infer_type([{"at": one, "on": "2024-01-01"}, {"at": other, "on": "2024-01-02"}], times=True)
+
+        assert row == t.Row((t.Field("at", TEXT), t.Field("on", t.Date(nullable=False))), nullable=False)
+
+
+@pytest.mark.parametrize("one", [*TIMES, *VALUES])
 def test_a_catalog_infers_the_same_types(one: Any) -> None:
-    for other in VALUES:
+    for other in (one, *VALUES):
         messages = [json.dumps({"c": value}).encode() for value in (one, other)]
         observer = Json().observer()
         assert observer is not None
