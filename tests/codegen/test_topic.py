@@ -23,7 +23,7 @@ from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import problems
 from kdsl.schemas.model import TopicFormat
 from kdsl.schemas.registry import registry_draft
-from kdsl.schemas.topic import infer_side, topic_draft
+from kdsl.schemas.topic import draft_records, infer_side, topic_draft
 from kdsl.table import Table
 from kdsl.testing import LocalKafka, Record
 from kdsl.types import model as t
@@ -300,6 +300,17 @@ def test_a_few_messages_that_are_not_changes_do_not_hide_the_others() -> None:
     messages = [json.dumps(one).encode() for one in (CHANGE, CHANGE, {**CHANGE, "op": "x"})]
 
     assert infer_side(messages, NOWHERE, None, "value").format == DebeziumJson()
+
+
+def test_updates_without_the_row_before_them_are_changes_and_the_advice_about_them_is_noted() -> None:
+    """Debezium's connector for Postgres writes them unless the REPLICA IDENTITY is FULL."""
+    changes = [CHANGE, *[{**CHANGE, "op": "u"}] * 3, {"op": "t"}]
+    records = [{"key": None, "value": json.dumps(change).encode()} for change in changes]
+
+    draft = draft_records("orders", NOWHERE, records)
+
+    assert draft.table.value_format == DebeziumJson()
+    assert any("set the table's REPLICA IDENTITY to FULL" in note for note in draft.notes)
 
 
 def test_what_only_looks_like_changes_is_json() -> None:
