@@ -302,6 +302,15 @@ def test_a_few_messages_that_are_not_changes_do_not_hide_the_others() -> None:
     assert infer_side(messages, NOWHERE, None, "value").format == DebeziumJson()
 
 
+def test_a_message_that_is_not_a_change_is_noted_for_a_table_of_one_column_too() -> None:
+    changes = [{"op": "c", "after": {"id": 1}}, {"op": "c", "after": {"id": 2}}, {"id": 3}]
+
+    draft = draft_records("orders", NOWHERE, [{"key": None, "value": json.dumps(one).encode()} for one in changes])
+
+    assert draft.table.columns == (ColumnDef("id", LONG),)
+    assert draft.notes[-1].startswith("1 of the 3 records cannot be read: there is no member 'op'")
+
+
 def test_updates_without_the_row_before_them_are_changes_and_the_advice_about_them_is_noted() -> None:
     """Debezium's connector for Postgres writes them unless the REPLICA IDENTITY is FULL."""
     changes = [CHANGE, *[{**CHANGE, "op": "u"}] * 3, {"op": "t"}]
