@@ -104,20 +104,23 @@ class PluginGroup:
         Raises:
             KeyError: There is no plug-in with this name.
             PluginError: It cannot be imported, or several packages register it.
+            KdslError: Its import raises it.
         """
         points = self.find_all()[name]
         if len(points) > 1:
             raise PluginError(
-                f"{len(points)} packages register the {self.kind} {name!r}: {' and '.join(map(_describe, points))}; "
+                f"{len(points)} packages register the {self.kind} {name!r}: {' and '.join(map(_locate, points))}; "
                 "uninstall all but one of them"
             )
         try:
             return points[0].load()
+        except KdslError:  # which says what to do, as one about a plug-in that this one needs
+            raise
         except Exception as e:  # another package's code
             reason = str(e) if isinstance(e, (ImportError, AttributeError)) else f"{type(e).__name__}: {e}"
             raise PluginError(
-                f"the {self.kind} {name!r} ({_describe(points[0])}) cannot be imported: {reason}; install what it "
-                "needs, or correct or uninstall its package"
+                f"{self.describe(name)} cannot be imported: {reason}; install what it needs, or correct or uninstall "
+                "its package"
             ) from e
 
     def load_class(self, name: str, parent: type, parent_name: str) -> Any:
@@ -135,10 +138,17 @@ class PluginGroup:
         loaded = self.load(name)
         if not (isinstance(loaded, type) and issubclass(loaded, parent)):
             raise PluginError(
-                f"the {self.kind} {name!r} ({_describe(self.find_all()[name][0])}) is not a subclass of {parent_name}; "
-                "correct the entry point of its package"
+                f"{self.describe(name)} is not a subclass of {parent_name}; correct the entry point of its package"
             )
         return loaded
+
+    def describe(self, name: str) -> str:
+        """Describe a plug-in for messages: what it is, where it is, and its package.
+
+        Raises:
+            KeyError: There is no plug-in with this name.
+        """
+        return f"the {self.kind} {name!r} ({_locate(self.find_all()[name][0])})"
 
 
 def import_object(location: str) -> Any:
@@ -181,6 +191,6 @@ def _find_package(point: EntryPoint) -> str:
     return NAME if point.dist is None else point.dist.name
 
 
-def _describe(point: EntryPoint) -> str:
-    """The place and the package of a plug-in, for messages."""
+def _locate(point: EntryPoint) -> str:
+    """Where a plug-in is, and its package, for messages."""
     return f"{point.value} of the package {_find_package(point)!r}"

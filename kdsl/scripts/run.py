@@ -331,7 +331,7 @@ class _ScriptRun:
     # writing
 
     def write_batch(self, job: Job, df: DataFrame) -> None:
-        """Write the rows of a batch to its sink, or show them if it has none; a blackhole computes and discards them."""
+        """Write the rows of a batch to its sink, or show them without one; a blackhole computes and discards them."""
         sink = job.sink
         if sink is None:
             self.show_rows(df, job)
