@@ -20,7 +20,7 @@ def end_class(kind: Kind, name: str) -> type[End] | None:
     """The class of a type of source or sink; None if there is no such type.
 
     Raises:
-        PluginError: It cannot be imported, several packages register it, or it is no such source or sink.
+        PluginError: It cannot be imported, several packages register it, or it is another object.
     """
     if name not in _GROUPS[kind].find_all():
         return None
