@@ -87,7 +87,7 @@ def load_added_options() -> Mapping[str, type[AddedOptions]]:
 
 
 def check_distinct(added: Mapping[str, type[AddedOptions]], others: Iterable[attrs.Attribute[Any]]) -> None:
-    """Check that added options do not have the Python name or a key of another option, because one of the two would be lost.
+    """Check that added options do not have the Python name or a key of another option: one of the two would be lost.
 
     Args:
         added: The groups of options, by the names of the plug-ins.
