@@ -116,8 +116,10 @@ class PluginGroup:
             return points[0].load()
         except KdslError:  # which says what to do, as one about a plug-in that this one needs
             raise
-        except Exception as e:  # another package's code
-            reason = str(e) if isinstance(e, (ImportError, AttributeError)) else f"{type(e).__name__}: {e}"
+        except Exception as e:  # another package's code, whose message may contain credentials
+            reason = str(e)
+            if not isinstance(e, (ImportError, AttributeError, SyntaxError)):
+                reason = f"{type(e).__name__}, which python -c 'import {points[0].module}' explains"
             raise PluginError(
                 f"{self.describe(name)} cannot be imported: {reason}; install what it needs, or correct or uninstall "
                 "its package"

@@ -228,7 +228,7 @@ def _fetch(location: str, kind: str) -> bytes:
         fetch: Fetcher = FETCHERS.load(kind)
         return fetch(location)
     except PluginError as e:
-        raise KeyFileError(f"{location} cannot be fetched on {socket.gethostname()}: {e}") from e
+        raise KeyFileError(f"{location} cannot be fetched on {socket.gethostname()}: {e}") from None
     except Exception as e:  # noqa: BLE001  # another package's; its message may contain credentials
         failure = type(e).__name__
     raise KeyFileError(
