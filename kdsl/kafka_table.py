@@ -138,7 +138,6 @@ class KafkaTable(metaclass=_TableClass):
 
         Raises:
             TypeError: The class is `KafkaTable` or `UpsertTable` itself, which declares no table.
-            KdslError: Two packages register the format that the class names.
         """
         definition: TableDef | None = vars(cls).get(_DEFINITION)
         if definition is None:

@@ -14,10 +14,11 @@ TOPIC_FIX = "write a pattern that the whole topic name must match, such as 'orde
 
 _ESCAPE = r"\\(?:[^a-zA-Z0-9]|[tnrfabBAdDwWsS1-9]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})"
 _PART = re.compile(
-    rf"{_ESCAPE}|\((?:(?!\?)|\?(?:[:=!>]|<[=!]|-?i:))|\[\^?\]?(?:(?!&&)[^\\\[\]]|(?!\\[bBA1-9]){_ESCAPE})*\]|[^\\\[(]"
+    rf"{_ESCAPE}|\((?:(?!\?)|\?(?:[:=!>]|<[=!]|-?i:))|\[\^?\]?(?:(?!&&)[^\\\[\]]|(?!\\[bBA1-9]){_ESCAPE})*\]"
+    r"|\{[0-9]+(?:,[0-9]*)?\}|[^\\\[({]"
     r"|\[[^\\\[\]]*\Z"  # Python reports a class that does not end
 )
-"""A part of the common language; the alternatives are an escape, the start of a group, a class, another character."""
+"""A part of the common language: an escape, the start of a group, a class, a repetition, or another character."""
 _REFUSED = (
     (r"\\[pP](?:\{[^}]*\}|\w)?", "write the characters out, as [a-z]"),
     (r"\\Q(?:(?!\\E).)*(?:\\E)?", r"write a backslash before each special character, as in orders\.eu"),
@@ -28,6 +29,7 @@ _REFUSED = (
     (r"\(\?[a-zA-Z-]+[:)]", "remove it; the only flag is (?i), at the beginning, for any letter case"),
     (r"\\.?", "write the character itself, or its code, as \\u00e9"),
     (r"\(\?.?", "write a group as (…) or (?:…)"),
+    (r"\{[^}]*\}?", r"write a repetition as {2}, {2,} or {0,2}, and a brace as \{"),
     (r"\[\^?\]?(?:[^\\\[\]]|\\.)*", "write one class in brackets, such as [a-z0-9_], with \\[ for a bracket"),
 )
 """Constructs that only one of the languages has, or that differ, and what to write instead; the first one fits."""

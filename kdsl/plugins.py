@@ -91,11 +91,10 @@ class PluginGroup:
     name: str
     kind: str
 
-    def find_all(self) -> Mapping[str, EntryPoint]:
+    def find_all(self) -> Mapping[str, tuple[EntryPoint, ...]]:
         """The plug-ins by their names, not loaded: kdsl's own first, then those of other packages, sorted.
 
-        Raises:
-            PluginError: Two packages register the same name.
+        A name that several packages register has several; it cannot be loaded, and the others can.
         """
         return _find_plugins(self)
 
@@ -104,15 +103,26 @@ class PluginGroup:
 
         Raises:
             KeyError: There is no plug-in with this name.
-            PluginError: It cannot be imported; or as for `find_all`.
+            PluginError: It cannot be imported, or several packages register it.
+            KdslError: Its import raises it.
         """
-        point = self.find_all()[name]
-        try:
-            return point.load()
-        except (ImportError, AttributeError) as e:
+        points = self.find_all()[name]
+        if len(points) > 1:
             raise PluginError(
-                f"the {self.kind} {name!r} ({point.value}) cannot be imported: {e}; install what it needs, or correct "
-                "the entry point of its package"
+                f"{len(points)} packages register the {self.kind} {name!r}: {' and '.join(map(_locate, points))}; "
+                "uninstall all but one of them"
+            )
+        try:
+            return points[0].load()
+        except KdslError:  # which says what to do, as one about a plug-in that this one needs
+            raise
+        except Exception as e:  # another package's code, whose message may contain credentials
+            reason = str(e)
+            if not isinstance(e, (ImportError, AttributeError, SyntaxError)):
+                reason = f"{type(e).__name__}, which python -c 'import {points[0].module}' explains"
+            raise PluginError(
+                f"{self.describe(name)} cannot be imported: {reason}; install what it needs, or correct or uninstall "
+                "its package"
             ) from e
 
     def load_class(self, name: str, parent: type, parent_name: str) -> Any:
@@ -130,10 +140,17 @@ class PluginGroup:
         loaded = self.load(name)
         if not (isinstance(loaded, type) and issubclass(loaded, parent)):
             raise PluginError(
-                f"the {self.kind} {name!r} ({self.find_all()[name].value}) is not a subclass of {parent_name}; correct "
-                "the entry point of its package"
+                f"{self.describe(name)} is not a subclass of {parent_name}; correct the entry point of its package"
             )
         return loaded
+
+    def describe(self, name: str) -> str:
+        """Describe a plug-in for messages: what it is, where it is, and its package.
+
+        Raises:
+            KeyError: There is no plug-in with this name.
+        """
+        return f"the {self.kind} {name!r} ({_locate(self.find_all()[name][0])})"
 
 
 def import_object(location: str) -> Any:
@@ -161,16 +178,21 @@ def _read_entry_points() -> Any:
 
 
 @cache
-def _find_plugins(group: PluginGroup) -> Mapping[str, EntryPoint]:
-    """As `PluginGroup.find_all`."""
-    points = {name: EntryPoint(name, value, group.name) for name, value in OWN.get(group.name, {}).items()}
+def _find_plugins(group: PluginGroup) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """As `PluginGroup.find_all`; the metadata of kdsl itself may be that of another version, and is not used."""
+    points = {name: (EntryPoint(name, value, group.name),) for name, value in OWN.get(group.name, {}).items()}
     for point in sorted(_read_entry_points().select(group=group.name), key=lambda point: point.name):
-        other = points.get(point.name)
-        is_own = point.dist is not None and point.dist.name == NAME
-        if other is not None and other.value != point.value and not is_own:
-            raise PluginError(
-                f"two packages register the {group.kind} {point.name!r}: {other.value} and {point.value}; uninstall "
-                "one of them"
-            )
-        points[point.name] = point
+        others = points.get(point.name, ())
+        if all(other.value != point.value for other in others) and _find_package(point) != NAME:
+            points[point.name] = (*others, point)
     return points
+
+
+def _find_package(point: EntryPoint) -> str:
+    """The name of the package that registers a plug-in."""
+    return NAME if point.dist is None else point.dist.name
+
+
+def _locate(point: EntryPoint) -> str:
+    """Where a plug-in is, and its package, for messages."""
+    return f"{point.value} of the package {_find_package(point)!r}"

@@ -34,23 +34,48 @@ def test_those_of_other_packages_come_after_its_own(install_plugins: InstallPlug
 
     assert list(FORMATS.find_all()) == [*OWN["kdsl.formats"], "braille", "morse"]
     assert FORMATS.load("morse").__name__ == "JSONDecoder"
-    with pytest.raises(PluginError, match=r"the format 'morse' \(json:JSONDecoder\) is not a subclass of kdsl.Format"):
+    expected = r"'morse' \(json:JSONDecoder of the package 'plugins-for-tests'\) is not a subclass of kdsl.Format"
+    with pytest.raises(PluginError, match=expected):
         FORMATS.load_class("morse", Path, "kdsl.Format")
 
 
-@pytest.mark.parametrize("value", ["missing_module:Morse", "json:Morse"])
-def test_one_that_cannot_be_imported_is_named_with_its_place(value: str, install_plugins: InstallPlugins) -> None:
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("missing_module:Morse", "No module named"),
+        ("json:Morse", "has no attribute"),
+        ("breaks_on_import:Morse", "KeyError, which python -c 'import breaks_on_import' explains"),
+        ("no_python:Morse", "expected ':'"),
+    ],
+)
+def test_one_that_cannot_be_imported_is_named_with_its_package(
+    value: str, reason: str, install_plugins: InstallPlugins, tmp_path: Path
+) -> None:
+    (tmp_path / "breaks_on_import.py").write_text("import os\nos.environ['MORSE_HOME']\n")
+    (tmp_path / "no_python.py").write_text("class Morse\n")
     install_plugins({"kdsl.formats": {"morse": value}})
 
-    with pytest.raises(PluginError, match=rf"the format 'morse' \({value}\) cannot be imported: .*; install what"):
+    name = f"the format 'morse' \\({value} of the package 'plugins-for-tests'\\)"
+    with pytest.raises(PluginError, match=rf"{name} cannot be imported: .*{reason}.*; install what it needs"):
         FORMATS.load("morse")
 
 
-def test_two_packages_cannot_register_the_same_name(install_plugins: InstallPlugins) -> None:
+def test_a_name_of_two_packages_cannot_be_loaded_and_others_can(install_plugins: InstallPlugins) -> None:
     install_plugins({"kdsl.formats": {"json": "other:Json"}})
 
-    with pytest.raises(PluginError, match=r"two packages register the format 'json': kdsl_formats.json:Json and other"):
-        FORMATS.find_all()
+    expected = "json:Json of the package 'kdsl-kafka' and other:Json of the package 'plugins-for-tests'; uninstall"
+    with pytest.raises(PluginError, match=rf"2 packages register the format 'json': kdsl_formats.{expected}"):
+        FORMATS.load("json")
+    assert FORMATS.load("csv").identifier == "csv"
+
+
+def test_metadata_of_another_version_of_kdsl_is_not_used(install_plugins: InstallPlugins, tmp_path: Path) -> None:
+    install_plugins({"kdsl.formats": {"json": "kdsl.formats.json:Json", "gone": "kdsl.formats.gone:Gone"}})
+    metadata = tmp_path / "plugins_for_tests-1.dist-info/METADATA"
+    metadata.write_text("Metadata-Version: 2.1\nName: kdsl-kafka\nVersion: 0.1\n")
+
+    assert list(FORMATS.find_all()) == list(OWN["kdsl.formats"])
+    assert FORMATS.load("json").identifier == "json"
 
 
 def test_the_installed_packages_are_searched_once_for_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from kdsl.cli.console import fail, out
 from kdsl.errors import KdslError
-from kdsl.extras import missing_package
+from kdsl.extras import MissingPackageError, missing_package
 from kdsl.plugins import PluginError, PluginGroup
 
 COMMANDS = PluginGroup("kdsl.commands", "command")
@@ -44,7 +44,7 @@ def make_app(names: Iterable[str]) -> typer.Typer:
     Among several, one that cannot be imported is listed with the reason, such as the extra that installs what it needs.
 
     Raises:
-        ModuleNotFoundError: The only command needs a package that is not installed.
+        ModuleNotFoundError: The only command needs a package of an extra that is not installed.
         KdslError: The only command cannot be imported for another reason.
     """
     names = list(names)
@@ -61,7 +61,9 @@ def make_app(names: Iterable[str]) -> typer.Typer:
             command = _load(name)
         except KdslError as e:
             if len(names) == 1:
-                raise (e.__cause__ if isinstance(e.__cause__, ModuleNotFoundError) else e) from None
+                if isinstance(e, MissingPackageError) and isinstance(e.__cause__, ModuleNotFoundError):
+                    raise e.__cause__ from None
+                raise
             app.command(name, help=f"{e}.")(_raise_error(e))
             continue
         if isinstance(command, typer.Typer):

@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from kdsl.errors import KdslError, listing
-from kdsl.plugins import PluginGroup
+from kdsl.plugins import PluginError, PluginGroup
 
 FETCHERS = PluginGroup("kdsl.files", "fetcher of files")
 
@@ -227,6 +227,8 @@ def _fetch(location: str, kind: str) -> bytes:
     try:
         fetch: Fetcher = FETCHERS.load(kind)
         return fetch(location)
+    except PluginError as e:
+        raise KeyFileError(f"{location} cannot be fetched on {socket.gethostname()}: {e}") from None
     except Exception as e:  # noqa: BLE001  # another package's; its message may contain credentials
         failure = type(e).__name__
     raise KeyFileError(

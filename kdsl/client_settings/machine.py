@@ -15,9 +15,8 @@ from kdsl.client_settings.key_files import find_file, read_file, write_private_f
 from kdsl.client_settings.stores import Pem, Store, read_store
 from kdsl.client_settings.token_callback import TokenCallback
 
-_CHECK_INTERVAL = 60.0  # seconds
-_next_checks: dict[tuple[int, TokenCallback], float] = {}
-"""By process and callback, the time at which a token is created again to find out whether that works."""
+_first_tokens: dict[tuple[int, TokenCallback], float] = {}
+"""By process and callback, when the token ends that was created to find out whether that works (seconds since 1970)."""
 
 
 class Machine(Protocol):
@@ -42,7 +41,7 @@ class Machine(Protocol):
     def create_token_callback(
         self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
     ) -> TokenCallback:
-        """Return a callback for tokens, which has created one within a minute; a failure is raised with its reason."""
+        """Return a callback for tokens, which has created one that is valid; a failure is raised with its reason."""
         ...
 
 
@@ -72,13 +71,13 @@ class ThisMachine:
     def create_token_callback(
         self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
     ) -> TokenCallback:
-        """Return a callback for tokens, which has created one within a minute; TokenError if it cannot.
+        """Return a callback for tokens, which has created one that is valid; TokenError if it cannot.
 
-        Settings are also translated where a pooled client is used again, which does not call for a token.
+        Settings are also translated where a pooled client is used again. It has a token, so a provider that fails for
+        some time must not fail the task.
         """
         callback = TokenCallback(provider, options, extensions)
         key = (os.getpid(), callback)
-        if time.monotonic() >= _next_checks.get(key, 0.0):
-            callback()
-            _next_checks[key] = time.monotonic() + _CHECK_INTERVAL
+        if time.time() >= _first_tokens.get(key, 0.0):
+            _first_tokens[key] = callback()[1]
         return callback

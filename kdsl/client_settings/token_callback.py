@@ -68,7 +68,7 @@ class TokenCallback:
             token: Any = Path(find_file(self.provider)).read_text(encoding="utf-8").strip()
         else:
             token = _import_function(cloud.function if cloud else self.provider)(**self.options)
-        if isinstance(token, tuple):  # of Amazon, whose tokens are not JWTs
+        if cloud and isinstance(token, tuple):  # of Amazon, whose tokens are not JWTs
             return *token, self.provider
         claims = _read_claims(token)
         if claims is None:

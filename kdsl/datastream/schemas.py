@@ -107,9 +107,6 @@ class FormatSchema(MessageSchema):
         Args:
             format: The format, or its name.
             columns: Its columns.
-
-        Raises:
-            KdslError: Two packages register the same format.
         """
         where = caller_location()
         problems: list[Problem] = []

@@ -90,9 +90,6 @@ class DeclaredTable:
 
         Those of the options, such as a connector that has no topics, are left out if neither the statement could be
         read completely nor a connector is set.
-
-        Raises:
-            KdslError: Two packages register the same format.
         """
         statement = self.statement
         clause = read_with_clause(self.options, self.locations)

@@ -75,9 +75,6 @@ class TableConfig:
         Args:
             where: The location of the table; its path is the prefix of all others.
             lines: The line of each path of the document.
-
-        Raises:
-            KdslError: Two packages register the format that an option names.
         """
         return _Builder(self, where or Where(table=self.name), lines or {}).build()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import attrs
 
 from kdsl.client_settings.properties import Properties, Value
-from kdsl.declare.added_options import AddedOptions, OptionNames, load_added_options
+from kdsl.declare.added_options import AddedOptions, OptionNames, check_distinct, load_added_options
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.start_and_end import format_offsets, parse_offsets
 from kdsl.errors import Problem
@@ -86,7 +86,8 @@ def _check_buckets(value: int) -> str | None:
 _OFFSETS = Codec(parse_offsets, format_offsets)
 
 
-ADDED = load_added_options()
+_BY_PLUGIN = load_added_options()
+ADDED = tuple(_BY_PLUGIN.values())
 """The groups of options that packages add."""
 if TYPE_CHECKING:  # which cannot see what is installed
     _Added = AddedOptions
@@ -454,3 +455,7 @@ class UpsertOptions(KafkaOptions):
         "The longest time that a writing task buffers. The end of a micro-batch always flushes the buffer.",
         default=timedelta(),
     )
+
+
+for _options in (KafkaOptions, UpsertOptions):
+    check_distinct(_BY_PLUGIN, (a for a in attrs.fields(_options) if not a.inherited))

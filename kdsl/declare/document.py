@@ -27,7 +27,6 @@ def load_definitions(path: str | Path) -> list[TableDef]:
         ResolveError: The document is not UTF-8 or not YAML, or has another structure; every error with its path and
             line. Mistakes in a table itself are reported when it is resolved.
         OSError: The file cannot be read.
-        KdslError: Two packages register the format that an option names.
     """
     return read_tables(read_text(path, "document", "yaml"), file=str(path))
 

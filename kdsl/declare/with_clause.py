@@ -59,9 +59,6 @@ def read_with_clause(options: Mapping[str, str], locations: Mapping[str, Where])
     Of a connector whose tables are not topics only the client properties are read. Unknown options, formats and
     connectors, and mistakes in row rules, are the ``problems`` of the result; wrong values are problems of the options
     and formats in it.
-
-    Raises:
-        KdslError: Two packages register the same format.
     """
     reader = _WithClauseReader(dict(options), locations)
     return reader.read()

@@ -13,15 +13,11 @@ FORMATS: Final = PluginGroup("kdsl.formats", "format")
 
 
 class UnknownFormatError(KdslError):
-    """No format has this name, or its package cannot be imported."""
+    """No format has this name, several packages have one, or its package cannot be imported."""
 
 
 def format_names() -> tuple[str, ...]:
-    """The names of kdsl's own and all installed formats, sorted.
-
-    Raises:
-        PluginError: Two packages register the same format.
-    """
+    """The names of kdsl's own and all installed formats, sorted."""
     return tuple(sorted(FORMATS.find_all()))
 
 
@@ -30,9 +26,8 @@ def format_class(identifier: str) -> type[Format]:
     """Return the format class of an identifier; it is imported once.
 
     Raises:
-        UnknownFormatError: No format has this identifier, or its package cannot be imported or has something else
-            there.
-        PluginError: Two packages register the same format.
+        UnknownFormatError: No format has this identifier, several packages register it, or its package cannot be
+            imported or has something else there.
     """
     names = format_names()
     if identifier not in names:

@@ -7,7 +7,7 @@ written already stay as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Literal, get_args
 
@@ -16,6 +16,7 @@ import attrs
 from kdsl.errors import CheckpointError, listing
 from kdsl.formats import TableId
 from kdsl.ingest.definition import Route, Transform
+from kdsl.ingest.ends.end import Sink
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import merge_schemas
 from kdsl.ingest.ids import format_id
@@ -31,13 +32,16 @@ _DISTRIBUTED = "distributed-tables"
 _COLUMNS = "initial-schemas"
 """The declared tables with columns that are not those of messages."""
 _PATH = "path"
+_TYPE = "type"
+"""The key of a sink's type beside its location, because two types may describe different tables in the same way."""
 
 
 def write_declaration(plan: IngestPlan) -> dict[str, str]:
     """The parts of a declaration that a checkpoint keeps, as text, by their names.
 
     Always routes and transforms; of a source in Kafka whether tables are distributed, and initial schemas with other
-    than physical columns; of a source with one table, where it is. Of a sink that stores tables, where they are.
+    than physical columns; of a source with one table, where it is. Of a sink that stores tables, its type, and where
+    they are.
     """
     rules: dict[str, tuple[Route, ...] | tuple[Transform, ...]] = {"route": plan.route, "transform": plan.transform}
     parts = {name: json.dumps([rule.to_strings() for rule in of_name]) for name, of_name in rules.items()}
@@ -47,7 +51,9 @@ def write_declaration(plan: IngestPlan) -> dict[str, str]:
             parts[_COLUMNS] = plan.source.initial_ddl or ""
     if (path := plan.source.locate()) is not None:
         parts[_PATH] = json.dumps(path)
-    return parts if plan.location is None else {**parts, _SINK: json.dumps(plan.location, sort_keys=True)}
+    if plan.location is not None:
+        parts[_SINK] = json.dumps({**plan.location, _TYPE: plan.sink.type}, sort_keys=True)
+    return parts
 
 
 @attrs.frozen
@@ -88,9 +94,7 @@ def find_restart_problem(
             f"by an ingestion of another table, at {json.loads(state.declared[_PATH])!r}", "start with a new checkpoint"
         )
     before, now = state.declared.get(_SINK), declared.get(_SINK)
-    moved = before is not None and (
-        now is None or not plan.sink.is_same_location(json.loads(before), json.loads(now), state.sinks)
-    )
+    moved = before is not None and (now is None or not _is_same_sink(plan.sink, before, now, state.sinks))
     if moved and state.sinks and _SINK not in (allow or ()):
         accept = ", or accept that (--allow sink)" if allow is not None else ""
         return RestartProblem(
@@ -106,6 +110,12 @@ def find_restart_problem(
     return RestartProblem(
         f"with another {' and '.join(changed)}", f"{'; '.join(losses)}; start with a new checkpoint{remedy}"
     )
+
+
+def _is_same_sink(sink: Sink, before: str, now: str, tables: Iterable[TableId]) -> bool:
+    """Whether a sink has tables where an earlier one of the same type had them."""
+    earlier, present = json.loads(before), json.loads(now)
+    return earlier.pop(_TYPE) == present.pop(_TYPE) and sink.is_same_location(earlier, present, tables)
 
 
 def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[AllowedChange] | None, location: str) -> None:

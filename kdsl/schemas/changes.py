@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import attrs
+
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.formats import ChangeJson
@@ -14,16 +16,20 @@ from kdsl_formats.json.document import Fractional, Integer
 
 Object = dict[str, Any]
 _INTEGERS, _FRACTIONS = (-6, -5, 4, 5), (6, 7, 8)  # the numbers of JDBC's types
+_ANY_KEY = ("",)
+"""Tables with a key also read changes without the row before them."""
 
 
 def detect_change_data(messages: Sequence[bytes]) -> tuple[ChangeJson, list[Object]] | None:
     """Detect the format of messages of change data, and extract the rows before and after changes.
 
-    None if no format reads more than half of the messages, or none of them has a row.
+    None if no format reads more than half of the messages, or none of them has a row. Changes without the row before
+    them count, too: reading the table back says what to do about them.
     """
     formats = (DebeziumJson(), DebeziumJson(schema_include=True), CanalJson(), MaxwellJson(), OggJson())
     for chosen in formats:
-        reader = ChangeReader(chosen.reading_observed().change_rules(t.Row(())))
+        rules = chosen.reading_observed().change_rules(t.Row(()))
+        reader = ChangeReader(attrs.evolve(rules, keyed=_ANY_KEY, skip_truncate=True))
         rows: list[Object] = []
         readable = 0
         for message in messages:

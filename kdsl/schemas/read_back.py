@@ -100,8 +100,10 @@ def correct_columns(
     if not result.rejections:
         return draft, result.rows
     rejected = {c.name: _read_column(table, c, records, registry) for c in table.columns}
-    unreadable = set[int]().union(*rejected.values()) if len(rejected) > 1 else set()
-    unreadable = unreadable.intersection(*rejected.values())
+    unreadable = set.intersection(*rejected.values())
+    if len(rejected) == 1:  # a type that holds every value shows whether the values or the messages are at fault
+        text = attrs.evolve(table.columns[0], type=t.STRING)
+        unreadable &= _read_column(table, text, records, registry)
     if len(unreadable) == len(records):
         raise CodegenError(
             f"{draft.table.name}: none of the {len(records)} records can be read: "

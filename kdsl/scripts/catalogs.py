@@ -96,6 +96,11 @@ class ScriptCatalogs:
         locations = {o.key: o.where for o in statement.options}
         kind = texts.get("type")
         if kind is not None and kind != _KAFKA and kind in end_types("sink"):
+            try:
+                find_sink_class(kind)
+            except KdslError as e:
+                self._add_problem("catalog-type", str(e), "or choose another type", locations["type"])
+                return
             self.sinks[name] = SinkCatalog(statement, kind)
             self._check_sink(self.sinks[name])
             return
@@ -289,7 +294,7 @@ class ScriptCatalogs:
 
 
 def find_sink_class(kind: str) -> type[Sink]:
-    """The class of a type of sink, which exists."""
+    """The class of a type of sink, which exists; PluginError if it cannot be loaded."""
     loaded = end_class("sink", kind)
     assert loaded is not None
     assert issubclass(loaded, Sink)

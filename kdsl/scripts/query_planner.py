@@ -99,7 +99,7 @@ class QueryPlanner:
         missing = self._collect(translated, query, tables, views, streaming=streaming)
         if missing:
             message = f"a view that the query reads needs {listing(missing)}, which was dropped or declared again"
-            fix = "drop the view, too, and create it again"
+            fix = "drop the view, too, and create it again from tables that exist; or do not drop what it reads"
             self._problems.append(Problem("table-unknown", message, fix, query.fragment.where()))
             return None
         notes = [note for each in (translated, *(view.query for view in views.values())) for note in each.notes]

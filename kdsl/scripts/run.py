@@ -331,10 +331,7 @@ class _ScriptRun:
     # writing
 
     def write_batch(self, job: Job, df: DataFrame) -> None:
-        """Write the rows of a batch to its sink, or show them if it has none; a blackhole computes and discards them.
-
-        Without a topic,
-        """
+        """Write the rows of a batch to its sink, or show them without one; a blackhole computes and discards them."""
         sink = job.sink
         if sink is None:
             self.show_rows(df, job)
@@ -355,7 +352,7 @@ class _ScriptRun:
     def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
         """Start the stream of a job with its checkpoint and trigger, and return Spark's query.
 
-        It is reported if its progress is not stored (`checkpoint_folder`). Without a topic,
+        It is reported if its progress is not stored (`checkpoint_folder`).
         """
         sink = job.sink
         trigger = self.choose_trigger(job)

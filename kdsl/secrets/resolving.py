@@ -54,7 +54,7 @@ def _ask_provider(name: str, reference: Reference) -> str | None:
     except SecretError:
         raise
     except PluginError as e:
-        raise make_error(reference, str(e)) from e
+        raise make_error(reference, str(e)) from None
     except Exception as e:  # noqa: BLE001  # another package's; its message may contain the arguments
         raise make_error(
             reference,

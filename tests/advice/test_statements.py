@@ -305,6 +305,19 @@ CASES = [
         f"CREATE TABLE d (PRIMARY KEY (id) NOT ENFORCED) LIKE upserted (EXCLUDING CONSTRAINTS){READ}",
     ),
     # views
+    Sql(
+        "table-unknown",
+        "CREATE VIEW v AS SELECT id, name FROM s; DROP TABLE s; INSERT INTO sink SELECT id, name FROM v",
+        "create it again from tables that exist",
+        "CREATE VIEW v AS SELECT id, name FROM s; DROP TABLE s; DROP VIEW v; CREATE VIEW v AS SELECT id, name FROM m; "
+        "INSERT INTO sink SELECT id, name FROM v",
+    ),
+    Sql(
+        "table-unknown",
+        "CREATE VIEW v AS SELECT id, name FROM s; DROP TABLE s; INSERT INTO sink SELECT id, name FROM v",
+        "do not drop what it reads",
+        "CREATE VIEW v AS SELECT id, name FROM s; INSERT INTO sink SELECT id, name FROM v",
+    ),
     Sql("view-unknown", "DROP VIEW v", "DROP VIEW IF EXISTS", "DROP VIEW IF EXISTS v"),
     Sql(
         "view-twice",

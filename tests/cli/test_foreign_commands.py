@@ -36,7 +36,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install_plugins: 
     (tmp_path / "shop_commands.py").write_text(COMMANDS)
     monkeypatch.delitem(sys.modules, "shop_commands", raising=False)
     names = {"greet": "greet", "shop": "app", "number": "NUMBER", "missing": "nothing"}
-    install_plugins({"kdsl.commands": {name: f"shop_commands:{value}" for name, value in names.items()}})
+    places = {name: f"shop_commands:{value}" for name, value in names.items()}
+    install_plugins({"kdsl.commands": {**places, "lost": "no_such_module:lost", "check": "shop_commands:greet"}})
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -69,7 +70,12 @@ def test_they_are_listed_after_those_of_kdsl(
     ("name", "reason"),
     [
         ("number", "the command 'number' is neither a function nor a typer.Typer"),
-        ("missing", "the command 'missing' (shop_commands:nothing) cannot be imported"),
+        (
+            "missing",
+            "the command 'missing' (shop_commands:nothing of the package 'plugins-for-tests') cannot be imported",
+        ),
+        ("lost", "cannot be imported: No module named 'no_such_module'"),
+        ("check", "2 packages register the command 'check'"),
     ],
 )
 def test_one_that_is_wrong_says_so(

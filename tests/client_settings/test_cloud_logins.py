@@ -95,7 +95,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(aws_tokens, "_renewable", {})
-    monkeypatch.setattr(machine, "_next_checks", {})
+    monkeypatch.setattr(machine, "_first_tokens", {})
     gcp_tokens._credentials.cache_clear()
     entra_tokens._credential.cache_clear()
 

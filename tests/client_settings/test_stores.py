@@ -6,6 +6,7 @@ import ssl
 import struct
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,15 @@ def test_a_fetcher_that_fails_is_named_and_its_words_are_not_repeated() -> None:
     assert "HUSH" not in str(e.value)
     assert key_files.explain_unreachable("obs://bucket/missing") is None
     assert "there are fetchers for 'obs'" in str(key_files.explain_unreachable("oss://bucket/x"))
+
+
+def test_a_fetcher_that_cannot_be_imported_says_what_to_do(tmp_path: Path, install_plugins: InstallPlugins) -> None:
+    (tmp_path / "broken_bucket.py").write_text("raise RuntimeError('HUSH')")
+    install_plugins({"kdsl.files": {"obs": "broken_bucket:fetch"}})
+
+    with pytest.raises(key_files.KeyFileError, match=r"'plugins-for-tests'.* RuntimeError.*install what it needs") as e:
+        key_files.find_file("obs://bucket/broken")
+    assert "HUSH" not in "".join(traceback.format_exception(e.value))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,6 +51,10 @@ def endless() -> str:
     return jwt(sub="HUSH")
 
 
+def make_pair() -> tuple[str, int]:
+    return "HUSH", EXPIRES
+
+
 def make_expired() -> str:
     return jwt(sub="HUSH", exp=1)
 
@@ -84,6 +89,7 @@ def test_callbacks_for_the_same_tokens_are_equal_and_show_no_option() -> None:
     [
         ("no_jwt", "returned no JWT"),
         ("no_claims", "returned no JWT"),
+        ("make_pair", "returned no JWT"),
         ("endless", "returned a JWT without the time 'exp'"),
         ("make_expired", "returned a JWT that has expired"),
         ("failing", "failed with RuntimeError"),
@@ -142,15 +148,23 @@ def test_clients_call_for_tokens_and_send_the_extensions() -> None:
     assert create("producer", config) == []
 
 
-def test_settings_of_pooled_clients_create_no_token_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provider_that_fails_while_its_last_token_is_valid_fails_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pooled clients have that token, and others call for their own."""
     settings = {**OAUTH, "sasl.oauthbearer.token.provider": here("make"), "client.id": "pooled"}
-    monkeypatch.setattr(machine, "_next_checks", {})
+    monkeypatch.setattr(machine, "_first_tokens", {})
     ASKED.clear()
 
-    for _ in range(3):
-        assert producer_settings(settings, machine=ThisMachine()).problems == ()
+    def translate(seconds: float) -> list[str]:
+        now = time.time() + seconds
+        with monkeypatch.context() as clock:
+            clock.setattr(time, "time", lambda: now)
+            return [problem.code for problem in producer_settings(settings, machine=ThisMachine()).problems]
 
+    assert [translate(seconds) for seconds in (0, 1, 2)] == [[], [], []]
     assert len(ASKED) == 1
+    monkeypatch.setattr(sys.modules[__name__], "make", failing)
+    assert translate(120) == []
+    assert translate(EXPIRES + 1 - time.time()) == ["sasl-login"]
 
 
 def test_nothing_is_created_while_planning() -> None:

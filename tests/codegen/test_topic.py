@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import problems
 from kdsl.schemas.model import TopicFormat
 from kdsl.schemas.registry import registry_draft
-from kdsl.schemas.topic import infer_side, topic_draft
+from kdsl.schemas.topic import draft_records, infer_side, topic_draft
 from kdsl.table import Table
 from kdsl.testing import LocalKafka, Record
 from kdsl.types import model as t
@@ -66,13 +67,21 @@ def test_types_are_widened_until_they_fit_all_values(values: list[Any], kind: t.
     assert infer_type(values) == kind
 
 
-DATES = ("2024-01-01", "2024-01-01 10:00:00", "2024-01-01T10:00:00Z", "10:00:00.5")
-VALUES = (*DATES, "x", True, 1, 1 << 70, 1 << 130, 1.5)
+TIMES = ("2024-01-01", "2024-01-01 10:00:00", "2024-01-01T10:00:00Z", "10:00:00.5")
+VALUES = ("x", True, 1, 1 << 70, 1 << 130, 1.5)
 
 
-@pytest.mark.parametrize("one", VALUES)
+def test_different_times_are_strings_and_those_beside_them_stay_times() -> None:
+    """A format with declared columns reads strings of only one of the types; that of a catalog reads all."""
+    for one, other in permutations(TIMES, 2):
+        row = infer_type([{"at": one, "on": "2024-01-01"}, {"at": other, "on": "2024-01-02"}], times=True)
+
+        assert row == t.Row((t.Field("at", TEXT), t.Field("on", t.Date(nullable=False))), nullable=False)
+
+
+@pytest.mark.parametrize("one", [*TIMES, *VALUES])
 def test_a_catalog_infers_the_same_types(one: Any) -> None:
-    for other in VALUES:
+    for other in (one, *VALUES):
         messages = [json.dumps({"c": value}).encode() for value in (one, other)]
         observer = Json().observer()
         assert observer is not None
@@ -291,6 +300,26 @@ def test_a_few_messages_that_are_not_changes_do_not_hide_the_others() -> None:
     messages = [json.dumps(one).encode() for one in (CHANGE, CHANGE, {**CHANGE, "op": "x"})]
 
     assert infer_side(messages, NOWHERE, None, "value").format == DebeziumJson()
+
+
+def test_a_message_that_is_not_a_change_is_noted_for_a_table_of_one_column_too() -> None:
+    changes = [{"op": "c", "after": {"id": 1}}, {"op": "c", "after": {"id": 2}}, {"id": 3}]
+
+    draft = draft_records("orders", NOWHERE, [{"key": None, "value": json.dumps(one).encode()} for one in changes])
+
+    assert draft.table.columns == (ColumnDef("id", LONG),)
+    assert draft.notes[-1].startswith("1 of the 3 records cannot be read: there is no member 'op'")
+
+
+def test_updates_without_the_row_before_them_are_changes_and_the_advice_about_them_is_noted() -> None:
+    """Debezium's connector for Postgres writes them unless the REPLICA IDENTITY is FULL."""
+    changes = [CHANGE, *[{**CHANGE, "op": "u"}] * 3, {"op": "t"}]
+    records = [{"key": None, "value": json.dumps(change).encode()} for change in changes]
+
+    draft = draft_records("orders", NOWHERE, records)
+
+    assert draft.table.value_format == DebeziumJson()
+    assert any("set the table's REPLICA IDENTITY to FULL" in note for note in draft.notes)
 
 
 def test_what_only_looks_like_changes_is_json() -> None:

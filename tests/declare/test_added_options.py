@@ -78,3 +78,39 @@ def test_they_change_client_properties(package: Path) -> None:
     code, output = run(package, "-c", "import tables; print(tables.Orders.as_table().definition.properties)")
 
     assert (code, "'client.rack': 'cellar'" in output) == (0, True), output
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import no_such_module", "cannot be imported: No module named 'no_such_module'"),
+        (
+            "raise RuntimeError('no license')",
+            "cannot be imported: RuntimeError, which python -c 'import shop_options' explains",
+        ),
+        (PACKAGE.replace("shop_rack", "topic"), "adds the option 'topic', which tables have already"),
+        (PACKAGE.replace("shop.rack", "scan.startup.mode"), "adds the option 'scan.startup.mode', which tables have"),
+        (PACKAGE.replace("shop.rack", "sink.buffer-flush.interval"), "'sink.buffer-flush.interval', which tables have"),
+        (PACKAGE.replace("shop.rack", "dew.endpoint"), "adds the option 'dew.endpoint', which tables have already"),
+        (PACKAGE.replace(", default=None", ""), "adds the option 'shop_rack' without a default to all tables"),
+    ],
+)
+def test_those_that_cannot_be_added_are_named_with_their_package(package: Path, code: str, reason: str) -> None:
+    (package / "shop_options.py").write_text(code)
+
+    code_of_import, output = run(package, "-c", "import kdsl; from kdsl import KafkaTable")
+
+    assert code_of_import == 1
+    assert "the group of table options 'shop' (shop_options:ShopOptions of the package 'plugins-for-tests')" in output
+    assert reason in output
+
+
+def test_a_command_says_that_they_cannot_be_imported(package: Path) -> None:
+    (package / "shop_options.py").write_text("import no_such_module")
+
+    code, output = run(package, "-m", "kdsl", "check", "tables.py")
+
+    assert code == 1
+    assert output.count("cannot be imported") == 1, output
+    assert "'plugins-for-tests'" in output
+    assert "Traceback" not in output

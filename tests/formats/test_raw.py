@@ -137,7 +137,9 @@ def test_an_unknown_charset_is_reported_with_a_suggestion() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["Cp949", "IBM950", "949", "x-MacGreek", "idna", "hex", "utf-7", "raw_unicode_escape"])
+@pytest.mark.parametrize(
+    "name", ["Cp949", "IBM950", "949", "x-MacGreek", "idna", "hex", "utf-7", "raw_unicode_escape", "\0"]
+)
 def test_what_is_another_charset_in_java_or_not_a_charset_is_unknown(name: str) -> None:
     assert charset(name) is None
 

@@ -528,6 +528,16 @@ def test_ends_of_other_packages_are_found_by_their_entry_points(install_plugins:
     assert "is not a subclass of kdsl.ingest.Sink" in str(problems(document(sink={"type": "odd"})))
 
 
+def test_a_format_that_cannot_be_loaded_is_one_problem_of_several(install_plugins: InstallPlugins) -> None:
+    install_plugins({"kdsl.formats": {"morse": "no_such_module:Morse"}})
+    source = {"type": "kafka", "properties.bootstrap.servers": "localhost:9092", "topic": "t", "value.format": "morse"}
+
+    messages = list(map(str, problems(document(source=source, sink={"type": "prnt"}))))
+
+    assert any("the format 'morse'" in message and "No module named" in message for message in messages)
+    assert any("'prnt'" in message for message in messages)
+
+
 class Whisper(Sink):
     """A sink of another package, which warns of an option that it ignores."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import pytest
@@ -262,6 +263,19 @@ def test_another_topic_of_the_name_is_refused(setup: Setup) -> None:
     assert [json.loads(message.value() or b"")["after"]["id"] for message in setup.kafka.read(topic)] == [2, 3]
 
 
+class Lake(Sink):
+    """A sink of another package, which says where it is in the same words as `Sea`."""
+
+    type: ClassVar[str] = "lake"
+
+    def locate(self) -> Mapping[str, Any]:
+        return {"path": "/water"}
+
+
+class Sea(Lake):
+    type: ClassVar[str] = "sea"
+
+
 def plan_for(sink: Sink) -> IngestPlan:
     return attrs.evolve(plan(), sink=sink, location=sink.locate())
 
@@ -296,6 +310,7 @@ def write_batch(planned: IngestPlan) -> IngestState:
         (database_plan("postgresql://a/b?password=HUSH"), database_plan("postgresql://a/c?password=HUSH"), "a/c"),
         (database_plan("postgresql://me:HUSH@a/b"), database_plan("postgresql://me:HUSH@c/b"), "c/b"),
         (plan_for(DeltaTables("/lake")), kafka_plan(), "one:9092"),
+        (plan_for(Lake()), plan_for(Sea()), '"type": "sea"'),
     ],
 )
 def test_another_sink_is_refused_unless_it_is_allowed(before: IngestPlan, after: IngestPlan, named: str) -> None:

@@ -83,6 +83,8 @@ def test_canal_messages_have_lists_of_rows() -> None:
         {"old": [ONE], "data": [TWO], "type": "UPDATE", **common},
         {"old": None, "data": [TWO], "type": "DELETE", **common},
     ]
+    ((_, delete),) = messages(sink(CanalJson()), rows(("-D", TWO)))
+    assert delete == {"old": None, "data": [TWO], "type": "DELETE", **common}
 
 
 def test_json_messages_are_rows_and_tombstones() -> None:

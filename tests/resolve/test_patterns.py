@@ -61,6 +61,9 @@ def test_the_common_language_has_one_meaning(pattern: str) -> None:
         (r"[\p{Lu}_]", r"has '[\p{Lu}_' at position 0", "write one class in brackets, such as [a-z0-9_]"),
         (r"\h", r"has '\h' at position 0", "write the character itself, or its code"),
         ("a\\", "has '\\' at position 1", "write the character itself, or its code"),
+        ("a{,3}", "has '{,3}' at position 1", r"{0,2}, and a brace as \{"),
+        ("orders-{name}", "has '{name}' at position 7", r"{0,2}, and a brace as \{"),
+        ("a{2", "has '{2' at position 1", r"{0,2}, and a brace as \{"),
     ],
 )
 def test_what_the_languages_do_not_share_is_refused_by_name_with_a_way_out(pattern: str, reason: str, fix: str) -> None:

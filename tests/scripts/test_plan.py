@@ -17,6 +17,7 @@ from kdsl.scripts.planner import check_script, plan_script
 from kdsl.scripts.script_plan import ScriptPlan
 from kdsl.scripts.show import show_script
 from kdsl.types.parse import parse_type
+from tests.installed_plugins import InstallPlugins
 
 DATA = Path(__file__).parent / "data"
 CLUSTER = Cluster("broker:9092")
@@ -693,6 +694,13 @@ class TestAllProblems:
 
         assert self.errors(f"{table} {into} INSERT INTO days SELECT id, on_day FROM t;SELECT at + 1 FROM t") == [
             "1: type-syntax"
+        ]
+
+    def test_a_sink_that_cannot_be_loaded_is_one_error_of_several(self, install_plugins: InstallPlugins) -> None:
+        install_plugins({"kdsl.sinks": {"lake": "no_such_module:Lake"}})
+
+        assert self.errors("CREATE CATALOG c WITH ('type' = 'lake');\nSELECT 1 FROM nothing") == [
+            *("1: catalog-type", "2: sql-query"),
         ]
 
     @pytest.mark.parametrize("name", ["jdbc", "hologres", "elasticsearch-7", "filesystem"])

@@ -106,7 +106,7 @@ def fresh(clouds: Clouds, environment: dict[str, str], monkeypatch: pytest.Monke
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(aws_tokens, "_renewable", {})
-    monkeypatch.setattr(machine, "_next_checks", {})
+    monkeypatch.setattr(machine, "_first_tokens", {})
     gcp_tokens._credentials.cache_clear()
     entra_tokens._credential.cache_clear()
 
@@ -237,7 +237,7 @@ def test_doctor_explains_what_prevents_a_login(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setattr(aws_tokens, "_renewable", {})
-    monkeypatch.setattr(machine, "_next_checks", {})  # as in another process
+    monkeypatch.setattr(machine, "_first_tokens", {})  # as in another process
     assert "Amazon MSK's IAM returned no credentials (NoCredentialsError" in find_errors(kafka, "AWS_MSK_IAM")
 
 

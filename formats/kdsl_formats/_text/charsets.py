@@ -135,7 +135,7 @@ def charset(name: str) -> Charset | None:
     try:
         codec = codecs.lookup(re.sub(r"^8859[-_]", "iso8859-", python)).name
         "a".encode(codec)
-    except (LookupError, UnicodeError):
+    except (LookupError, ValueError):
         return None
     return None if codec in _REFUSED else Charset(name, codec)
 

@@ -66,7 +66,7 @@ class CanalMessages:
         if encoded.bad:
             return encoded
         old, new = take_sides(encoded.messages, before, after)
-        is_update = old.is_valid() if not old.null_count else pc.and_(old.is_valid(), new.is_valid())
+        is_update = pc.and_(old.is_valid(), new.is_valid())
         kinds = _choose(old, new, '"INSERT"', '"UPDATE"', '"DELETE"')
         data = _wrap(pc.if_else(new.is_valid(), new, old))
         replaced = _wrap(pc.if_else(is_update, old, pa.nulls(len(old), old.type)))

@@ -1,7 +1,7 @@
 """Types of JSON values together with what is nested in them: objects are ROW, and arrays ARRAY.
 
-Everything else has the type that an observer infers, and is joined as observers join it, so generated tables and
-catalogs have the same types.
+Everything else has the type that an observer infers, and is joined as observers join it, except that times of different
+types are STRING: the format reads strings of only one of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kdsl_formats.json.document import Fractional, Integer
 from kdsl_formats.json.reference_observer import type_of_value
 
 _DAY = len("2024-01-01")
+_TIMES = (t.Date, t.Time, t.Timestamp, t.TimestampLtz)
 
 
 @attrs.frozen
@@ -80,6 +81,8 @@ def _widen(a: t.DataType, b: t.DataType) -> t.DataType:
             names = dict.fromkeys([*first, *second])
             fields = (t.Field(name, _widen(first.get(name, absent), second.get(name, absent))) for name in names)
             return t.Row(tuple(fields), nullable=nullable)
+        case _ if type(a) is not type(b) and isinstance(a, _TIMES) and isinstance(b, _TIMES):
+            return t.STRING.as_nullable(nullable)
         case _:
             return join(a, b)
 

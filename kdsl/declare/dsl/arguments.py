@@ -119,9 +119,6 @@ def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = K
     Args:
         located: The arguments with their locations.
         kind: The class of the connector's options.
-
-    Raises:
-        KdslError: Two packages register the format that an argument names.
     """
     arguments_read = Arguments()
     values: dict[str, Any] = {}

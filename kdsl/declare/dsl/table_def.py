@@ -60,7 +60,6 @@ def define_table(cls: type) -> TableDef:
 
     Raises:
         TypeError: The class has no recorded class statement.
-        KdslError: Two packages register the format that the class names.
     """
     if DECLARATION not in vars(cls):
         raise TypeError(f"{cls.__name__} declares no table; write a subclass: class Orders({cls.__name__}, topic=...)")

@@ -312,7 +312,7 @@ class Sink(End):
         """Whether tables are where they were in an earlier run; by default if `locate` had the same result.
 
         Args:
-            before: The result of `locate` in the earlier run.
+            before: The result of `locate` in the earlier run, of a sink of the same type.
             now: Its result now.
             tables: The tables.
         """

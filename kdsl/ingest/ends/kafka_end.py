@@ -12,7 +12,7 @@ import attrs
 
 from kdsl.cluster import SERVERS, Cluster
 from kdsl.errors import listing, nearest
-from kdsl.formats import Format, format_class
+from kdsl.formats import Format, UnknownFormatError, format_class
 from kdsl.ingest.ends.end import End, WrongOption
 from kdsl.options import option
 from kdsl.types import model as t
@@ -47,7 +47,11 @@ class KafkaEnd(End):
     @classmethod
     @abstractmethod
     def fits(cls, name: str, side: Side) -> bool:
-        """Whether messages may have a format on a side."""
+        """Whether messages may have a format on a side.
+
+        Raises:
+            UnknownFormatError: There is such a format, and it cannot be loaded.
+        """
 
     @classmethod
     def read(cls, strings: Mapping[str, str]) -> tuple[Self, list[WrongOption]]:
@@ -76,7 +80,12 @@ class KafkaEnd(End):
         for side, name in names.items():
             if name is None:
                 continue
-            if not cls.fits(name, side):
+            try:
+                fits = cls.fits(name, side)
+            except UnknownFormatError as e:
+                wrong.append(WrongOption("format-unknown", f"{side}.format", str(e), "or choose another format"))
+                continue
+            if not fits:
                 wrong.append(_wrong_format(cls, side, name))
                 continue
             prefix = f"{'key.' if side == 'key' else ''}{name}."

@@ -12,11 +12,7 @@ _GROUPS = {"source": PluginGroup("kdsl.sources", "source"), "sink": PluginGroup(
 
 
 def end_types(kind: Kind) -> tuple[str, ...]:
-    """The types of sources or of sinks, sorted.
-
-    Raises:
-        PluginError: Two packages register the same type.
-    """
+    """The types of sources or of sinks, sorted."""
     return tuple(sorted(_GROUPS[kind].find_all()))
 
 
@@ -24,7 +20,7 @@ def end_class(kind: Kind, name: str) -> type[End] | None:
     """The class of a type of source or sink; None if there is no such type.
 
     Raises:
-        PluginError: It cannot be imported, or is not a class of such a source or sink; or as for `end_types`.
+        PluginError: It cannot be imported, several packages register it, or it is another object.
     """
     if name not in _GROUPS[kind].find_all():
         return None

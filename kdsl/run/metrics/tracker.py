@@ -170,7 +170,7 @@ class Tracker:
         self._watermark: float | None = None
         self._warned_ahead = False
         self._before: float | None = None
-        self._convert_to_seconds = 0.001
+        self._seconds = 0.001
 
     def writes(self, table: str, spool: Spool | None, run: str, lease: str = "") -> None:
         """Note what a run of the query writes, and begin to follow the run, as `begin` does.
@@ -235,7 +235,7 @@ class Tracker:
             took = document.get("durationMs", {}).get("triggerExecution", 0) / 1000
             if first and key > self._last:
                 self._last = key
-                self._convert_to_seconds = max(took, started - self._before if self._before is not None else 0.0, 0.001)
+                self._seconds = max(took, started - self._before if self._before is not None else 0.0, 0.001)
                 self._before = started
                 mark = _convert_to_seconds(document.get("eventTime", {}).get("watermark"))
                 self._watermark = mark if mark > _BEFORE_ALL else None
@@ -341,9 +341,9 @@ class Tracker:
             source.dropped.update(counts.dropped)
             source.clients.update(counts.client, ended)
         if newest:
-            source.rate = records / self._convert_to_seconds
+            source.rate = records / self._seconds
             if counts is not None:
-                source.byte_rate = None if counts.bytes is None else counts.bytes / self._convert_to_seconds
+                source.byte_rate = None if counts.bytes is None else counts.bytes / self._seconds
                 if counts.event is not None:
                     source.last = counts
         if records:
@@ -402,8 +402,8 @@ class Tracker:
         if sink.spool is not None and (sink.spool.read() or sink.spool.has_reports):
             now = sink.spool.total
             if newest:
-                sink.rate = (now.records - sink.before.records) / self._convert_to_seconds
-                sink.byte_rate = (now.bytes - sink.before.bytes) / self._convert_to_seconds
+                sink.rate = (now.records - sink.before.records) / self._seconds
+                sink.byte_rate = (now.bytes - sink.before.bytes) / self._seconds
                 sink.before = now
             sink.records, sink.bytes, sink.lost = now.records, now.bytes, now.lost
             sink.send_time = now.send_time
@@ -416,7 +416,7 @@ class Tracker:
             if rows is not None and rows >= 0:  # Spark reports -1 if it does not know
                 sink.records += rows
                 if newest:
-                    sink.rate = rows / self._convert_to_seconds
+                    sink.rate = rows / self._seconds
 
     def snapshot(self) -> QueryMetrics:
         """Return the present metrics, with what the sink's file of reports has by now; drops in it are logged."""

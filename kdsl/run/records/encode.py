@@ -79,14 +79,14 @@ class RecordEncoder:
             self._parts["value"] = _PartEncoder(use, plan.value)
         self._topic = self._metadata.get("topic")
         self._partition = self._metadata.get("partition")  # only sinks of kdsl.datastream let rows name it
-        self._convert_headers = self._metadata.get("headers") or self._metadata.get("header-list")
+        self._headers = self._metadata.get("headers") or self._metadata.get("header-list")
         self._timestamp = self._metadata.get("timestamp")
         fields = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
         fields += [pa.field("topic", pa.string(), nullable=False)] if names_topics(plan.topics) else []
         fields += [pa.field("partition", pa.int32())] if self._partition else []
         encoded = [part for name, part in self._parts.items() if f"__raw_{name}__" not in self._metadata]
         self._own_headers = frozenset(part.read_header for part in encoded if part.read_header is not None)
-        writes_headers = self._convert_headers or any(part.written_header is not None for part in encoded)
+        writes_headers = self._headers or any(part.written_header is not None for part in encoded)
         fields += [pa.field("headers", HEADERS)] if writes_headers else []
         fields += [pa.field("timestamp", pa.int64())] if self._timestamp else []
         self.schema = pa.schema(fields)
@@ -187,11 +187,7 @@ class RecordEncoder:
         self, columns: Mapping[str, pa.Array], messages: Mapping[str, pa.Array], length: int
     ) -> pa.Array:
         """Build the headers of records: those of their column, and those with the frames of encoded keys and values."""
-        headers = (
-            _convert_headers(columns[self._convert_headers.column])
-            if self._convert_headers
-            else pa.nulls(length, HEADERS)
-        )
+        headers = _convert_headers(columns[self._headers.column]) if self._headers else pa.nulls(length, HEADERS)
         return add_frame_headers(headers, list(self._frame_headers(messages)), self._own_headers, HEADERS)
 
     def _frame_headers(self, messages: Mapping[str, pa.Array]) -> Iterator[FrameHeader]:
