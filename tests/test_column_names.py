@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 OWN_COLUMNS = {
     "kdsl/datastream/source.py": 1,
-    "kdsl/ingest/run/batch.py": 1,
+    "kdsl/ingest/run/kafka_batch.py": 1,
     "kdsl/ingest/run/collectors.py": 3,
     "kdsl/ingest/run/rows.py": 1,
     "kdsl/ingest/run/sinks/kafka.py": 1,

@@ -6,15 +6,14 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.formats import Encoded
-from kdsl_formats.json.encoder import JsonEncoder
+from kdsl.formats import Encoded, Encoder
 
 
 @attrs.frozen
 class RowMessages:
     """The rows of one table; `rows` encodes them."""
 
-    rows: JsonEncoder
+    rows: Encoder
     deletes_are_null = True
 
     def encode(self, rows: pa.StructArray, before: pa.Array, after: pa.Array) -> Encoded:

@@ -350,8 +350,8 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
     def change_encoder(
         self, row: t.Row, table: TableId, keys: Sequence[str], *, with_schema: bool = False, full_table_id: bool = False
     ) -> TableChangeEncoder:
-        """An encoder whose messages are the rows after changes, and null for deletes."""
-        return RowMessages(JsonEncoder(row, self.writing_rules()))
+        """An encoder whose messages are the rows after changes, as `encoder` writes them, and null for deletes."""
+        return RowMessages(self.encoder(row))
 
     def reading_rules(self) -> ReadingRules:
         """The options in the form that the decoder uses.
