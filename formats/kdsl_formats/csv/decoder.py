@@ -17,7 +17,7 @@ from kdsl_formats._columns.fallback import FallbackRows, merge_rows
 from kdsl_formats.csv.columns import ColumnReader
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_decoder import ReferenceDecoder
-from kdsl_formats.csv.splitter import Splitter
+from kdsl_formats.csv.splitter import Cells, Splitter
 
 
 class CsvDecoder:
@@ -35,14 +35,15 @@ class CsvDecoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages; null ones produce no row, and unreadable ones are bad records.
 
-        If errors are ignored, a bad value is NULL instead, and a message that cannot be split is left out.
+        If errors are ignored, a bad value is NULL instead, and a message that cannot be split is left out. The splitter
+        stores the characters that it searches these messages for.
         """
-        strings, plain = self._splitter.split_messages(messages)
-        columns, sure = self._read_columns(strings, len(plain))
-        if len(plain) == len(messages) and sure.all():
+        cells = self._splitter.split_messages(messages)
+        columns, sure = self._read_columns(cells)
+        if len(cells.index) == len(messages) and sure.all():
             return Decoded(pa.StructArray.from_arrays(columns, fields=self.fields))
         indexes = np.flatnonzero(sure)
-        index = plain[indexes]
+        index = cells.index[indexes]
         rest = np.asarray(messages.is_valid())
         rest[index] = False
         fallback_rows = FallbackRows.read(messages, np.flatnonzero(rest), self._read_by_reference)
@@ -50,11 +51,12 @@ class CsvDecoder:
             pa.StructArray.from_arrays(columns, fields=self.fields), indexes, index, fallback_rows, len(messages)
         )
 
-    def _read_columns(self, split: list[pa.StringArray], rows: int) -> tuple[list[pa.Array], Mask]:
+    def _read_columns(self, cells: Cells) -> tuple[list[pa.Array], Mask]:
         """Read the columns of the plain messages; also returns a mask of the rows that do not need the fallback."""
-        sure = np.ones(rows, dtype=bool)
+        sure = np.ones(len(cells.index), dtype=bool)
         columns = []
-        for strings, read in zip(split, self._readers, strict=True):
+        for i, read in enumerate(self._readers):
+            strings = cells.strings(i)
             if self.dialect.trim:
                 strings = pc.ascii_trim(strings, characters=BLANKS)
             column, fallback = read(strings)
