@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, content, find_invalid_utf8, slices
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, content, find_bounds, find_invalid_utf8, slices
 from kdsl_formats.csv.grammar import Dialect
 
 _LINE_FEED, _RETURN = 10, 13
@@ -93,7 +93,7 @@ class Splitter:
         if not plain.all():
             messages, index = messages.filter(pa.array(plain)), index[plain]
         data = content(messages)
-        start, end = bounds(messages)
+        start, end = find_bounds(messages)
         rows, start, end, doubled_quote = self._locate_values(data, start, end)
         quote = chr(self.quote) if doubled_quote and self.quote is not None else ""
         return Cells(data, index[rows], start, end, quote, stand_ins)
@@ -105,7 +105,7 @@ class Splitter:
         may be a byte order mark or, if comments are skipped, with a comment or blank.
         """
         data = content(messages)
-        start, end = bounds(messages)
+        start, end = find_bounds(messages)
         fallback: Mask = start == end
         if not data.size:
             return fallback
