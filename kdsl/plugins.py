@@ -106,20 +106,20 @@ class PluginGroup:
             PluginError: It cannot be imported, or several packages register it.
             KdslError: Its import raises it.
         """
-        points = self.find_all()[name]
-        if len(points) > 1:
+        point, *others = self.find_all()[name]
+        if others:
+            named = " and ".join(map(_locate, (point, *others)))
             raise PluginError(
-                f"{len(points)} packages register the {self.kind} {name!r}: {' and '.join(map(_locate, points))}; "
-                "uninstall all but one of them"
+                f"{len(others) + 1} packages register the {self.kind} {name!r}: {named}; uninstall all but one of them"
             )
         try:
-            return points[0].load()
+            return point.load()
         except KdslError:  # which says what to do, as one about a plug-in that this one needs
             raise
         except Exception as e:  # another package's code, whose message may contain credentials
             reason = str(e)
             if not isinstance(e, (ImportError, AttributeError, SyntaxError)):
-                reason = f"{type(e).__name__}, which python -c 'import {points[0].module}' explains"
+                reason = f"{type(e).__name__}, which python -c 'import {point.module}' explains"
             raise PluginError(
                 f"{self.describe(name)} cannot be imported: {reason}; install what it needs, or correct or uninstall "
                 "its package"
@@ -180,7 +180,9 @@ def _read_entry_points() -> Any:
 @cache
 def _find_plugins(group: PluginGroup) -> Mapping[str, tuple[EntryPoint, ...]]:
     """As `PluginGroup.find_all`; the metadata of kdsl itself may be that of another version, and is not used."""
-    points = {name: (EntryPoint(name, value, group.name),) for name, value in OWN.get(group.name, {}).items()}
+    own = OWN.get(group.name, {})
+    points: dict[str, tuple[EntryPoint, ...]]
+    points = {name: (EntryPoint(name, value, group.name),) for name, value in own.items()}
     for point in sorted(_read_entry_points().select(group=group.name), key=lambda point: point.name):
         others = points.get(point.name, ())
         if all(other.value != point.value for other in others) and _find_package(point) != NAME:

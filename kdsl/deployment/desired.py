@@ -251,9 +251,10 @@ class Needs:
         sides: tuple[Side, ...] = ("key", "value")
         for side in sides:
             part = getattr(one, side)
-            schemas = None if part is None else part.format.registry_schemas()
-            registry = None if part is None else part.format.registry(cluster.registry)
-            if schemas is None or registry is None or options.topic_pattern is not None:
+            if part is None or options.topic_pattern is not None:
+                continue
+            schemas, registry = part.format.registry_schemas(), part.format.registry(cluster.registry)
+            if schemas is None or registry is None:
                 continue
             for topic in one.topics.names:
                 self.subjects.append(

@@ -46,5 +46,5 @@ def check_offset_commits(table: TableDef, direction: Direction) -> Iterator[Prob
 def check_added_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report what is wrong with options that packages add, for a read and for a write."""
     del direction
-    for wrong in table.options.check_table(table):
+    for wrong in table.options.check_table(table):  # pyright: ignore[reportArgumentType]  # it takes a converter for the type
         yield problem(table, wrong.code, wrong.message, wrong.fix, option=wrong.option, severity=wrong.severity)

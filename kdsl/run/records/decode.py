@@ -104,7 +104,7 @@ class RecordDecoder:
             ),
         }
         sides: dict[Side, Part | None] = {"key": plan.key, "value": plan.value}
-        self._parts = {side: part for side, part in sides.items() if part is not None}
+        self._parts: dict[Side, Part] = {side: part for side, part in sides.items() if part is not None}
         self._decoders = {side: part.format.decoder(part.row, uses[side]) for side, part in self._parts.items()}
         self._errors = RecordErrors(plan, uses)
         self._aligner = Aligner(plan)
