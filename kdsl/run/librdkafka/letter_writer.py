@@ -308,11 +308,6 @@ _UNSENDABLE = (0, NO_TIMESTAMP)
 """Timestamps that librdkafka cannot send: it sends the present time instead."""
 
 
-def _bytes(records: pa.RecordBatch, name: str) -> list[bytes | None]:
-    """The values of a field of some records; a None for each if they do not have the field."""
-    return records.column(name).to_pylist() if name in records.schema.names else [None] * records.num_rows
-
-
 def _sendable(name: str) -> str:
     """The name of a header with U+FFFD for each NUL, at which librdkafka would cut it off."""
     return name.replace("\0", "\ufffd")
