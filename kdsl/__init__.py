@@ -27,12 +27,7 @@ def _modules() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name from its module, which is imported at the first use, or ``__version__`` or ``__all__``.
-
-    Raises:
-        AttributeError: There is no such name.
-        MissingPackageError: It needs a package that is not installed.
-    """
+    """Return a public name from its module, which is imported at the first use, or ``__version__`` or ``__all__``."""
     if name == "__version__":
         from importlib.metadata import version
 

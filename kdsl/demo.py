@@ -68,10 +68,6 @@ def run(console: Console | None = None) -> None:
 
     Args:
         console: Where to show it; the output of this process if None.
-
-    Raises:
-        KdslError: Kafka cannot be downloaded or started, or the job fails with an error of kdsl. Errors of Spark, also
-            as it starts, are passed on.
     """
     console = console or Console()
     console.print(Panel(Syntax(inspect.getsource(Orders), "python", background_color="default"), title="a table"))

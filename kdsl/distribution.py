@@ -20,9 +20,6 @@ def require_own_files(package: Path) -> None:
 
     Args:
         package: The folder of the package ``kdsl``.
-
-    Raises:
-        ImportError: The distribution ``kdsl`` is installed beside the package.
     """
     others = sorted(package.parent.glob("kdsl-*.dist-info"))
     if others:

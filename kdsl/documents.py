@@ -51,10 +51,6 @@ def read_text(path: str | Path, what: str, code: str) -> str:
         path: The file.
         what: The kind of file, for the message.
         code: The code of the problem.
-
-    Raises:
-        ResolveError: The file is not UTF-8.
-        OSError: The file cannot be read.
     """
     raw = Path(path).read_bytes()
     try:

@@ -34,9 +34,6 @@ def parse_duration(text: str) -> timedelta:
         text: One integer with one unit (``d h min s ms us`` or their long names), a bare number of milliseconds, or
             ISO-8601 in days, hours, minutes and seconds (``PT5M``). Each may be negative: ``-1 ms``, ``PT-1S``. Letter
             case and blanks around it are ignored, and so are digits of seconds after the microseconds.
-
-    Raises:
-        ValueError: The string has another form, or the duration is too long.
     """
     try:
         return _parse(text)

@@ -27,9 +27,6 @@ def cache_dir() -> Path:
 
     ``$KDSL_CACHE``, else ``$XDG_CACHE_HOME/kdsl``, else ``~/.cache/kdsl``; for a user without a home, or with one that
     every user can write to, ``kdsl-UID`` in the folder of temporary files. Only this last one is created here.
-
-    Raises:
-        FolderError: Other users could write to the last of these, or it is not a folder of this user.
     """
     return _own() or _user_folder("XDG_CACHE_HOME", ".cache")
 
@@ -39,9 +36,6 @@ def state_dir() -> Path:
 
     ``$KDSL_CACHE/state``, else ``$XDG_STATE_HOME/kdsl``, else ``~/.local/state/kdsl``; for a user without a home as
     `cache_dir`.
-
-    Raises:
-        FolderError: As for `cache_dir`.
     """
     own = _own()
     return own / "state" if own else _user_folder("XDG_STATE_HOME", ".local/state")
@@ -73,9 +67,6 @@ def process_folder(purpose: str) -> Path:
 
     Args:
         purpose: A part of the folder's name: ``kdsl-PURPOSE-…``.
-
-    Raises:
-        OSError: It cannot be created among the temporary files.
     """
     key = (os.getpid(), purpose)
     with _lock:

@@ -60,11 +60,7 @@ class Coordinate:
 
     @classmethod
     def parse(cls, text: str) -> Coordinate:
-        """Parse ``group:artifact:version``, optionally followed by ``@jar`` or ``:classifier@extension``.
-
-        Raises:
-            IvyError: The string has another form.
-        """
+        """Parse ``group:artifact:version``, optionally followed by ``@jar`` or ``:classifier@extension``."""
         name, _, kind = text.strip().partition("@")
         parts = name.split(":")
         if len(parts) == 4 and all(parts) and kind not in ("", "jar"):
@@ -108,11 +104,6 @@ def fetch_jars(
         ivy: Ivy's folder, which exists; jars that it holds are not downloaded again.
         alternative: What to do where no repository can be reached, for the error.
         on_progress: Called with a line about each jar that is downloaded.
-
-    Raises:
-        IvyError: A repository cannot be reached, an artifact is missing there, pyspark's Ivy was not found, or the
-            environment names a proxy that is not an address.
-        OSError: The ``java`` program cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="kdsl-ivy-") as folder:
         settings, module = Path(folder, "settings.xml"), Path(folder, "ivy.xml")

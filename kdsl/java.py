@@ -29,9 +29,6 @@ def find_java(program: str = "Kafka", oldest: int = OLDEST_JAVA) -> Path:
     Args:
         program: What needs it, for messages.
         oldest: The oldest version that this can use.
-
-    Raises:
-        JavaError: There is none, it does not run, or it is older.
     """
     fix = f"install a JDK {oldest} or newer, or point JAVA_HOME at one"
     home = os.environ.get("JAVA_HOME")
@@ -51,11 +48,7 @@ def find_java(program: str = "Kafka", oldest: int = OLDEST_JAVA) -> Path:
 
 
 def java_version(java: Path) -> int:
-    """Run a ``java`` program to read its major version, as 8, 17 or 21.
-
-    Raises:
-        JavaError: The program does not run, or does not print a version.
-    """
+    """Run a ``java`` program to read its major version, as 8, 17 or 21."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

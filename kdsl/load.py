@@ -43,11 +43,6 @@ def tables(target: str) -> list[Table]:
     Args:
         target: ``orders.py``, ``package.module``, ``tables.yaml``, ``tables.sql``, each optionally with ``:Name`` for
             one table: the table's name, or in Python the name of its class or variable.
-
-    Raises:
-        TargetError: There is no such file, module or table, the file declares none, or it cannot be read.
-        ResolveError: The file has errors; all of them are reported with their locations. Or a Python file cannot be
-            imported.
     """
     source, name = _split(target)
     return _choose_tables(source, name)
@@ -99,11 +94,6 @@ def declarations(
         directions: The directions of tables about which the file does not say it.
         variables: The variables in an ingestion, by name.
         cluster: The cluster of tables that name none.
-
-    Raises:
-        TargetError: As for `tables`.
-        ResolveError: As for `tables`; or an ingestion or a script has errors.
-        CheckpointError: A checkpoint folder of a script cannot be read, or is that of another statement.
     """
     from kdsl.deployment.compare import title_of
     from kdsl.deployment.desired import Declaration
@@ -192,12 +182,7 @@ def script_directions(plan: ScriptPlan) -> Mapping[str, tuple[Direction, ...]]:
 
 
 def script(path: str | Path) -> Script:
-    """Read the script of a file; errors in its statements are among its problems.
-
-    Raises:
-        TargetError: There is no such file, or it cannot be read.
-        ResolveError: The file is not UTF-8.
-    """
+    """Read the script of a file; errors in its statements are among its problems."""
     from kdsl.ddl.load import parse_file
 
     return _read(str(path), parse_file)
@@ -221,10 +206,6 @@ def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | No
     Args:
         target: The file.
         variables: The variables in the document, by name.
-
-    Raises:
-        TargetError: There is no such file, or it cannot be read.
-        ResolveError: The file is not UTF-8.
     """
     from kdsl.ingest import Ingestion
 
@@ -260,12 +241,7 @@ def names_table(target: str) -> bool:
 
 
 def table(target: str) -> Table:
-    """Load the one table of a target, as `tables` does.
-
-    Raises:
-        TargetError: There is no table; or there are several, and none was named or they have the same name.
-        ResolveError: As for `tables`.
-    """
+    """Load the one table of a target, as `tables` does."""
     of_target = tables(target)
     names = [t.name for t in of_target]
     if len(of_target) > 1 and len(set(names)) == 1:
@@ -280,10 +256,6 @@ def cluster(target: str) -> Cluster:
     """Load a cluster: ``package.module:name`` of a variable in Python, or ``clusters.yaml:name`` of a YAML document.
 
     A Python file or module is imported, as for `tables`. The name may be left out for a document with one cluster.
-
-    Raises:
-        TargetError: There is no such file or module, the file cannot be read, or Python has no such cluster.
-        ResolveError: The document has errors or no such cluster, or the Python file cannot be imported.
     """
     from kdsl.cluster import Cluster
 

@@ -54,9 +54,6 @@ def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
     Args:
         pattern: The pattern.
         flags: Flags of `re`, beside that for ASCII.
-
-    Raises:
-        PatternError: It is not a regular expression, or has a construct outside the common language of Java and Python.
     """
     index = len("(?i)") if pattern.startswith("(?i)") else 0
     while index < len(pattern):

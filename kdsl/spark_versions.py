@@ -283,11 +283,7 @@ def refusal(subject: str, version: str) -> str | None:
 
 
 def pyspark_version() -> str:
-    """The version of the installed PySpark, which it states itself.
-
-    Raises:
-        MissingPackageError: There is none.
-    """
+    """The version of the installed PySpark, which it states itself."""
     with explain_missing_package("Spark"):
         from pyspark.version import __version__
 
@@ -329,9 +325,6 @@ def require(feature: Feature, version: str, subject: str) -> None:
         feature: What is needed.
         version: The version of the session's Spark.
         subject: What needs it, for the message, such as the name of a table.
-
-    Raises:
-        SparkVersionError: It does not; names the version that has it, and what to write instead if there is something.
     """
     if not feature.is_in(version):
         name = f"{feature.name[0].lower()}{feature.name[1:]}"

@@ -77,11 +77,6 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
         cluster: Where they are.
         records: How many records of each partition at most.
         timeout: How long it may take, in seconds.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
-        ResolveError: The topics or the header filter of the table, or the client settings, have errors.
-        KdslError: Java's client is needed and cannot be opened (`JavaAdmin`). Errors of its Spark jobs are passed on.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
@@ -113,9 +108,6 @@ def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value")
         messages: The messages; null is a null message.
         chosen: Their format.
         side: Whether they are keys or values.
-
-    Raises:
-        InferenceError: Columns cannot be inferred from messages of the format.
     """
     observer = chosen.observer(Use(side=side))
     if observer is None:
@@ -151,10 +143,6 @@ def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchem
 
     Returns:
         The columns with the format that reads them, and a note if some values cannot be read with these.
-
-    Raises:
-        InferenceError: There are no records, none of them shows a column, more than half of them cannot be read, or
-            columns cannot be inferred from messages of the format.
     """
     shown = find_columns(sample.values, chosen)
     schema = SideSchema(chosen.reading_observed(), shown.columns)
@@ -180,9 +168,6 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
         sample: The records.
         chosen: The format that keys may have.
         field_name: The name of that column.
-
-    Raises:
-        InferenceError: Columns cannot be inferred from messages of the format.
     """
     count = len(sample.keys) - sample.keys.null_count
     if not count:
@@ -201,12 +186,6 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
     """The columns of a topic's subject, and its name and version; None where the registry has no such subject.
 
     The version is the latest one, which is requested in each call. The client of the registry is kept for this process.
-
-    Raises:
-        InferenceError: The subject's schema does not describe columns.
-        RegistryError: The registry does not answer, or denies access.
-        ResolveError: The settings of the registry have errors.
-        SecretError: A reference to a secret in them cannot be resolved.
     """
     from kdsl.registry import registry_client
 

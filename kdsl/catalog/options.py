@@ -132,9 +132,6 @@ class CatalogOptions(Options):
 
         Args:
             identifier: Its name; by default that of the catalog's format, or json.
-
-        Raises:
-            UnknownFormatError: No format has this name, or its package cannot be imported.
         """
         chosen = self.valid()
         wanted = {

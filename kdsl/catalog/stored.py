@@ -68,9 +68,6 @@ class Inference:
             name: The table's name.
             declared: What its declaration says about the inference.
             infer: Looks at the topic; its errors are raised here.
-
-        Raises:
-            CheckpointError: It is stored, and was inferred for another declaration.
         """
         known = self.inferred.get(name)
         if known is not None and known.declared == declared:
@@ -105,11 +102,7 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterato
 
 
 def read_stored(folder: Folder) -> dict[str, StoredSchema]:
-    """What a checkpoint has; empty where nothing was inferred for it.
-
-    Raises:
-        CheckpointError: The file cannot be read, or was written by a kdsl with another version of it.
-    """
+    """What a checkpoint has; empty where nothing was inferred for it."""
     location = folder.path(FILE)
     text = folder.read(FILE)
     if text is None:
@@ -134,9 +127,6 @@ def store(folder: Folder, inferred: Mapping[str, StoredSchema]) -> None:
     """Keep what was inferred with a checkpoint; tables that are stored already and not among them stay.
 
     If nothing differs from what is stored, nothing is written.
-
-    Raises:
-        CheckpointError: The file cannot be read or written, or was written by a kdsl with another version of it.
     """
     before = read_stored(folder)
     tables = {**before, **inferred}
@@ -154,10 +144,6 @@ def keep_with(checkpoint: str | None, spark: SparkSession | None, *, adopt: bool
         checkpoint: The folder of the checkpoint; None stores nothing.
         spark: The session that reads and writes the folder.
         adopt: Infer all tables anew, whatever is stored.
-
-    Raises:
-        CheckpointError: The file cannot be read or written, or was written by a kdsl with another version of it.
-        TypeError: A checkpoint is given without a session.
     """
     if checkpoint is None:
         yield Inference()

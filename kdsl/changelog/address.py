@@ -72,11 +72,7 @@ def secrets_in_address(url: str) -> set[str]:
 
 
 def resolve_references(string: str) -> set[str]:
-    """Resolve the references in a string, and return their secrets; empty without references.
-
-    Raises:
-        SecretError: A reference cannot be resolved.
-    """
+    """Resolve the references in a string, and return their secrets; empty without references."""
     return {resolve(str(reference)) for reference in references(string)}
 
 

@@ -130,9 +130,6 @@ class Connection:
 
         Returns:
             The number of rows that it changed.
-
-        Raises:
-            JavaError: The database rejects it; the message is the driver's, and may contain secrets.
         """
         if not values:
             plain = self._java.createStatement()
@@ -182,11 +179,7 @@ class Connection:
         return prepared
 
     def columns(self, table: str) -> dict[str, str]:
-        """Ask the database for the names of a table's columns, with the driver's names of their types.
-
-        Raises:
-            JavaError: The table does not exist, or cannot be read.
-        """
+        """Ask the database for the names of a table's columns, with the driver's names of their types."""
         prepared = self._java.prepareStatement(f"SELECT * FROM {table} WHERE 1 = 0")
         try:
             metadata = prepared.executeQuery().getMetaData()
@@ -240,9 +233,6 @@ class Connection:
         Args:
             schema: The schema that the table is in (in MySQL the database); None for any.
             table: The table.
-
-        Raises:
-            JavaError: The database does not report it.
         """
         catalog = schema if self._has_catalogs() else None
         rows = self._java.getMetaData().getPrimaryKeys(catalog, None if catalog else schema, table)
@@ -258,9 +248,6 @@ class Connection:
         Returns:
             By name, the types in Postgres' spelling, and whether the columns are nullable; empty if there is no such
             table.
-
-        Raises:
-            JavaError: Postgres rejects the query.
         """
         prepared = self._prepare(
             "SELECT DISTINCT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull FROM pg_index i "
@@ -278,11 +265,7 @@ class Connection:
             prepared.close()
 
     def tables(self, prefix: str) -> list[str]:
-        """List the tables whose names have a prefix, in lower case; the prefix must be in lower case, too.
-
-        Raises:
-            JavaError: The database cannot list its tables.
-        """
+        """List the tables whose names have a prefix, in lower case; the prefix must be in lower case, too."""
         names = []
         for pattern in (f"{prefix}%", f"{prefix.upper()}%"):
             rows = self._java.getMetaData().getTables(None, None, pattern, None)
@@ -292,11 +275,7 @@ class Connection:
         return [name for name in dict.fromkeys(names) if name.startswith(prefix)]
 
     def exists(self, table: str) -> bool:
-        """Whether a table, which is named without quotes, exists.
-
-        Raises:
-            JavaError: The table cannot be queried for another reason, such as a missing permission.
-        """
+        """Whether a table, which is named without quotes, exists."""
         try:
             self.columns(table)
         except JavaError as e:
@@ -346,9 +325,6 @@ class Connection:
             batches: The table of batches, which must exist.
             writer: The writer.
             target: The table to which the writer applies its batches.
-
-        Raises:
-            JavaError: The table of batches cannot be read.
         """
         query = f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?"
         return self.query_number(query, _shorten(writer), _shorten(target))
@@ -357,9 +333,6 @@ class Connection:
         """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
 
         The arguments are those of `last_number`.
-
-        Raises:
-            JavaError: The table of batches cannot be read.
         """
         number = self.last_number(batches, writer, target)
         if number is None:
@@ -400,13 +373,6 @@ class Connection:
             batch: The identity of the batch; None runs the statements in any case, and stores nothing.
             staged: The rows of the staging tables, which only get more. They are counted again at the end: a task that
                 was abandoned, or runs twice, may have added some after they were counted.
-
-        Raises:
-            ChangelogError: A statement changed another number of rows than it must change; the batch has a content,
-                and the target has another one with this number or a later one; the target is gone, or another table
-                than it must be, or has lost rows.
-            StagedRowsError: A staging table has more rows than were counted.
-            JavaError: The database rejects a statement, as if another process has just stored the writer's first batch.
         """
         self._java.setAutoCommit(False)
         try:
@@ -466,10 +432,6 @@ class Connection:
         Args:
             target: The table.
             writer: The writer of the batches.
-
-        Raises:
-            ChangelogError: It was emptied.
-            JavaError: The database rejects a query.
         """
         rows = self.query(
             f"SELECT {_FILE}, {_HAS_ROWS} FROM {target.batches} WHERE writer = ? AND target = ?",
@@ -527,9 +489,6 @@ class Connection:
         """Run statements in a transaction, and roll it back; return why the database refuses one of them.
 
         None if it refuses none. At the end each statement commits again by itself.
-
-        Raises:
-            JavaError: A statement fails for a reason that says nothing of it, as `find_refusal` says.
         """
         self._java.setAutoCommit(False)
         try:

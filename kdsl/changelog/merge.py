@@ -38,9 +38,6 @@ def match_columns(target: str, changes: DataFrame, existing: Sequence[str], *, a
         changes: The changes.
         existing: The columns of the table; letter case does not matter.
         add: Whether columns that the table does not have are added to it.
-
-    Raises:
-        ChangelogError: The table does not have one of them, and it is not to be added.
     """
     names = list_columns(changes)
     known = {name.lower() for name in existing}
@@ -54,11 +51,7 @@ def match_columns(target: str, changes: DataFrame, existing: Sequence[str], *, a
 
 
 def check_table_name(target: str, name: str) -> None:
-    """Check the name of a table in a catalog, which Spark's functions for tables only take as SQL.
-
-    Raises:
-        ChangelogError: It contains ``${``, which Spark would replace: the name would be that of another table.
-    """
+    """Check the name of a table in a catalog, which Spark's functions for tables only take as SQL."""
     if "${" in name:
         raise ChangelogError(
             f"{target}: Spark replaces '${{' in the names of tables; choose another name, in an ingestion with a route"
@@ -111,9 +104,6 @@ def check_jvm_target(changes: DataFrame, target: str, title: str) -> None:
         changes: The changes.
         target: The target as it is declared, for messages.
         title: What stores the table, for messages.
-
-    Raises:
-        ChangelogError: The session is one of Spark Connect, or a column is a ``TIME``.
     """
     if times := time_columns(changes.schema):
         verb, them = ("is", "it") if len(times) == 1 else ("are", "them")

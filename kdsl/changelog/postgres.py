@@ -43,9 +43,6 @@ def read_postgres_schema(connection: Connection, table: str) -> TableSchema | No
     Args:
         connection: A connection to Postgres.
         table: The table, as in SQL.
-
-    Raises:
-        JavaError: Postgres rejects the query.
     """
     rows = connection.query(_COLUMNS, table)
     columns = tuple(

@@ -48,12 +48,7 @@ class TableGuard:
         return self._adopt and not self._is_first_done
 
     def check(self, spark: SparkSession, number: int) -> None:
-        """Check before a batch that the table is the one of earlier batches; the first batch may create it.
-
-        Raises:
-            ChangelogError: The table is gone, or another one has its name.
-            CheckpointError: The identity is lost although there were batches, or the checkpoint cannot be read.
-        """
+        """Check before a batch that the table is the one of earlier batches; the first batch may create it."""
         if not isinstance(self._target, IdentifiedTarget):
             return
         actual = self._target.identify(spark)
@@ -68,12 +63,7 @@ class TableGuard:
         require_same_table(repr(self._target), expected, actual)
 
     def keep(self, spark: SparkSession) -> None:
-        """Keep the identity of the table with the checkpoint, after the first batch of a run; also that it has none.
-
-        Raises:
-            ChangelogError: The table cannot be read.
-            CheckpointError: The checkpoint cannot be written.
-        """
+        """Keep the identity of the table with the checkpoint, after the first batch of a run; also that it has none."""
         self._is_first_done = True
         if self._is_kept or not isinstance(self._target, IdentifiedTarget):
             return

@@ -83,9 +83,6 @@ def parse_pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
     Args:
         values: The values.
         option: The option that they belong to, for the message.
-
-    Raises:
-        typer.BadParameter: A value has another form.
     """
     parts = [value.partition("=") for value in values or ()]
     if any(not equals or not key for key, equals, _ in parts):
@@ -111,11 +108,6 @@ def cluster_from_options(
         registry: The schema registry; it overrides that of the document, unless it only comes from the variable
             ``KDSL_REGISTRY``. A registry at another address does not get the document's settings.
         registry_properties: Settings of the registry client, as ``key=value``.
-
-    Raises:
-        ResolveError: The document has no such cluster, or it or the environment is invalid.
-        typer.BadParameter: A property has another form, the document cannot be read, a cluster is named without a
-            document, or there are settings without brokers or without a registry.
     """
     settings = parse_pairs(properties, "--property")
     registry_settings = parse_pairs(registry_properties, "--registry-property")

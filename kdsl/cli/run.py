@@ -198,9 +198,6 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
     Without a master it runs on this machine and listens on the loopback address only. ``PYSPARK_PYTHON`` and, without
     a master, ``SPARK_LOCAL_IP`` are set if they are not. A running session gets those settings that Spark can change.
     What this process writes to standard error meanwhile is hidden. Spark's errors are raised unchanged.
-
-    Raises:
-        JavaError: There is no Java that Spark can run on.
     """
     from pyspark.sql import SparkSession
 

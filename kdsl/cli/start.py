@@ -42,10 +42,6 @@ def make_app(names: Iterable[str]) -> typer.Typer:
     """Import some of the `COMMANDS`, and create the command line with them.
 
     Among several, one that cannot be imported is listed with the reason, such as the extra that installs what it needs.
-
-    Raises:
-        ModuleNotFoundError: The only command needs a package of an extra that is not installed.
-        KdslError: The only command cannot be imported for another reason.
     """
     names = list(names)
     app = typer.Typer(

@@ -35,10 +35,6 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
     Args:
         values: The values of the option.
         tables: The tables of the script that are topics of Kafka.
-
-    Raises:
-        typer.BadParameter: A value is not a start, names an unknown table, or tables cannot have their starts (all of
-            those are reported).
     """
     by_name = {table.name: table for table in tables}
     shared: dict[str, StartAt] = {}

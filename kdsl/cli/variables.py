@@ -23,12 +23,7 @@ VariableFiles = Annotated[
 
 
 def read_variables(values: Sequence[str] | None, files: Sequence[Path] | None) -> dict[str, str]:
-    """The variables by name; those of ``--var`` override those of files, and later files earlier ones.
-
-    Raises:
-        typer.BadParameter: A value is not NAME=VALUE, or a file cannot be read.
-        ResolveError: A file is not UTF-8.
-    """
+    """The variables by name; those of ``--var`` override those of files, and later files earlier ones."""
     variables: dict[str, str] = {}
     for file in files or ():
         try:

@@ -39,10 +39,6 @@ def provide_token(**options: str) -> tuple[str, float]:
 
     Returns:
         The token, and when to replace it, in seconds since 1970.
-
-    Raises:
-        TokenError: The library is not installed, there are no credentials, or no region, or the library fails for
-            another reason.
     """
     session, botocore_credentials, signer = _open_session(options)
     key = (os.getpid(), tuple(sorted(options.items())))

@@ -31,11 +31,7 @@ class AddressError(ValueError):
 
 
 def parse_address(text: str) -> Address:
-    """Parse ``host:port`` or ``[IPv6]:port``, optionally with a protocol in front (``SASL_SSL://host:port``).
-
-    Raises:
-        AddressError: The string has another form, or the port is not from 1 to 65535.
-    """
+    """Parse ``host:port`` or ``[IPv6]:port``, optionally with a protocol in front (``SASL_SSL://host:port``)."""
     entry = _ENTRY.fullmatch(text.strip())
     if entry is None or not 0 < int(entry["port"]) < 65536:
         raise AddressError(f"{show_servers(text)!r} is not of the form host:port")

@@ -132,9 +132,6 @@ def import_library(login: str, *modules: str) -> list[Any]:
     Args:
         login: The name of the login.
         modules: The names of the modules.
-
-    Raises:
-        TokenError: One is not installed in this process.
     """
     try:
         return [import_module(name) for name in modules]

@@ -23,10 +23,6 @@ def provide_token(**options: str) -> str:
     Args:
         options: ``scope``, by default that of the first broker's namespace; ``clientId`` of a managed or workload
             identity; and ``servers``.
-
-    Raises:
-        TokenError: The library is not installed, there are no credentials, or no scope, or the library fails for
-            another reason.
     """
     scope = options.get("scope") or _namespace_scope(options.get(SERVERS, ""))
     try:

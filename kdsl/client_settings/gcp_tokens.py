@@ -36,10 +36,6 @@ def provide_token(**options: str) -> str:
     Args:
         options: ``principal``, the account, by default that of the environment variable (`PRINCIPAL`), else of the
             credentials; other options are ignored.
-
-    Raises:
-        TokenError: The library is not installed, there are no credentials, they cannot be renewed, or the account or
-            the end of the token is not known.
     """
     try:
         with _lock:  # google-auth's credentials may be refreshed by one thread at a time

@@ -56,9 +56,6 @@ def read_jks(data: bytes, password: str | None) -> list[Entry]:
     Args:
         data: The file.
         password: The store's password; None skips the check of the digest.
-
-    Raises:
-        JksError: It is not a JKS store, it is damaged, or the password is wrong.
     """
     try:
         entries, end = _parse_entries(data)
@@ -72,11 +69,7 @@ def read_jks(data: bytes, password: str | None) -> list[Entry]:
 
 
 def decrypt_key(protected: bytes, password: str) -> bytes:
-    """Decrypt a key that is in Java's protection, to PKCS#8 in DER.
-
-    Raises:
-        JksError: The password is wrong, the key is damaged, or it is protected in another way.
-    """
+    """Decrypt a key that is in Java's protection, to PKCS#8 in DER."""
     outer = _find_der(protected, 0)
     algorithm = _find_der(protected, outer[0])
     oid = _find_der(protected, algorithm[0])

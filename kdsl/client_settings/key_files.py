@@ -73,10 +73,6 @@ def find_file(location: str) -> str:
     Args:
         location: A path or ``file:`` URL, which is also looked for by its name among the files that Spark ships and in
             the working directory; or another URL, fetched once per process.
-
-    Raises:
-        KeyFileError: There is no such file here, no fetcher can fetch it, or the fetcher failed.
-        OSError: The fetched file cannot be written.
     """
     kind = scheme(location)
     if kind not in (None, "file"):
@@ -97,10 +93,6 @@ def read_file(location: str) -> bytes:
 
     Args:
         location: A path or a URL.
-
-    Raises:
-        KeyFileError: As for `find_file`.
-        OSError: The file cannot be read.
     """
     kind = scheme(location)
     return Path(find_file(location)).read_bytes() if kind in (None, "file") else _fetch(location, str(kind))
@@ -129,10 +121,6 @@ def load_key(context: ssl.SSLContext, pem: str, password: str | None = None) -> 
         context: The context.
         pem: The key and its chain of certificates.
         password: The password of the key, where it has one.
-
-    Raises:
-        OSError: The key and the certificates do not fit, or the password is wrong (``ssl.SSLError``); or the file
-            cannot be written.
     """
     folder = _create_folder()
     try:

@@ -90,11 +90,7 @@ class Properties(Mapping[str, str | Secret]):
         )
 
     def merge(self, other: Mapping[str, Value]) -> Properties:
-        """Return these properties, overridden by others.
-
-        Raises:
-            ResolveError: Values of the others are not strings, numbers or booleans.
-        """
+        """Return these properties, overridden by others."""
         return Properties({**self._values, **Properties(other)})
 
 

@@ -56,12 +56,7 @@ class Pem:
 
 
 def read_store(store: Store) -> Pem:
-    """Read a store; its parsed content, also its key, stays in memory (`_read`).
-
-    Raises:
-        StoreError: It does not exist, cannot be read, has another password, or lacks the expected certificates or key.
-        MissingPackageError: It is a PKCS12 store, and the package cryptography is not installed.
-    """
+    """Read a store; its parsed content, also its key, stays in memory (`_read`)."""
     name = f"'ssl.{store.which}.location' {store.location}"
     try:
         return _read(store, read_file(store.location))

@@ -47,10 +47,6 @@ class TokenCallback:
 
         Returns:
             The token, when it expires (seconds since 1970), the principal's name for messages, and the extensions.
-
-        Raises:
-            TokenError: There is no token. The reason is also logged, because confluent-kafka's clients do not report
-                it.
         """
         try:
             token, expires, principal = self._create_token()

@@ -317,9 +317,6 @@ class Annotations:
 
         Inner classes come first, and none comes twice in a call. The classes of the tables themselves are not included.
         The names that the classes use are imported.
-
-        Raises:
-            CodegenError: A default cannot be written, as in `value`.
         """
         written: set[str] = set()
         for draft in drafts:
@@ -394,9 +391,6 @@ class Annotations:
         """Write the source of a default of the type at a path, and import the names in it.
 
         The table is kept for `_write_class_value`, which writes the values of classes inside it.
-
-        Raises:
-            CodegenError: The value has no literal, or is not a symbol of its enumeration.
         """
         self._draft = draft
         return self.literals.literal(value, kind, path)

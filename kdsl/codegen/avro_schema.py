@@ -24,10 +24,6 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
     Args:
         table: The table.
         side: Whether to write the schema of the message key or of the message value.
-
-    Raises:
-        ResolveError: The table has problems.
-        CodegenError: That side has no columns, or columns that Avro cannot represent, which are all named.
     """
     fail_on(table.problems, table.name)
     columns = _columns(table, side)

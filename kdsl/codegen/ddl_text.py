@@ -19,12 +19,7 @@ from kdsl.types.sql import quote_name
 
 
 def to_ddl(table: TableDef) -> str:
-    """Write a table as a ``CREATE TABLE`` statement of Flink's SQL, after comments on what it does not contain.
-
-    Raises:
-        ResolveError: The table has problems.
-        CodegenError: The table has something that SQL cannot express, such as an expression that only Python computes.
-    """
+    """Write a table as a ``CREATE TABLE`` statement of Flink's SQL, after comments on what it does not contain."""
     return write_ddl([table])[0]
 
 

@@ -33,9 +33,6 @@ class Literals:
         """Write the source of a value of a type, and import the names in it.
 
         ``path`` is that of the type, by which its class is found. A member of an enumeration counts as its value.
-
-        Raises:
-            CodegenError: It has no literal.
         """
         if isinstance(value, Enum):
             value = value.value
@@ -61,11 +58,7 @@ class Literals:
         return f"{{{', '.join(f'{k}: {v}' for k, v in zip(keys, values, strict=True))}}}"
 
     def scalar(self, value: Any) -> str:
-        """Write the source of a plain value, and import the names in it; a list becomes a tuple.
-
-        Raises:
-            CodegenError: It has no literal.
-        """
+        """Write the source of a plain value, and import the names in it; a list becomes a tuple."""
         match value:
             case None | bool() | int():
                 return repr(value)

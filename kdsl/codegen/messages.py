@@ -45,9 +45,6 @@ def decode_side(topic: str, records: pa.RecordBatch, cluster: Cluster, side: Sid
         records: Raw records, with the column of the side and their headers, which may name schemas.
         cluster: The cluster of the topic, with its registry.
         side: Which messages.
-
-    Raises:
-        KdslError: As for `infer_side`, except for messages without a schema that can be used, which is noted.
     """
     messages: list[bytes | None] = records.column(side).to_pylist()
     texts = tuple(map(decode_text, messages))

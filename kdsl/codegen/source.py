@@ -33,10 +33,6 @@ def to_python(
     Args:
         tables: The tables.
         heading: The first line of the module's docstring.
-
-    Raises:
-        ResolveError: A table has problems.
-        CodegenError: A table has something that a class cannot express.
     """
     sequence = [tables] if isinstance(tables, TableDef | TableDraft) else tables
     return _Module(tuple(d if isinstance(d, TableDraft) else TableDraft(d) for d in sequence)).source(heading)

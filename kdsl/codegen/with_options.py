@@ -13,10 +13,6 @@ def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str
     """Return the options of a table, under Flink's keys, for a ``WITH`` clause or a YAML document.
 
     Plain-text secrets are replaced, and noted in ``placeholders``. Options with their defaults are left out.
-
-    Raises:
-        ResolveError: The table, its options or its formats have problems.
-        CodegenError: The name of a key column cannot be an element of a list.
     """
     groups = [g for g in (table.options, table.key_format, table.value_format) if g is not None]
     fail_on([*table.problems, *(p for g in groups for p in g.problems(table.option_name))], table.name)

@@ -13,13 +13,7 @@ from kdsl.schemas.model import CodegenError, comment_lines
 
 
 def to_yaml(table: TableDef) -> str:
-    """Write a table as a YAML document, which `kdsl.load_tables` reads, after comments on what it does not contain.
-
-    Raises:
-        ResolveError: The table has problems.
-        CodegenError: The table has something that a document cannot express, such as an expression that only Python
-            computes.
-    """
+    """Write a table as a YAML document, which `kdsl.load_tables` reads, after comments on what it does not contain."""
     return write_yaml([table])[0]
 
 

@@ -70,10 +70,6 @@ def read_source_options(options: Mapping[str, str]) -> dict[str, str]:
 
     Otherwise the table and the cluster are loaded, which may import modules, and the topic of dead letters is looked
     up.
-
-    Raises:
-        KdslError: Options are wrong, or the table cannot be read so; the message has all problems. Or the topic of the
-            dead letters does not exist, or its cluster cannot be reached.
     """
     if PLAN in options:
         return dict(options)
@@ -96,9 +92,6 @@ def check_stream_options(options: Mapping[str, str]) -> None:
     """Check that this version of Spark can end a stream where the options of `read_source_options` say.
 
     Limits of a batch that this version ignores are logged as a warning.
-
-    Raises:
-        SparkVersionError: The plan has an end, and Spark is too old for that.
     """
     from kdsl.run.read import check_stream
 
@@ -110,11 +103,6 @@ def write_source_options(options: Mapping[str, str], schema: StructType) -> dict
 
     Those that contain a plan are returned as they are, unless they say that the columns are matched by name. Otherwise
     brokers and topics are looked up, and brokers may create a topic that is missing.
-
-    Raises:
-        KdslError: Options are wrong, the table cannot be written so, or its columns are not those of the schema; the
-            message has all problems. Or the partitioner cannot be imported, no broker answers, or a topic does not
-            exist.
     """
     from kdsl.run.dataframes.match_batches import match_schema
     from kdsl.run.write import check_before_write

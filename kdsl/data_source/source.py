@@ -47,11 +47,7 @@ class DefaultSource(KdslDataSource):
         return KdslDataSource(read_source_options(self.options))
 
     def schema(self) -> StructType:
-        """Return the columns of a read.
-
-        Raises:
-            KdslError: As for `kdsl.data_source.options.read_source_options`.
-        """
+        """Return the columns of a read."""
         return self._read_source.schema()
 
     def _check_schema(self, schema: StructType) -> None:
@@ -69,11 +65,7 @@ class DefaultSource(KdslDataSource):
             )
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a bounded read, whose rows have the table's columns.
-
-        Raises:
-            KdslError: As for `kdsl.data_source.options.read_source_options`; or the user gave the read another schema.
-        """
+        """Return the reader of a bounded read, whose rows have the table's columns."""
         self._check_schema(schema)
         return self._read_source.reader(schema)
 
@@ -81,10 +73,6 @@ class DefaultSource(KdslDataSource):
         """Return the reader of a stream, whose rows have the table's columns.
 
         Limits of a batch that this Spark ignores are logged.
-
-        Raises:
-            SparkVersionError: The stream has a declared end, and this Spark cannot end it.
-            KdslError: As for `kdsl.data_source.options.read_source_options`; or the user gave the read another schema.
         """
         from kdsl.run.librdkafka.options import PLAN
 
@@ -100,9 +88,6 @@ class DefaultSource(KdslDataSource):
         """Return the writer of a batch with the columns of ``schema``, which are matched with the table's by name.
 
         Brokers may create a topic that is missing.
-
-        Raises:
-            KdslError: The mode is ``overwrite``, or as for `kdsl.data_source.options.write_source_options`.
         """
         from kdsl.data_source.options import write_source_options
 
@@ -112,10 +97,6 @@ class DefaultSource(KdslDataSource):
         """Return the writer of a stream with the columns of ``schema``, which are matched with the table's by name.
 
         Brokers may create a topic that is missing.
-
-        Raises:
-            SparkVersionError: This Spark gives no Arrow batches to the writers of streams.
-            KdslError: As for `kdsl.data_source.options.write_source_options`.
         """
         from kdsl.data_source.options import write_source_options
         from kdsl.spark_versions import STREAM_WRITER, pyspark_version, require

@@ -36,11 +36,7 @@ class BatchMapper:
         self._function, self._name, self._row, self._optional = function, name, row, optional
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task that the function makes of its batches.
-
-        Raises:
-            FunctionResultError: The function failed, or its result does not match the declaration.
-        """
+        """Yield the rows of a task that the function makes of its batches."""
         schema = arrow_schema(self._row)
         for batch in batches:
             for result in self._call(batch):
@@ -137,11 +133,7 @@ class ColumnAppender:
         self._columns, self._visible = dict(columns), list(visible)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a task with the new columns at their end.
-
-        Raises:
-            FunctionResultError: A function failed, or its result cannot become the column.
-        """
+        """Yield the batches of a task with the new columns at their end."""
         calls = {name: (_ByRow if column.by_row else _ByBatch)(column) for name, column in self._columns.items()}
         for batch in batches:
             visible, extended = batch.select(self._visible), batch
@@ -284,13 +276,7 @@ def _is_array(answer: _Answer) -> bool:
 
 
 def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert an array to a type: integers become timestamps as milliseconds, maps become lists of structs.
-
-    Raises:
-        pa.ArrowTypeError: The values are not strings, and the type is; or the types have different shapes.
-        pa.ArrowInvalid: A value does not fit the type.
-        pa.ArrowNotImplementedError: Arrow has no cast between the types.
-    """
+    """Convert an array to a type: integers become timestamps as milliseconds, maps become lists of structs."""
     if array.type.equals(kind):
         return array
     if pa.types.is_string(kind) and not _holds_strings(array.type):

@@ -88,9 +88,6 @@ def add_row_expressions(df: DataFrame, expressions: Mapping[str, RowExpression],
         df: The rows.
         expressions: The expressions, by the part of a record that they compute.
         sink: The sink's name in messages.
-
-    Raises:
-        ResolveError: Expressions cannot be parsed or resolved, or have types that their parts cannot have.
     """
     from pyspark.sql import types as s
 

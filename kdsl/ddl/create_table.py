@@ -50,9 +50,6 @@ def read_create_table(reader: StatementReader, start: Token, *, temporary: bool)
 
     Mistakes in columns, keys and options are recorded in the reader, which also notes whether a column or an option
     was skipped.
-
-    Raises:
-        StatementError: The rest of the statement cannot be read.
     """
     return _CreateTableReader(reader).read(start, temporary=temporary)
 
@@ -470,11 +467,7 @@ class _CreateTableReader:
 
 
 def read_added_columns(r: StatementReader) -> tuple[AddedColumn, ...]:
-    """Read ``name AS expression [COMMENT '…'] [FIRST | AFTER column], …``.
-
-    Raises:
-        StatementError: As for `read_added_column`.
-    """
+    """Read ``name AS expression [COMMENT '…'] [FIRST | AFTER column], …``."""
     added = [read_added_column(r)]
     while r.accept(","):
         added.append(read_added_column(r))
@@ -482,11 +475,7 @@ def read_added_columns(r: StatementReader) -> tuple[AddedColumn, ...]:
 
 
 def read_added_column(r: StatementReader) -> AddedColumn:
-    """Read ``name AS expression [COMMENT '…'] [FIRST | AFTER column]``, without parsing the expression.
-
-    Raises:
-        StatementError: There is no name, ``AS`` or expression, or a token in it is broken or a placeholder.
-    """
+    """Read ``name AS expression [COMMENT '…'] [FIRST | AFTER column]``, without parsing the expression."""
     name = r.read_name("the name of a column")
     r.expect("AS")
     start = r.index
@@ -509,9 +498,6 @@ def read_hint(r: StatementReader) -> tuple[Option, ...]:
     """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name; empty without a hint.
 
     Mistakes in options are recorded as problems.
-
-    Raises:
-        StatementError: The hint contains anything else, or cannot be read.
     """
     if r.token.kind != "hint":
         return ()
@@ -521,11 +507,7 @@ def read_hint(r: StatementReader) -> tuple[Option, ...]:
 
 
 def read_hint_options(source: ScriptText, hint: Token) -> tuple[tuple[Option, ...], list[Problem]]:
-    """Read a hint ``/*+ OPTIONS('key' = 'value') */``: return its options, and the problems with them.
-
-    Raises:
-        StatementError: The hint contains anything else, or cannot be read.
-    """
+    """Read a hint ``/*+ OPTIONS('key' = 'value') */``: return its options, and the problems with them."""
     inner = StatementReader(source)
     start = hint.start + len("/*+")
     inner.tokens = [
@@ -543,9 +525,6 @@ def read_options(r: StatementReader) -> tuple[Option, ...]:
     """Read ``('key' = 'value', …)``; mistakes are recorded as problems, a repeated key with both locations.
 
     An option that cannot be read is left out, and ``skipped`` is set. Both options of a repeated key are returned.
-
-    Raises:
-        StatementError: The first bracket is missing, or the statement ends before the last one.
     """
     options: list[Option] = []
     r.expect("(")

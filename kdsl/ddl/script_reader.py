@@ -119,9 +119,6 @@ def read_script(text: str, *, file: str | None = None) -> Script:
     Args:
         text: As for `parse_script`.
         file: The name of its file, for messages.
-
-    Raises:
-        ResolveError: The script has mistakes; each is reported with line, column and the line itself.
     """
     script = parse_script(text, file=file)
     fail_on(script.problems, script.subject)

@@ -52,9 +52,6 @@ class StatementReader(Cursor):
 
         Returns:
             The token of the first word.
-
-        Raises:
-            StatementError: Another word comes next.
         """
         first = self.token
         for i, word in enumerate(words):
@@ -131,9 +128,6 @@ class StatementReader(Cursor):
         Args:
             what: What is named, for the error.
             also: Alternatives to the name, for the error.
-
-        Raises:
-            StatementError: No name comes next, or an empty one.
         """
         if self.token.kind == "text":
             self.fail_unexpected(
@@ -155,9 +149,6 @@ class StatementReader(Cursor):
         Args:
             what: What the string is, for the error.
             also: Alternatives to it, for the error.
-
-        Raises:
-            StatementError: Something else comes next.
         """
         if self.token.kind != "text":
             hint = "put it in single quotes" if self.token.kind in ("word", "number", "quoted") else ""
@@ -169,9 +160,6 @@ class StatementReader(Cursor):
 
         Args:
             what: What is named, for the error.
-
-        Raises:
-            StatementError: No name comes next, or none follows a dot.
         """
         first = last = self.read_name(what)
         parts = [first.value]
@@ -185,11 +173,7 @@ class StatementReader(Cursor):
         return Name(tuple(parts), self.source.where(first.start, last.end - first.start, table=parts[-1]))
 
     def read_names(self, what: str = "the name of a column") -> list[Token]:
-        """Read at least one name in brackets, with commas between them.
-
-        Raises:
-            StatementError: Something else comes next.
-        """
+        """Read at least one name in brackets, with commas between them."""
         self.expect("(")
         names = [self.read_name(what)]
         while self.accept(","):
@@ -221,11 +205,7 @@ class StatementReader(Cursor):
         return Fragment(self.source.text[first.start : last.end], first.start, self.source)
 
     def read_until(self, *signs: str) -> Fragment:
-        """Take everything up to one of these signs or a closing bracket, outside brackets, or to the statement's end.
-
-        Raises:
-            StatementError: A token is broken, or a placeholder.
-        """
+        """Take all up to one of these signs or a closing bracket, outside brackets, or to the statement's end."""
         start = self.index
         depth = 0
         while not self.at_end:

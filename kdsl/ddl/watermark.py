@@ -19,10 +19,6 @@ def watermark_delay(column: str, text: str) -> str:
     """Read from the expression of a watermark how late a row may be, as Spark writes it ('5 seconds').
 
     A negative interval is accepted here, and returned as ISO-8601.
-
-    Raises:
-        UntranslatableError: It is not an expression, or neither the column nor the column minus a valid interval of
-            fixed length.
     """
 
     def wrong(node: n.Node, name: str, reason: str, fix: str = _FIX) -> NoReturn:

@@ -64,12 +64,7 @@ class AddedOptions(Options):
 
 
 def load_added_options() -> Mapping[str, type[AddedOptions]]:
-    """The groups of options that kdsl and other packages add, by the names of the plug-ins.
-
-    Raises:
-        PluginError: One cannot be imported, is not such a group, has an option of another one, or one without a
-            default, which all tables would have to set.
-    """
+    """The groups of options that kdsl and other packages add, by the names of the plug-ins."""
     parent = "kdsl.declare.added_options.AddedOptions"
     added: dict[str, type[AddedOptions]] = {}
     for name in TABLE_OPTIONS.find_all():
@@ -92,9 +87,6 @@ def check_distinct(added: Mapping[str, type[AddedOptions]], others: Iterable[att
     Args:
         added: The groups of options, by the names of the plug-ins.
         others: The declarations of the other options.
-
-    Raises:
-        PluginError: An option has such a name or key.
     """
     taken = {text for a in others for text in _list_spellings(a)}
     for name, group in added.items():

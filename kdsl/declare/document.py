@@ -22,22 +22,12 @@ def load_definitions(path: str | Path) -> list[TableDef]:
     """Read a YAML file, and return the definitions of the tables that it declares.
 
     The document holds ``tables:``, a list of tables (see `TableConfig`), or one table by itself.
-
-    Raises:
-        ResolveError: The document is not UTF-8 or not YAML, or has another structure; every error with its path and
-            line. Mistakes in a table itself are reported when it is resolved.
-        OSError: The file cannot be read.
     """
     return read_tables(read_text(path, "document", "yaml"), file=str(path))
 
 
 def read_tables(text: str, *, file: str | None = None) -> list[TableDef]:
-    """Parse a YAML document, and return the definitions of the tables that it declares; see `load_definitions`.
-
-    Raises:
-        ResolveError: As for `load_definitions`.
-        KdslError: As for `load_definitions`.
-    """
+    """Parse a YAML document, and return the definitions of the tables that it declares; see `load_definitions`."""
     document = _Document(text, file)
     tables = document.tables()
     fail_on(document.problems, file or "the document")

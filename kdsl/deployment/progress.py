@@ -38,9 +38,6 @@ def compare_progress(live: LiveCluster, open_folder: OpenFolder, open_spark: Ope
         live: The cluster.
         open_folder: Opens the folder of a checkpoint.
         open_spark: Opens a session, for the state of upsert tables.
-
-    Raises:
-        KdslError: The brokers do not answer.
     """
     positions: dict[str, list[Offsets]] = {}
     steps = [

@@ -119,10 +119,6 @@ def compare_ingestion(
 
     Known tables are those that its checkpoint has learned; without a checkpoint, those of the initial schemas. Errors
     of Java and Spark are passed on.
-
-    Raises:
-        ResolveError: The ingestion has errors.
-        KdslError: kdsl cannot write the sink.
     """
     ingestion = declaration.item
     assert isinstance(ingestion, Ingestion)
@@ -255,10 +251,6 @@ def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Itera
         table: The table.
         target: The Delta table or database table that its changelog is applied to.
         open_spark: Opens a session.
-
-    Raises:
-        ResolveError: The table cannot be read.
-        Exception: That of Java or Spark, if the target cannot be looked at for another reason than a KdslError.
     """
     definition = table.definition
     columns = tuple(f for f in table.read_plan().output.fields if f.name not in (ROW_KIND, UNAVAILABLE))

@@ -62,10 +62,6 @@ def open_admin(cluster: Cluster, who: str) -> ClusterAdmin:
     Args:
         cluster: The cluster.
         who: The command or table that asks, for messages.
-
-    Raises:
-        ResolveError: The client settings have errors.
-        KdslError: As for `JavaAdmin`, where only Java's client can log in. What Spark raises as it starts is passed on.
     """
     if not needs_jvm(cluster):
         return LibrdkafkaAdmin(cluster, who)
@@ -78,10 +74,6 @@ def subscribe(plan: ReadPlan, cluster: Cluster) -> Subscription:
     """Create the subscription of a read on a cluster; its methods ask the brokers for topics and offsets.
 
     Its admin client is that of `open_admin`, which may start a Spark session.
-
-    Raises:
-        ResolveError: The client settings have errors.
-        KdslError: As for `open_admin`.
     """
     return Subscription(plan, cluster, open_admin(cluster, plan.table) if needs_jvm(cluster) else None)
 

@@ -134,12 +134,7 @@ class LagReader:
             consumer.close()
 
     def group_positions(self, group: str) -> dict[TopicPartition, int]:
-        """Ask the brokers for the offsets that a group has committed.
-
-        Raises:
-            LagError: The group does not exist, or has committed nothing.
-            KafkaReadError: The brokers do not answer, or refuse the request.
-        """
+        """Ask the brokers for the offsets that a group has committed."""
         offsets = self._admin.group_offsets(group)
         if offsets:
             return offsets
@@ -156,9 +151,6 @@ class LagReader:
         """Return the topics that a table names, unchecked; for a pattern, ask the brokers which ones it matches.
 
         It must match the whole name; Kafka's own topics are left out.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         if pattern is None:
             return list(names)
@@ -173,11 +165,6 @@ class LagReader:
             of: The reader, for messages.
             positions: The offset of the next record, by partition.
             topics: Further topics to include, with all their partitions, whether they are read or not.
-
-        Raises:
-            LagError: A topic, or a partition with a position, no longer exists.
-            KafkaReadError: The brokers do not answer, or refuse the request.
-            ResolveError: The settings of the consumer have errors.
         """
         names = {topic for topic, _ in positions} | set(topics)
         known = self._admin.topics(names)
@@ -292,11 +279,6 @@ def checkpoint_positions(location: str) -> tuple[int, dict[TopicPartition, int]]
 
     Returns:
         The number of the batch, and the offset of the next record of each partition; of several sources, the least.
-
-    Raises:
-        LagError: The folder is on another machine (``s3://…``), is not a checkpoint or has no finished batch, its file
-            cannot be read, or the query reads no Kafka topic.
-        OffsetFormatError: The offsets were written by another version of kdsl.
     """
     parts = urlsplit(location)
     if parts.scheme not in ("", "file") and len(parts.scheme) > 1:

@@ -303,11 +303,7 @@ class TopicSearch:
         return {p: first - 1 if first > earliest[p] else 0 for p, first in firsts.items()}
 
     def update(self) -> None:
-        """Read what was added since the last call.
-
-        Raises:
-            KdslError: The topic cannot be read; errors as for `kdsl.diagnostics.topic_records.read_ranges`.
-        """
+        """Read what was added since the last call."""
         ends = read_ends(self._admin, self._partitions, committed=False, known=self._ends).offsets
         self._ends = ends
         ranges = [Range(*p, self._newer.next_offset(p[1]), ends[p]) for p in self._partitions]

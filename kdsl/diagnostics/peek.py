@@ -54,11 +54,6 @@ def last_rows(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC", ch
     Returns:
         Rows with the plan's columns, where the row kind is the first if they are changes; and the records that cannot
         be read.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
-        ResolveError: The client settings have errors.
-        KdslError: A schema registry does not answer or refuses; or as for `open_admin`.
     """
     placed, last = _last(plan, cluster, n, zone)
     rows = placed.rows
@@ -77,12 +72,7 @@ def last_rows(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC", ch
 
 
 def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
-    """Read the rows of the last records of a table's topics, and require that all can be read; see `last_rows`.
-
-    Raises:
-        RecordError: A record cannot be read, also if the table declares dead letters.
-        KdslError: As for `last_rows`.
-    """
+    """Read the rows of the last records of a table's topics, and require that all can be read; see `last_rows`."""
     last = last_rows(plan, cluster, n, zone=zone)
     if last.errors:
         last.errors[0].more = len(last.errors) - 1
@@ -95,11 +85,6 @@ def last_raw_records(topic: str, cluster: Cluster, n: int) -> pa.RecordBatch:
 
     Returns:
         The fields topic, partition, offset, timestamp, key, value and headers of `kdsl.run.records.metadata.RAW`.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
-        ResolveError: The client settings have errors.
-        KdslError: As for `open_admin`.
     """
     empty = t.Row((), nullable=False)
     return _read_last(ReadPlan(topic, Topics((topic,)), empty, empty), cluster, n, {"key", "value", "headers"})
@@ -129,11 +114,6 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
         cluster: Where they are.
         n: How many records of each partition.
         timeout: How long it may take, in seconds.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes longer.
-        ResolveError: The client settings have errors.
-        KdslError: Java's client is needed and cannot be opened (`JavaAdmin`). Errors of its Spark jobs are passed on.
     """
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())

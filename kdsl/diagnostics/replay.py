@@ -138,13 +138,6 @@ def replay(
 
     Returns:
         What was done with each record that has letters.
-
-    Raises:
-        DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to a
-            cluster. What was sent before is noted.
-        LeaseHeldError: Another replay of these letters is running.
-        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
-        ResolveError: The client settings have errors.
     """
     sending = target or cluster
     for used, fix in ((cluster, _LETTERS_FIX), (sending, _TARGET_FIX)):

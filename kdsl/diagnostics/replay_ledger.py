@@ -73,11 +73,7 @@ class Ledger:
         self._begins: dict[tuple[str, str], dict[int, int]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Read the notes among the records of a batch, which has values and headers.
-
-        Raises:
-            DeadLetterError: A note cannot be read.
-        """
+        """Read the notes among the records of a batch, which has values and headers."""
         for row in batch.select(["partition", "offset", "value", "headers"]).to_pylist():
             headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
             if (state := header_text(headers, REPLAY)) is None:
@@ -118,10 +114,6 @@ class Ledger:
             letters: The records, each with the topic, partition and offset of its letter.
             target: The topic to which they are sent.
             ends: The ends of the topic's partitions before they are sent.
-
-        Raises:
-            DeadLetterError: A note is not acknowledged.
-            ResolveError: The client settings have errors.
         """
         by_partition: dict[int, list[str]] = {}
         for letter in letters:
@@ -151,11 +143,6 @@ def send(cluster: Cluster, records: Mapping[str, pa.RecordBatch], purpose: str) 
         cluster: The cluster.
         records: The records of each topic, as `kdsl.run.librdkafka.producer.Producer.send` takes them.
         purpose: What the producer is for.
-
-    Raises:
-        DeadLetterError: A topic does not exist or may not be written to, or a record was not acknowledged; others may
-            have been.
-        ResolveError: The client settings have errors.
     """
     own = {"acks": "all", "enable.idempotence": "true", "allow.auto.create.topics": "false", "client.id": "kdsl-dlq"}
     settings = {**cluster.producer(), **own}
@@ -202,9 +189,6 @@ def look_for(
 
     Returns:
         The identities of the records that it has; and those of records that it may have had, because records are gone.
-
-    Raises:
-        KdslError: The topic cannot be read; errors as for `kdsl.diagnostics.topic_records.read_ranges`.
     """
     first: dict[int, int] = {}
     for of_record in begins.values():

@@ -22,11 +22,6 @@ def read_topic(cluster: Cluster, topic: str, needs: Collection[str]) -> Iterator
         cluster: The cluster.
         topic: The topic.
         needs: The fields of the batches (`kdsl.run.records.metadata.RAW`), besides topic, partition and offset.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
-        ResolveError: The client settings have errors.
-        KdslError: Only Java's client can log in, and its connector cannot be attached, or Java refuses the settings.
     """
     subscription = subscribe(_plan_raw_read(topic), cluster)
     partitions = subscription.partitions(subscription.topics())
@@ -44,9 +39,6 @@ def read_ranges(
         topic: The topic.
         ranges: The ranges, one for each partition.
         needs: The fields, as for `read_topic`.
-
-    Raises:
-        KdslError: As for `read_topic`.
     """
     wanted = [one for one in ranges if one.end > one.start]
     if wanted:

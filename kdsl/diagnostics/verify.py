@@ -94,14 +94,6 @@ def compare(
         target: The topic that was written.
         by: What identifies a record: ``record`` (key and value), ``key``, ``value``, or columns that both tables have.
         header: Instead: the value of the header of this name.
-
-    Raises:
-        VerifyError: A column is missing in one of the tables, or records do not have one row each.
-        KafkaReadError: The brokers refuse or cannot be reached, or a topic does not exist.
-        RecordError: A record cannot be read (only where columns identify it).
-        ResolveError: The client settings have errors.
-        KdslError: As for `open_admin`; or a schema registry does not answer or refuses (only where columns identify
-            records).
     """
     first, second = (_read_records(side, by, header) for side in (source, target))
     return _compare_records(first, second)

@@ -245,11 +245,7 @@ def _is_kafka(strings: Mapping[str, Any]) -> bool:
 
 
 def write_document(ingestion: IngestionDef) -> str:
-    """Write an ingestion as YAML; see `kdsl.ingest.Ingestion.to_yaml`.
-
-    Raises:
-        SecretError: A secret is written out.
-    """
+    """Write an ingestion as YAML; see `kdsl.ingest.Ingestion.to_yaml`."""
     secrets = [f"{path}.{key}" for path, keys in _literal_secrets(ingestion) for key in keys]
     if secrets:
         raise SecretError(

@@ -41,11 +41,7 @@ _NAME_FIX = "rename the column with a projection, or leave it out"
 
 
 def merge_schemas(schemas: Iterable[TableSchema]) -> TableSchema:
-    """The schema of a sink table that upstream tables, at least one, go into: columns that one lacks are nullable.
-
-    Raises:
-        PrimaryKeyError: They have different primary keys.
-    """
+    """The schema of a sink table that upstream tables, at least one, go into: columns that one lacks are nullable."""
 
     def merge(a: TableSchema, b: TableSchema) -> TableSchema:
         if a.primary_key != b.primary_key:

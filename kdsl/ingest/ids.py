@@ -14,9 +14,6 @@ def parse_id(text: str) -> TableId:
     """Read a table id such as ``db.orders``; names may be in back-ticks, and blanks around others are dropped.
 
     Every id that `format_id` writes is read as it was.
-
-    Raises:
-        ValueError: It is not one to three names with dots between them.
     """
     parts: list[str] = []
     position = 0

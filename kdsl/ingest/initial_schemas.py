@@ -97,9 +97,6 @@ def write_initial_schema(table: str | type[KafkaTable] | Table | object) -> str:
     """Write the statement of a table, named as its topic, with its physical columns and primary key, without ``;``.
 
     Of a statement, only spaces around it and the semicolons at its end are removed.
-
-    Raises:
-        TypeError: It is neither a statement nor a table of one topic.
     """
     if isinstance(table, str):
         return table.strip().rstrip(";").rstrip()

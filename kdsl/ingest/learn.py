@@ -111,9 +111,6 @@ def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
     """The table with what records show of it added; without a known table, what they show.
 
     A column that is both in the key and in the value, in any of its records, is that of the value.
-
-    Raises:
-        PrimaryKeyError: The records have another primary key.
     """
     schema = join_schemas(None if known is None else known.schema, delta.schema)
     assert schema is not None

@@ -30,10 +30,6 @@ def load_state(checkpoint: str, spark: SparkSession | None = None) -> IngestStat
     Args:
         checkpoint: The folder.
         spark: A session that reaches the folder; None for a folder on this machine.
-
-    Raises:
-        KdslError: The checkpoint has nothing of an ingestion.
-        CheckpointError: It cannot be read.
     """
     state = StateFiles(open_local_folder(checkpoint) if spark is None else open_folder(spark, checkpoint)).load()
     if state.last is None:
@@ -57,12 +53,7 @@ class Progress:
 
 
 def load_progress(checkpoint: str) -> Progress:
-    """Load how far an ingestion is from a checkpoint on this machine.
-
-    Raises:
-        KdslError: The checkpoint has nothing of an ingestion.
-        CheckpointError: It cannot be read.
-    """
+    """Load how far an ingestion is from a checkpoint on this machine."""
     everything, folder = load_state(checkpoint), open_local_folder(checkpoint)
     if folder.read(COPY_FILE) is not None:  # a copy has one batch, and no log of batches
         is_done = json.loads(folder.read(COPY_FILE) or "{}").get("done", False)
@@ -76,11 +67,7 @@ def load_progress(checkpoint: str) -> Progress:
 
 
 def load_tables(ingestion: IngestionDef, checkpoint: str, spark: SparkSession | None = None) -> dict[str, Table]:
-    """Load the upstream tables that a checkpoint knows as declared tables, by their ids; see `load_state`.
-
-    Raises:
-        KdslError: As for `load_state`, or the source is not Kafka.
-    """
+    """Load the upstream tables that a checkpoint knows as declared tables, by their ids; see `load_state`."""
     source = ingestion.source
     if not isinstance(source, KafkaFeed):
         raise KdslError(f"only tables of Kafka topics can be declared, and the source is {source.type!r}")

@@ -74,27 +74,15 @@ class MessageEncoder:
 
         Args:
             rows: The row kind, the columns, and maybe `PASSES`.
-
-        Raises:
-            RecordError: A row cannot be encoded, or has NULL in its primary key; or the format is JSON, and a row
-                without a primary key is deleted.
         """
         return self._encode(self._joiner.add(rows))
 
     def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone.
-
-        Raises:
-            RecordError: As for `encode`.
-        """
+        """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone."""
         return self._encode(rows)
 
     def finish(self) -> pa.RecordBatch | None:
-        """Encode the row that waits, which is a delete then; None if there is none, or it does not pass.
-
-        Raises:
-            RecordError: As for `encode`.
-        """
+        """Encode the row that waits, which is a delete then; None if there is none, or it does not pass."""
         rows = self._joiner.finish()
         return None if rows is None else self._encode(rows)
 
@@ -218,10 +206,6 @@ def encode_packets(
 
     Returns:
         The columns ``key``, ``value``, ``topic``, ``headers`` and ``partition``; rows without a message give no batch.
-
-    Raises:
-        RecordError: A record cannot be decoded; a row cannot be encoded, or has NULL in its primary key; or the format
-            is JSON, and a row without a primary key is deleted.
     """
     decoders: dict[str, RecordDecoder] = {}
     encoders: dict[tuple[str, TableId], MessageEncoder] = {}
@@ -275,9 +259,6 @@ def encode_rows(
     """Encode the rows of a task to ``key`` and ``value``; see `MessageEncoder`.
 
     The row that still waits at the end is encoded, too.
-
-    Raises:
-        RecordError: As for `MessageEncoder.encode`.
     """
     encoder = MessageEncoder(sink, table, schema)
     for batch in batches:

@@ -71,14 +71,7 @@ class TransformRule:
 
     @classmethod
     def parse(cls, transform: Transform) -> TransformRule:
-        """Read a transform.
-
-        Raises:
-            SelectorError: The pattern of tables cannot be used, or is missing.
-            StatementError: The added columns cannot be read.
-            UntranslatableError: An expression of the projection, the filter or an added column cannot be read.
-            ValueError: The table options cannot be read.
-        """
+        """Read a transform."""
         pattern = TablePattern.parse(transform.source_table or "")
         projection = (transform.projection or "").replace(r"\*", " *")
         condition = transform.filter or ""

@@ -534,9 +534,6 @@ def plan_table(
         keyed: The columns of the primary key, if rows before a change are only needed for their key; an update then
             needs none.
         places: Whether rows have the columns `PLACE`.
-
-    Raises:
-        ResolveError: A column has the name of a metadata column.
     """
     chosen = feed.valid()
     metadata = list(chosen.metadata_columns(table))

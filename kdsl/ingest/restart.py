@@ -126,9 +126,6 @@ def check_restart(plan: IngestPlan, state: IngestState, allow: Collection[Allowe
         state: What the checkpoint has.
         allow: The parts that may differ whatever becomes of the sink tables; None if the user cannot say so.
         location: The checkpoint, for messages.
-
-    Raises:
-        CheckpointError: It may not; the message says what differs, and which sink tables would change.
     """
     problem = find_restart_problem(plan, state, allow)
     if problem is not None:

@@ -83,12 +83,7 @@ class RoutePattern:
 
     @classmethod
     def parse(cls, text: str) -> RoutePattern:
-        r"""Read a pattern: parts with commas between them, where ``.`` separates names, and ``\.`` is any character.
-
-        Raises:
-            SelectorError: A part is empty, not a regular expression, or one that kdsl does not support, or has unequal
-                curly brackets.
-        """
+        r"""Read a pattern: parts with commas between them, where ``.`` separates names, and ``\.`` is any character."""
         parts = [part.strip() for part in _unquote(text).split(",")]
         if not all(parts):
             raise SelectorError("the pattern of tables is empty, or ends with a comma", r"write one such as 'db.\.*'")
@@ -115,12 +110,7 @@ class TablePattern:
 
     @classmethod
     def parse(cls, text: str) -> TablePattern:
-        """Read a pattern: alternatives with commas between them, each of one to three names in any letter case.
-
-        Raises:
-            SelectorError: A name is empty, not a regular expression, or one that kdsl does not support, or has unequal
-                curly brackets; or there are more than three.
-        """
+        """Read a pattern: alternatives with commas between them, each of one to three names in any letter case."""
         alternatives = []
         for entry in (part.strip() for part in _split(_unquote(text), ",")):
             names = [name.strip() for name in _split(entry, ".")]
@@ -180,10 +170,6 @@ class RouteRule:
             source_table: The pattern of upstream tables.
             sink_table: The sink table, in which ``$1`` stands for a group of the pattern.
             symbol: What stands for the name of the upstream table in the sink table instead.
-
-        Raises:
-            SelectorError: The pattern cannot be used, the symbol is empty, missing in the sink table or beside a group,
-                the pattern lacks a group, or the sink table cannot be a table.
         """
         pattern = RoutePattern.parse(source_table)
         groups = pattern.regex.groups
@@ -222,9 +208,6 @@ class RouteRule:
 
         In a route with a symbol, the symbol becomes the last name of the upstream table. In one without, ``$1`` becomes
         what the first group matches: a part of a name, or several names. A dot in a name stays in it.
-
-        Raises:
-            ValueError: That makes an empty name, or more than three names.
         """
         match = self.pattern.match(table)
         if match is None:
@@ -296,9 +279,6 @@ def route_table(table: TableId, rules: Iterable[RouteRule], mode: RouteMode = "A
         table: The upstream table.
         rules: The routes, in order.
         mode: Whether all routes that fit count, or only the first.
-
-    Raises:
-        ValueError: What the groups of a pattern match makes a name that cannot be a table.
     """
     targets: list[TableId] = []
     for rule in rules:
@@ -318,12 +298,7 @@ class TopicMapping:
 
     @classmethod
     def parse(cls, text: str) -> TopicMapping:
-        """Read ``sel,sel:topic;sel:topic``; empty entries are left out, and the topics are not checked.
-
-        Raises:
-            SelectorError: An entry does not have exactly one colon with something on both sides, or its pattern cannot
-                be used.
-        """
+        """Read ``sel,sel:topic;sel:topic``; empty entries are left out, and the topics are not checked."""
         entries = []
         for entry in (part.strip() for part in text.split(";")):
             if not entry:

@@ -110,11 +110,7 @@ class IngestState:
     written: Mapping[TableId, int] = attrs.field(factory=dict)
 
     def add(self, note: Note) -> Self:
-        """The state after a batch: counts are added to those before, and known columns become wider.
-
-        Raises:
-            PrimaryKeyError: A table has another primary key.
-        """
+        """The state after a batch: counts are added to those before, and known columns become wider."""
         return attrs.evolve(
             self,
             upstream=_join_tables(self.upstream, note.upstream),
@@ -145,11 +141,7 @@ def _join_tables(
 
 
 def read_started(folder: Folder) -> frozenset[str] | None:
-    """Read the names of the ingestions that have started from a checkpoint; None if nothing says so.
-
-    Raises:
-        CheckpointError: The file cannot be read, or is damaged.
-    """
+    """Read the names of the ingestions that have started from a checkpoint; None if nothing says so."""
     text = folder.read(STARTED)
     try:
         return None if text is None else frozenset(map(str, json.loads(text)["names"]))
@@ -161,11 +153,7 @@ def read_started(folder: Folder) -> frozenset[str] | None:
 
 
 def add_started(folder: Folder, name: str) -> None:
-    """Note that an ingestion has started from a checkpoint, after its first file was written.
-
-    Raises:
-        CheckpointError: The file cannot be read or written.
-    """
+    """Note that an ingestion has started from a checkpoint, after its first file was written."""
     names = read_started(folder) or frozenset()
     if name not in names:
         folder.write(STARTED, json.dumps({"version": VERSION, "names": sorted({*names, name})}) + "\n")
@@ -198,9 +186,6 @@ class StateFiles:
         Args:
             before: The number of a batch that is about to run. What an earlier attempt of it counted and changed is
                 left out, because the batch counts and changes it again; what it learned is kept. None for everything.
-
-        Raises:
-            CheckpointError: A file is missing, cannot be read, or has another version than this kdsl writes.
         """
         numbers = self._numbers()
         documents = {number: self._read(number) for number in numbers}
@@ -252,9 +237,6 @@ class StateFiles:
 
         Returns:
             The state after the batch; without a file, that before it.
-
-        Raises:
-            CheckpointError: The file cannot be written, or that of an earlier attempt cannot be read.
         """
         numbers = self._numbers()
         earlier = [number for number in numbers if number < note.batch]
@@ -280,11 +262,7 @@ class StateFiles:
         return before.add(note)
 
     def find_identities(self) -> dict[TableId, str]:
-        """Find the identities of the sink tables in the files that can be read; the others are left out.
-
-        Raises:
-            CheckpointError: The folder cannot be listed.
-        """
+        """Find the identities of the sink tables in the files that can be read; the others are left out."""
         identities: dict[TableId, str] = {}
         for number in self._numbers():
             with suppress(CheckpointError):
@@ -296,9 +274,6 @@ class StateFiles:
         """Move the files into another folder, so that everything is learned again.
 
         Those of other ingestions that share the checkpoint stay.
-
-        Raises:
-            CheckpointError: A file cannot be read, written or removed.
         """
         for name in map(_file, self._numbers()):
             self._folder.write(f"{self._aside}/{name}", self._folder.read(f"{self._place}/{name}") or "")

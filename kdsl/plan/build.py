@@ -33,9 +33,6 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         columns: The wanted columns, in this order, each once; None means all of them. Only what they, the watermark, a
             key and row rules need is decoded, so errors in other columns go unnoticed if the format finds columns by
             name. With a computed column among them all columns are decoded. A changelog has its row kind in any case.
-
-    Raises:
-        UnknownColumnError: The table has no column of such a name.
     """
     table, options = resolved.table, resolved.table.options
     wanted = _select_columns(table, columns)

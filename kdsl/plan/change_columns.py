@@ -29,10 +29,6 @@ def add_commit_columns(plan: ReadPlan, option: str = "change_columns=True") -> R
     Args:
         plan: The plan of a changelog.
         option: What the caller wrote, for messages.
-
-    Raises:
-        ResolveError: The rows are not changes, they have before-images from state (which belong to other records than
-            the change), or a column has such a name. All problems are reported.
     """
     problems = []
     if not plan.changelog:

@@ -24,11 +24,7 @@ AllowedChanges = bool | Iterable[Change]
 
 
 def unsafe_changes(before: WritePlan, after: WritePlan, allow: AllowedChanges) -> list[Change]:
-    """Compare two plans, and return their unsafe differences that are not allowed, in the order of `UNSAFE_CHANGES`.
-
-    Raises:
-        ValueError: ``allow`` names an unknown change.
-    """
+    """Compare two plans, and return their unsafe differences that are not allowed, in the order of `UNSAFE_CHANGES`."""
     allowed = _names_of(allow)
     return [change for change in _differences(before, after) if change not in allowed]
 

@@ -40,10 +40,6 @@ def plan_read(
         columns: The wanted columns; None means all.
         start_at: Where to start, instead of where the table declares.
         log: Whether to log the warnings about the table, each once in a process.
-
-    Raises:
-        ResolveError: The table cannot be read, or not from there, or the settings of the cluster are invalid.
-        KdslError: A wanted column does not exist.
     """
     resolved = _resolve(table, "read", cluster)
     if start_at is not None:
@@ -61,9 +57,6 @@ def plan_write(table: TableDef, cluster: Cluster | None = None, *, log: bool = T
         table: The declaration.
         cluster: The cluster whose client properties are added, or None.
         log: Whether to log the warnings about the table, each once in a process.
-
-    Raises:
-        ResolveError: The table cannot be written, or the settings of the cluster are invalid.
     """
     resolved = _resolve(table, "write", cluster)
     if log:
@@ -77,9 +70,6 @@ def choose_cluster(table: TableDef, cluster: Cluster | None = None) -> Cluster:
     A table's ``bootstrap.servers`` are used only without an argument, and its other properties override those of the
     argument. Of a table with exactly-once delivery only committed records are read, unless the table or the argument
     sets ``isolation.level``. The settings of the table's own cluster are not checked here.
-
-    Raises:
-        ResolveError: The brokers are not known, or the settings of the given cluster are invalid.
     """
     own = {key: value for key, value in _read_properties(table, cluster).items() if key != SERVERS}
     if cluster is not None:

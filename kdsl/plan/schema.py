@@ -15,29 +15,17 @@ if TYPE_CHECKING:
 
 
 def schema(table: TableDef) -> StructType:
-    """The schema of the DataFrame that a read returns; of a changelog the row kind comes first.
-
-    Raises:
-        ResolveError: The table is invalid for a read.
-    """
+    """The schema of the DataFrame that a read returns; of a changelog the row kind comes first."""
     return spark_schema(read_plan(resolve(table, "read")).output)
 
 
 def key_schema(table: TableDef) -> StructType:
-    """The schema of the message key under the names on the wire; empty if no column is decoded from the key.
-
-    Raises:
-        ResolveError: The table is invalid for a read.
-    """
+    """The schema of the message key under the names on the wire; empty if no column is decoded from the key."""
     key = resolve(table, "read").key
     return spark_schema(t.Row(()) if key is None else key.row)
 
 
 def value_schema(table: TableDef) -> StructType:
-    """The schema of the message value under the names on the wire; empty if no column is decoded from the value.
-
-    Raises:
-        ResolveError: The table is invalid for a read.
-    """
+    """The schema of the message value under the names on the wire; empty if no column is decoded from the value."""
     value = resolve(table, "read").value
     return spark_schema(t.Row(()) if value is None else value.row)

@@ -67,12 +67,7 @@ def plan_text(plan: ReadPlan | WritePlan) -> str:
 
 
 def read_plan_text(text: str, kind: type[P]) -> P:
-    """Parse a plan from its JSON; client properties and literal secrets are missing.
-
-    Raises:
-        ValueError: The text is not JSON, or has another version of the plan's form.
-        cattrs.ClassValidationError: It is not a plan of this kind, or a format of it is not installed here.
-    """
+    """Parse a plan from its JSON; client properties and literal secrets are missing."""
     document = json.loads(text)
     version = document.pop("version", None)
     if version != VERSION:

@@ -36,12 +36,7 @@ class Answer:
     secrets: Collection[str] = attrs.field(default=(), repr=False)
 
     def json(self) -> Any:
-        """Parse the document.
-
-        Raises:
-            ValueError: It is not JSON.
-            RecursionError: It is nested too deeply.
-        """
+        """Parse the document."""
         return json.loads(self.content)
 
     @property
@@ -64,10 +59,6 @@ def read_bounded(response: httpx.Response, what: str, limit: int) -> bytes:
         response: An answer whose head has been read.
         what: The server, for the message.
         limit: The maximum number of bytes.
-
-    Raises:
-        RegistryError: The document is larger.
-        httpx.RequestError: The connection failed.
     """
     content = bytearray()
     for part in response.iter_bytes():
@@ -128,11 +119,7 @@ def refusal_of(document: Any) -> str:
 
 
 def list_of(document: Any) -> list[Any]:
-    """Check that a document is a list, and return it.
-
-    Raises:
-        TypeError: It is not.
-    """
+    """Check that a document is a list, and return it."""
     if not isinstance(document, list):
         raise TypeError
     return document

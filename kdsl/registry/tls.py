@@ -11,13 +11,7 @@ from kdsl.registry.settings import Tls
 
 
 def make_context(tls: Tls) -> ssl.SSLContext:
-    """Create the TLS context of a client; a key of its own is in a private file for a moment.
-
-    Raises:
-        RegistryError: A store or file cannot be read, the declared authorities have no certificate, or key,
-            certificates and password do not belong together.
-        MissingPackageError: A store is PKCS12, and the package cryptography is not installed.
-    """
+    """Create the TLS context of a client; a key of its own is in a private file for a moment."""
     try:
         return _make_context(tls)
     except (KeyFileError, StoreError) as e:

@@ -151,9 +151,6 @@ def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = Non
         table: The declared table.
         direction: ``"read"`` or ``"write"``; rules of the other direction do not apply.
         cluster: The cluster of the topics, if it is known; then the rules of the schema registry apply, too.
-
-    Raises:
-        ResolveError: The table has errors; all of them, each with its location and the fix.
     """
     where = f" ({table.where.file}:{table.where.line})" if table.where.file else ""
     warnings = fail_on(problems(table, direction, cluster), f"{table.name}{where}")

@@ -26,9 +26,6 @@ def parse_header_filter(text: str) -> tuple[HeaderCondition, ...]:
     A condition is ``name:value`` or ``!name:value``; the first colon separates name and value, and blanks around them
     are ignored. There are no escapes, so neither may contain ``&``, ``|`` or a parenthesis; a name cannot begin with
     ``!``, and a value may be empty.
-
-    Raises:
-        HeaderFilterError: The string has another form.
     """
     conditions = []
     for part in _PART.finditer(f"&{text}"):

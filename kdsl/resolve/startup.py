@@ -49,9 +49,6 @@ def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...
     Args:
         table: The table, which must be valid.
         value: A value of the argument ``startup=`` of a table class, or the checkpoint of another query.
-
-    Raises:
-        ResolveError: The value is not a start, or this table cannot start there.
     """
     what = f"start_at= of {table.name}"
     if table.upserts is not None:

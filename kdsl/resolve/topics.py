@@ -21,11 +21,7 @@ LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def topics_of(table: TableDef) -> Topics:
-    """The topics of a valid table, each once, or its pattern.
-
-    Raises:
-        PatternError: The pattern cannot be used, so the table is not valid.
-    """
+    """The topics of a valid table, each once, or its pattern."""
     pattern = table.options.topic_pattern
     if pattern is not None:
         compile_pattern(pattern)

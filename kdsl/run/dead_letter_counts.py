@@ -165,11 +165,6 @@ class LetterCounts(Observer):
         """Read the letters in a query's checkpoint, take back its refusals, and tell its tasks; not on Spark Connect.
 
         Nothing happens without a session either.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be read (the listener logs it, and the next errors).
-            DeadLetterError: A stored file is damaged, or was written by another version of kdsl.
-            AttributeError: The query has ended.
         """
         if query.session is None or is_connect(query.session):
             return
@@ -307,9 +302,6 @@ def check_letters(batch: DataFrame) -> None:
     """Fail if a batch has too many letters; for a sink of kdsl in ``foreachBatch``, once the rows are computed.
 
     It waits until the letters of the batch are stored. Outside of a query, and on Spark Connect, nothing is checked.
-
-    Raises:
-        DeadLetterError: There are too many (the message has the first reasons), or their number cannot be stored.
     """
     session = batch.sparkSession
     if is_connect(session):

@@ -213,11 +213,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def library() -> Any:
-    """Load librdkafka's functions, declare their types, and return the library; further calls return the same one.
-
-    Raises:
-        KdslError: The installed confluent-kafka does not export librdkafka's functions.
-    """
+    """Load librdkafka's functions, declare their types, and return the library; further calls return the same one."""
     # Symbols are also looked up in the libraries that a library is linked to, so librdkafka's file need not be found.
     loaded = c.CDLL(cimpl.__file__)
     for name, (result, arguments) in _FUNCTIONS.items():
@@ -275,10 +271,6 @@ def new_client(kind: int, settings: Mapping[str, Any]) -> int:
     Args:
         kind: `PRODUCER` or `CONSUMER`.
         settings: librdkafka's settings, and a callback for tokens (`TOKEN_CALLBACK`).
-
-    Raises:
-        KdslError: librdkafka refuses a setting (the error names it without its value), or cannot create the client with
-            the settings together; or as for `library`.
     """
     lib, text = library(), c.create_string_buffer(512)
     conf = lib.rd_kafka_conf_new()

@@ -15,11 +15,7 @@ CASE_SENSITIVE_TABLES = "spark.kdsl.caseSensitiveTables"
 
 
 def tell_columns_apart(spark: SparkSession, *, needed: bool) -> None:
-    """Change a session of kdsl's own, such as that of a query, to tell columns apart, or back if that is not needed.
-
-    Raises:
-        SessionError: The session does not allow the setting to be changed.
-    """
+    """Change a session of kdsl's own, such as that of a query, to tell columns apart, or back if that is not needed."""
     before = get_setting(spark, CASE_SENSITIVE_TABLES)
     if before is None:
         before = get_setting(spark, CASE_SENSITIVE, "false")

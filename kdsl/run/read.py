@@ -89,18 +89,6 @@ def read(
         computed: For columns that only Python can compute, functions that create them, by column.
         report: Called by tasks for all records that they decode, if they return rows and not chunks or changes of
             upserts; only with librdkafka. It can be pickled.
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport.
-        SessionError: The session cannot run kdsl's tasks, or its types lack one of the table.
-        NotInstalledError: The Python that Spark runs lacks kdsl, or a package that kdsl needs.
-        ResolveError: A format needs a registry that is not declared; with the transport jvm also if client settings
-            have errors, or tasks need a literal secret.
-        CheckpointError: The read starts at the checkpoint of another query, and cannot (`resolve_start`).
-        TopicRecreatedError: As for `resolve_start`.
-        KdslError: The dead letters cannot be written (`check_dead_letters`), or a computed column has neither SQL nor a
-            function. With the transport jvm also as for `kdsl.run.jvm.read.records`: the brokers cannot be reached, a
-            topic is missing; with librdkafka Spark reports that when it plans the read.
     """
     check_session(spark, plan.table, plan.output)
     check_features(spark, plan)
@@ -148,20 +136,6 @@ def read_stream(
             other than ASCII letters and digits become ``_``.
         whole_partitions: Whether each partition is read by one task, so that its rows stay in their order in whatever
             the tasks write. Over Spark Connect and in pipelines it always is.
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport, latency
-            or end, or for state.
-        SessionError: The session cannot run kdsl's tasks, its types lack one of the table, or it does not allow the
-            state store to be set.
-        NotInstalledError: As for `read`.
-        ResolveError: As for `read`.
-        LeaseHeldError: The read checks its group, and the group is in use; only with the transport jvm, otherwise when
-            the query starts.
-        CheckpointError: As for `read`.
-        TopicRecreatedError: As for `read`.
-        KdslError: As for `read`; or the plan keeps its state by partition on Spark Connect, or uses the transport jvm
-            in a pipeline.
     """
     check_session(spark, plan.table, plan.output)
     check_features(spark, plan, streaming=True)
@@ -230,13 +204,6 @@ def decode(
     Returns:
         The columns of the plan's output; if its records are upserts, one row for each upsert or delete, which are not
         compared with earlier ones. A record that cannot be decoded fails the job: no dead letters are written.
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: The session cannot run kdsl's tasks, or its types lack one of the table.
-        ResolveError: A format needs a registry that is not declared, or a literal secret.
-        KdslError: A column that the plan needs is missing, or has another type than in Kafka's records; or a computed
-            column has neither SQL nor a function.
     """
     check_session(df.sparkSession, plan.table, plan.output)
     decoder = RecordDecoder(plan)
@@ -258,11 +225,7 @@ def decode(
 
 
 def check_stream(plan: ReadPlan, version: str) -> None:
-    """Check that a version of Spark can end a stream where the plan says; log a warning of limits that it ignores.
-
-    Raises:
-        SparkVersionError: The plan has an end, and Spark is too old for that.
-    """
+    """Check that a version of Spark can end a stream where the plan says; log a warning of limits that it ignores."""
     if plan.stop.mode != "unbounded":
         require(BOUNDED_STREAMS, version, plan.table)
     limited = plan.max_records is not None or plan.max_records_per_partition is not None
@@ -280,12 +243,6 @@ def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *,
     """Check that the topic exists to which a read writes dead letters, and count those of this process from now on.
 
     A plan without dead letters is not checked, and changes nothing.
-
-    Raises:
-        TopicMissingError: The topic does not exist.
-        ResolveError: The client settings of its cluster have errors.
-        KdslError: Its cluster cannot be reached; or tasks cannot report letters to the driver (Spark Connect), and the
-            plan limits them.
     """
     letters, at = plan.dead_letters, letter_cluster(plan, cluster)
     if letters is None or at is None:
@@ -304,13 +261,7 @@ def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *,
 
 
 def check_letter_topic(plan: ReadPlan, cluster: Cluster) -> None:
-    """Check that the topic of a read's dead letters exists, if the read writes any.
-
-    Raises:
-        TopicMissingError: The topic does not exist.
-        ResolveError: The client settings of its cluster have errors.
-        KdslError: Its cluster cannot be reached.
-    """
+    """Check that the topic of a read's dead letters exists, if the read writes any."""
     letters, at = plan.dead_letters, letter_cluster(plan, cluster)
     if letters is None or at is None:
         return

@@ -51,10 +51,6 @@ def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataF
         The columns ``table``, ``side``, ``reason``, ``attempts``, ``topic``, ``partition``, ``offset``, ``timestamp``,
         ``headers``, ``key``, ``value``: the records as they were, without the headers that letters add. A column is
         NULL where the letter does not have its header; ``timestamp``, too, where the record had none.
-
-    Raises:
-        KdslError: The table has no dead letters; or as for `read`. That their topic does not exist is an error when
-            Spark plans the read.
     """
     from pyspark.sql import functions as F
 

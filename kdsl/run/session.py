@@ -62,11 +62,7 @@ class NotInstalledError(KdslError):
 
 @contextmanager
 def explain_missing_module() -> Iterator[None]:
-    """Turn Spark's report of a missing module, raised in the body, into an error with advice; others pass unchanged.
-
-    Raises:
-        NotInstalledError: The Python that Spark runs lacks a module.
-    """
+    """Turn Spark's report of a missing module, raised in the body, into an error with advice; others pass unchanged."""
     from pyspark.errors import PySparkException
 
     try:
@@ -97,9 +93,6 @@ def check_java() -> None:
     """Check that Spark can start its JVM on this machine, so that it does not end in PySpark's traceback.
 
     Nothing is checked where a session is active already, or is that of a remote server.
-
-    Raises:
-        JavaError: There is no Java, or it is too old for the installed PySpark.
     """
     from pyspark.sql import SparkSession
 
@@ -157,9 +150,6 @@ def check_python(spark: SparkSession, table: str) -> None:
     started by the path of a virtual environment that is not activated. What the executors of a cluster run cannot be
     seen from here; there, and on Spark Connect, nothing is checked, and `explain_missing_module` explains a missing
     module. Another Python than this one is run once to find out (`problem_of_python`).
-
-    Raises:
-        SessionError: It is of another version, does not start, or lacks kdsl or a package that kdsl needs.
     """
     if is_connect(spark):
         return
@@ -209,9 +199,6 @@ def check_spark(spark: SparkSession) -> None:
     """Check that kdsl supports a session's Spark: PySpark's version, and that of the JVM or the server.
 
     From then on, PySpark raises the errors of kdsl in jobs and queries with their own message (`shorten_errors`).
-
-    Raises:
-        SparkVersionError: One of the versions is not supported; says which ones are.
     """
     if reason := refusal("PySpark is", pyspark_version()):
         raise SparkVersionError(f"{reason}; {INSTALL}")
@@ -226,10 +213,6 @@ def check_runtime(spark: SparkSession, table: str) -> None:
     """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks; no task is run.
 
     If a command is importing the program that reads or writes, a warning is logged (`kdsl.loading`).
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: As for `check_python`; or the session takes quoted names for regular expressions.
     """
     warn_of_job(table)
     check_spark(spark)
@@ -245,10 +228,6 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
     """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks and hold a table's rows.
 
     No task is run, and nothing changes.
-
-    Raises:
-        SparkVersionError: As for `check_runtime`; or the table has TIME columns, and Spark is too old for them.
-        SessionError: As for `check_runtime`; or the table has TIME columns, and Spark's switch for them is off.
     """
     check_runtime(spark, table)
     if has_time(row):
@@ -258,11 +237,7 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
 
 
 def check_features(spark: SparkSession, plan: ReadPlan | WritePlan, *, streaming: bool = False) -> None:
-    """Check that a session's Spark has the transport and the latency of a plan, and streams; nothing changes.
-
-    Raises:
-        SparkVersionError: It is too old for one of them; names the version that has it, and what to write instead.
-    """
+    """Check that a session's Spark has the transport and the latency of a plan, and streams; nothing changes."""
     version = session_version(spark)
     if plan.transport == "librdkafka":
         require(PYTHON_SOURCES, version, plan.table)
@@ -324,9 +299,6 @@ def require_setting(spark: SparkSession, name: str, value: str, purpose: str) ->
         name: The setting.
         value: The value that it needs.
         purpose: What needs it, as the subject of the message.
-
-    Raises:
-        SessionError: The session does not allow it; names the line to add to its configuration.
     """
     if get_setting(spark, name) != value and not try_setting(spark, name, value):
         raise SessionError(
@@ -347,9 +319,6 @@ def change_settings(
         wanted: Settings that only make something faster; those that the session does not allow are skipped.
         required: Settings that must have their value.
         purpose: What needs the required ones, for the message.
-
-    Raises:
-        SessionError: The session does not allow a required setting.
     """
     before: dict[str, str | None] = {}
     try:

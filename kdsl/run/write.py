@@ -105,18 +105,6 @@ def write(
             ago it was done. Needed within ``foreachBatch``, where each write of the function has its own.
         adopt: Take over an exactly-once prefix of another query, or one whose tokens are lost; a write that is recorded
             as done is then skipped without a check of its rows.
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport.
-        SessionError: The session cannot run kdsl's tasks.
-        ResolveError: The DataFrame or the client settings are wrong, or a format needs a registry that is not declared
-            or, with the transport jvm, a literal secret; names all problems of the first that is wrong.
-        KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the partitioner cannot be
-            imported, no broker answers, or a topic does not exist; with the transport jvm also: the
-            connector cannot be attached, secrets cannot be hidden in the session, or the JVMs lack a system property.
-        ExactlyOnceError: Exactly-once cannot be kept.
-        WriteError: A task failed with an error of kdsl; the message is the task's, such as that of a RecordError. Other
-            failures are raised as Spark's exceptions.
     """
     check_runtime(df.sparkSession, plan.table)
     check_features(df.sparkSession, plan)
@@ -162,13 +150,6 @@ def write_prepared(df: DataFrame, plan: WritePlan, cluster: Cluster, prepare: Pr
         cluster: The cluster.
         prepare: Makes rows with the columns of the plan from the batches of a task. It can be pickled, and has no
             secrets.
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: The session cannot run kdsl's tasks.
-        ResolveError: The client settings are wrong, or a format needs a registry that is not declared.
-        KdslError: The partitioner cannot be imported, no broker answers, or a topic does not exist.
-        WriteError: As for `write`.
     """
     from kdsl.run.librdkafka.datasource import register
     from kdsl.run.librdkafka.options import PREPARE
@@ -248,21 +229,6 @@ def write_stream(
         adopt: Take over an exactly-once prefix of another query, or one whose tokens are lost.
         allow: What may differ from the plan that wrote the checkpoint: ``topic``, ``key``, ``format``,
             ``prefix``, or True for all.
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark, or it is too old for the plan's transport or
-            latency.
-        SessionError: As for `write`; or the session does not allow adaptive execution to be switched off, which an
-            exactly-once query needs.
-        ResolveError: As for `write`; or, if batches are staged, a format needs a literal secret.
-        KdslError: The DataFrame is not a stream, the table does not accept the output mode or the trigger, real-time
-            mode cannot run the query; or as for `write`: the partitioner, brokers, topics, the connector.
-        TopicRecreatedError: A topic that the query reads over the transport ``jvm`` was created again since its last
-            run.
-        CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
-        ExactlyOnceError: Exactly-once cannot be kept.
-        ValueError: ``allow`` names an unknown change, and the checkpoint has a plan.
-        Exception: That of Spark, if it does not start the query.
     """
     check_runtime(df.sparkSession, plan.table)
     check_features(df.sparkSession, plan, streaming=True)
@@ -374,12 +340,6 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
         The columns ``key``, ``value``, ``topic`` and, where the plan writes them, ``partition``, ``headers`` and
         ``timestamp``: what Spark's own Kafka sink takes (which ignores ``timestamp``). A row that cannot be encoded
         fails the job.
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: The session cannot run kdsl's tasks.
-        ResolveError: The DataFrame does not match the plan; or a format needs a registry that is not declared, or a
-            literal secret. Names all problems of the first kind that occurs.
     """
     check_runtime(df.sparkSession, plan.table)
     rows, plan = match_columns(df, plan)
@@ -440,10 +400,6 @@ def check_before_write(plan: WritePlan, cluster: Cluster) -> None:
 
     Brokers create missing topics if the cluster's settings allow it. Topics of a pattern, which rows name, are not
     checked.
-
-    Raises:
-        ResolveError: The client settings have errors.
-        KdslError: The partitioner cannot be imported, no broker answers or they refuse, or a topic does not exist.
     """
     from kdsl.run.admin import errors
     from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin

@@ -78,10 +78,6 @@ def avro_draft(
         column: The name of the only column where the schema has no record but a single value, such as a string, and the
             format is ``avro-confluent``; without it, such a schema is an error.
         record: The record type of a union that the table has, with or without its namespace; by default the first one.
-
-    Raises:
-        CodegenError: The schema is invalid, is not a record (or envelope), or cannot be converted, for example because
-            it contains itself.
     """
     try:
         kind = schema_type(schema)
@@ -300,11 +296,7 @@ def _draft_single_value(
 
 
 def is_envelope(schema: Json) -> bool:
-    """Whether the records of a schema are Debezium's envelopes.
-
-    Raises:
-        AvroTypeError: It is not an Avro schema.
-    """
+    """Whether the records of a schema are Debezium's envelopes."""
     record = _find_record(schema_type(schema))
     members = {} if record is None else {m.name: m.type for m in record.fields}
     return "op" in members and all(name in members and _find_record(members[name]) is not None for name in _IMAGES)

@@ -17,11 +17,6 @@ def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
     Args:
         file: The script.
         names: Which of them; all by default. Other names are ignored if the script declares one of these.
-
-    Raises:
-        ResolveError: The script has mistakes, which are all reported with line and column, or is not UTF-8.
-        CodegenError: The file does not exist, or declares none of these tables.
-        OSError: The file cannot be read.
     """
     if not Path(file).is_file():
         raise CodegenError(f"there is no file {file!r}; write the path of an SQL file")

@@ -65,10 +65,6 @@ def json_schema_draft(
         name: The table's name; by default the last part of the schema's title or ``$id``, or else the topic.
         others: The schemas that it references, by the names that it uses for them.
         chosen: The format of the messages; by default plain JSON, with times in ISO-8601 if there are any.
-
-    Raises:
-        CodegenError: The schema does not describe objects, or cannot be converted, for example because a reference is
-            unknown.
     """
     reader = _JsonSchemaReader(
         {"": schema, **{called: _qualify_references(one, called) for called, one in (others or {}).items()}}

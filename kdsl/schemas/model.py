@@ -79,11 +79,7 @@ class CodegenError(KdslError):
 
 @contextmanager
 def catch_recursion() -> Iterator[None]:
-    """Report types that are nested too deeply as an error of code generation.
-
-    Raises:
-        CodegenError: Python's recursion limit was exceeded.
-    """
+    """Report types that are nested too deeply as an error of code generation."""
     try:
         yield
     except RecursionError:
@@ -97,11 +93,7 @@ class MemberCounter:
         self.count = 0
 
     def add(self, path: Path) -> None:
-        """Count the type at a path.
-
-        Raises:
-            CodegenError: There are too many types, or this one is nested too deeply.
-        """
+        """Count the type at a path."""
         self.count += 1
         if self.count > MAX_TABLE_MEMBERS:
             raise CodegenError(
@@ -116,11 +108,7 @@ class MemberCounter:
 
 
 def check_members(row: t.Row) -> None:
-    """Check the number and depth of the types of a row.
-
-    Raises:
-        CodegenError: There are too many types, or they are nested too deeply.
-    """
+    """Check the number and depth of the types of a row."""
     counter = MemberCounter()
     kinds: list[tuple[t.DataType, int]] = [(row, 0)]
     while kinds:
@@ -186,9 +174,6 @@ def leave_out(draft: TableDraft, unreadable: Iterable[tuple[str, str]]) -> Table
     Args:
         draft: The draft.
         unreadable: The names of columns, each with the reason; an empty name stands for all.
-
-    Raises:
-        CodegenError: No column would be left.
     """
     reasons: dict[str, str] = {}
     for name, reason in unreadable:

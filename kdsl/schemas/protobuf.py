@@ -51,9 +51,6 @@ def protobuf_draft(
         topic: The topic; by default the message's name.
         name: The table's name; by default the message's.
         beside: The folder of the generated module, to which its paths are relative. Without it, paths are unchanged.
-
-    Raises:
-        CodegenError: The file cannot be compiled, has no such message or several, or the message cannot become a table.
     """
     from kdsl_formats.protobuf.format import Protobuf
     from kdsl_formats.protobuf.sources import SchemaError, compile_files
@@ -79,13 +76,7 @@ def draft_registered_protobuf(
     topic: str = "",
     name: str = "",
 ) -> TableDraft:
-    """Draft a table of a message of a registered schema and what it imports; see `protobuf_draft`.
-
-    Raises:
-        CodegenError: The schema cannot be compiled, has no such message or several, or the message cannot become a
-            table.
-        RegistryError: The registry does not have its imports, or does not answer.
-    """
+    """Draft a table of a message of a registered schema and what it imports; see `protobuf_draft`."""
     from kdsl_formats.protobuf import ProtobufConfluent
     from kdsl_formats.protobuf.registered import load_files
     from kdsl_formats.protobuf.sources import SchemaError

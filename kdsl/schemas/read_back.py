@@ -47,10 +47,6 @@ def read_records(
         records: The records.
         registry: The schema registry, for formats that need one.
         columns: The columns to read; None for all.
-
-    Raises:
-        ResolveError: The table cannot be read.
-        RegistryError: The registry does not answer, or denies access.
     """
     decoder = RecordDecoder(read_plan(resolve(table, "read"), columns), "UTC", registry)
     by_record: dict[int, Rejection] = {}
@@ -89,11 +85,6 @@ def correct_columns(
         records: The records.
         registry: The schema registry, for formats that need one.
         looks: The types that values look like, by column.
-
-    Raises:
-        CodegenError: No record, or no column, can be read.
-        ResolveError: The table cannot be read.
-        RegistryError: The registry does not answer, or denies access.
     """
     table = _sample_table(draft.table)
     result = read_records(table, records, registry)

@@ -46,14 +46,6 @@ def registry_draft(
         connector: ``upsert-kafka`` for an upsert table, whose key has the topic's subject that ends in ``-key``.
         legacy_timestamps: For Avro: as in `draft_registered_schema`.
         with_address: Whether the table names the address of the registry; otherwise that of its cluster counts.
-
-    Raises:
-        CodegenError: The schema cannot be converted to a table; or for an upsert table the subject contains change data
-            or does not end in ``-value``, or the key has no schema.
-        RegistryError: The registry does not have the subject, does not answer, or denies access.
-        ResolveError: The settings of the registry have errors.
-        SecretError: A secret among them cannot be resolved here.
-        MissingPackageError: As for `registry_client`.
     """
     from kdsl.registry import registry_client
 
@@ -137,10 +129,6 @@ def draft_registered_schema(
         legacy_timestamps: For Avro: whether ``timestamp-…``, which is an instant, is a TIMESTAMP as in Flink; otherwise
             it is a TIMESTAMP_LTZ, and ``local-timestamp-…`` a TIMESTAMP.
         column: The name of the column where an Avro schema has no record but a single value, such as a string.
-
-    Raises:
-        CodegenError: The schema is of another type, or cannot be converted to a table.
-        RegistryError: The registry does not have what the schema references, or does not answer.
     """
     match schema.kind:
         case "AVRO":

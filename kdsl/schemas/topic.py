@@ -98,17 +98,6 @@ def topic_draft(
         connector: ``upsert-kafka`` for an upsert table; by default it is one if the topic is compacted, each record has
             a key, and the values are not change data.
         with_address: Whether the table names the address of the registry; otherwise that of its cluster counts.
-
-    Raises:
-        CodegenError: The topic is empty, its values do not have the named format, or the registry that it needs is
-            missing in the cluster; their schema cannot be converted; or records that should be upserts have no key or
-            are change data.
-        KafkaReadError: The brokers refuse or cannot be reached, or the topic does not exist.
-        RegistryError: The registry does not answer, or does not have the schema of a named format.
-        ResolveError: The settings of the cluster or registry have errors.
-        SecretError: A secret among the settings of the registry cannot be resolved here.
-        MissingPackageError: As for `kdsl.registry.registry_client`.
-        KdslError: As for `kdsl.diagnostics.clients.open_admin`.
     """
     messages = last_raw_records(topic, cluster, records).to_pylist()
     if not messages:
@@ -215,9 +204,6 @@ def is_compacted(topic: str, cluster: Cluster, purpose: str) -> bool:
         topic: The topic.
         cluster: Its cluster.
         purpose: What asks, for messages.
-
-    Raises:
-        ResolveError: The client settings have errors.
     """
     try:
         policy: str = topic_settings(open_inspector(cluster, purpose), topic).get("cleanup.policy", "")
@@ -256,14 +242,6 @@ def infer_side(
         side: Which side of the records.
         frames: The frame of each message that is in a header of its record, empty for one without; none by default.
         with_address: As for `topic_draft`.
-
-    Raises:
-        CodegenError: The bytes do not have the named format, the registry that it needs is missing in the cluster, or
-            their schema cannot be converted.
-        RegistryError: The registry does not answer, or does not have the schema of a named format.
-        ResolveError: The settings of the registry have errors.
-        SecretError: A secret among them cannot be resolved here.
-        MissingPackageError: As for `registry_client`.
     """
     framed = [frame + message for frame, message in zip(frames or [b""] * len(messages), messages, strict=True)]
     if kind in _REGISTERED or (kind is None and cluster.registry and framed and all(map(_has_frame, framed))):

@@ -82,10 +82,6 @@ def assign_folders(inserts: Mapping[str, JobIdentity], stored: Mapping[str, JobI
     Returns:
         The folders' names, by the names of the jobs. A new folder is named after the job, with a part of the digest if
         that name is taken.
-
-    Raises:
-        CheckpointError: Several folders may belong to a changed INSERT, or the folder of its name belongs to another
-            one.
     """
     free, folders = dict(stored), dict[str, str]()
 
@@ -131,9 +127,6 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[AnyJob]) -> dict
 
     Returns:
         The full paths of the folders, by the names of the jobs.
-
-    Raises:
-        CheckpointError: As for `_choose_folders`, or the folder cannot be read and written.
     """
     folder = open_folder(spark, base)
     folders, stored = _choose_folders(folder.read, base, jobs)
@@ -169,9 +162,6 @@ def predict_folders(jobs: Iterable[AnyJob], checkpoint: str | None = None) -> di
 
     Returns:
         The folders, for display, by the names of the jobs; jobs that store no progress are left out.
-
-    Raises:
-        CheckpointError: As for `_choose_folders`, in a folder of this machine.
     """
     expected: dict[str, str] = {}
     for base, group in group_jobs_by_base(jobs, checkpoint).items():

@@ -36,11 +36,7 @@ class CopyTarget:
     locations: Mapping[str, Where]
 
     def table_id(self) -> TableId:
-        """The id of the table in the sink.
-
-        Raises:
-            ValueError: It cannot have that name.
-        """
+        """The id of the table in the sink."""
         names = parse_id(self.table) if self.sink.database_option else (self.table,)
         return (*self.database, *names)
 

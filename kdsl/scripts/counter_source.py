@@ -115,10 +115,6 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the source ``kdsl-datagen`` with a session, unless a classic one has it; on Spark Connect each time.
-
-    Raises:
-        SparkVersionError: Spark has no data sources in Python.
-    """
+    """Register the source ``kdsl-datagen`` with a session, unless a classic one has it; on Spark Connect each time."""
     require(DATAGEN, spark.version, "datagen")
     register_data_source(spark, FORMAT, CounterSource)

@@ -41,9 +41,6 @@ class InferredTables:
         """The tables of a Kafka catalog, for which the cluster is asked.
 
         None if the cluster is not asked; and, with a problem, if that fails or the catalog is one of a sink.
-
-        Raises:
-            KeyError: ``CREATE CATALOG`` has not made such a catalog.
         """
         if catalog in self._catalogs.sinks:
             message = f"the catalog {catalog!r} does not list its tables"

@@ -65,10 +65,6 @@ def plan_script(
         checkpoint: The folder of the checkpoints instead of the script's; streams that end are then not read at once.
         inference: What was inferred before. The columns that tables leave out are inferred from the cluster and added
             to it; None leaves statements unplanned that use such tables, with a warning.
-
-    Raises:
-        ResolveError: The script has errors, or columns cannot be inferred; all errors are reported, each with its
-            location. Warnings are not raised.
     """
     plan, problems = check_script(script, cluster, settings, checkpoint=checkpoint, inference=inference)
     fail_on(problems, script.subject)

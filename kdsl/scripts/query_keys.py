@@ -57,9 +57,6 @@ def find_query_key(
     Returns:
         None if the query cannot be analyzed: it is a join, a combination such as UNION, ``DISTINCT`` or
         ``GROUPING SETS``, reads such a query or a table that is not in ``tables``, or has no table.
-
-    Raises:
-        UntranslatableError: The text is not a query.
     """
     tree = read_query(text)
     return _key_of_query(n.rename_tables(tree, names) if names else tree, dict(tables))

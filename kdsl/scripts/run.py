@@ -93,15 +93,6 @@ def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None
         plan: The plan.
         spark: The session, in ANSI mode, which is Spark's default.
         options: How it runs.
-
-    Raises:
-        SparkVersionError: kdsl does not support the session's Spark.
-        ScriptError: A stream failed while it ran.
-        KdslError: A table cannot be read or written, the session is not in ANSI mode or does not allow a setting of
-            ``SET``, windows would begin at other times than in Flink (`_ScriptRun.check_windows`), or the script was
-            planned for another checkpoint.
-        CheckpointError: A folder of checkpoints cannot be used, or belongs to another statement.
-        Exception: Spark's own error in a batch that no topic takes, or an error of a function in ``options``.
     """
     check_spark(spark)
     if (spark.conf.get("spark.sql.ansi.enabled") or "true").lower() != "true":

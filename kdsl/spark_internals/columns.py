@@ -16,11 +16,7 @@ CONNECT_EXPRESSIONS = "pyspark.sql.connect.expressions"
 
 
 def classic_column_class() -> type[Column]:
-    """Import the class of the columns of classic sessions.
-
-    Raises:
-        ModuleNotFoundError: PySpark is not installed.
-    """
+    """Import the class of the columns of classic sessions."""
     try:
         from pyspark.sql.classic.column import Column as ClassicColumn
     except ModuleNotFoundError:  # Spark 3.5 has one class only, or there is no PySpark

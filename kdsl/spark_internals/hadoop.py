@@ -48,11 +48,7 @@ class HadoopFolder:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        """The text of a file, also of one whose replacement was interrupted (`write`); None if it does not exist.
-
-        Raises:
-            JavaError: It cannot be read.
-        """
+        """The text of a file, also of one whose replacement was interrupted (`write`); None if it does not exist."""
         document = self._create_path(name)
         # It may be renamed from the spare name between the first two checks.
         candidates = (document, self._create_path(spare_name(name)), document)
@@ -73,10 +69,6 @@ class HadoopFolder:
         Only HDFS replaces a file by a rename in one step: on other file systems `FileContext.rename` with ``OVERWRITE``
         is a delete and a rename (`AbstractFileSystem.renameInternal`). There the new text gets a spare name first,
         under which it is read while the file itself is missing.
-
-        Raises:
-            OSError: The file system refuses to rename.
-            JavaError: It cannot be written.
         """
         path, spare = self._create_path(name), self._create_path(spare_name(name))
         if not self._fs.exists(path) and self._fs.exists(spare):  # a driver died between the last two steps
@@ -108,9 +100,6 @@ class HadoopFolder:
         Of two programs that do this at the same time one succeeds: on this machine by a hard link, on HDFS and Azure by
         a rename that does not replace; elsewhere as far as the file system creates files exclusively when they are
         closed (S3A of Hadoop 3.4.2, Google's connector).
-
-        Raises:
-            JavaError: It cannot be written.
         """
         path, scheme = self._create_path(name), str(self._root.toUri().getScheme())
         if self._fs.exists(path) or self._fs.exists(self._create_path(spare_name(name))):
@@ -154,9 +143,6 @@ class HadoopFolder:
         """The names in a folder, sorted, except hidden ones; empty if the folder does not exist.
 
         A file whose replacement was interrupted (`write`) is among them, because `read` finds it.
-
-        Raises:
-            JavaError: The folder cannot be listed.
         """
         if not self._fs.exists(self._create_path(name)):
             return []
@@ -168,9 +154,6 @@ class HadoopFolder:
         """Remove a file, or a folder with its content; nothing happens if it does not exist.
 
         What an interrupted replacement has left under the spare name is removed before, so that it does not come back.
-
-        Raises:
-            JavaError: It cannot be removed.
         """
         self._fs.delete(self._create_path(spare_name(name)), False)
         self._fs.delete(self._create_path(name), True)

@@ -96,9 +96,6 @@ def resolve_package(spark: SparkSession, package: Package, folder: Path, reposit
 
     Returns:
         The paths of the jars.
-
-    Raises:
-        ResolveJarsError: It cannot be fetched.
     """
     jvm = jvm_of(spark)
     nothing = scala_none(jvm)

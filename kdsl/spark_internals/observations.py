@@ -21,9 +21,6 @@ def add_observation(progress: Any, name: str, column: str, numbers: Mapping[str,
         name: The name of the observation.
         column: The one column of its row, a struct.
         numbers: The fields of the struct.
-
-    Raises:
-        ObservationError: The report does not take it.
     """
     try:
         progress.observedMetrics().put(name, _row(column, numbers))

@@ -175,11 +175,6 @@ def fail_on_stop(spark: SparkSession, query: StreamingQuery, message: str) -> bo
 
     Returns:
         Whether that is possible: not for Spark Connect.
-
-    Raises:
-        GatewayError: These are parts inside Spark, which may change.
-        TypeError: The same.
-        AttributeError: The same.
     """
     java: Any = getattr(query, "_jsq", None)
     if java is None:

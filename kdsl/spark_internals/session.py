@@ -198,9 +198,6 @@ def wait_for_listeners(spark: SparkSession, milliseconds: int) -> None:
     Args:
         spark: The session.
         milliseconds: How long to wait at most.
-
-    Raises:
-        Py4JJavaError: They have not received them by then.
     """
     context: Any = spark.sparkContext
     if context._jsc is not None:  # noqa: SLF001
@@ -226,9 +223,6 @@ def open_jdbc_connection(spark: SparkSession, url: str, table: str, options: Map
         url: The JDBC address.
         table: The table.
         options: The options of Spark's JDBC source: ``driver``, ``user`` and so on.
-
-    Raises:
-        GatewayError: There is no driver, or it cannot connect.
     """
     jvm = jvm_of(spark)
     scala_options = jvm.PythonUtils.toScalaMap(dict(options))

@@ -38,12 +38,7 @@ class SubstitutionError(KdslError):
 
 
 def parse_column(text: str) -> Column:
-    """Parse an SQL expression, as ``pyspark.sql.functions.expr`` does, but without a replacement of ``${…}``.
-
-    Raises:
-        SubstitutionError: The text has ``${``, and the session is one of Spark Connect that replaces it.
-        ParseException: Spark cannot parse it; SQL without ``${`` may also be refused when the column is used.
-    """
+    """Parse an SQL expression, as ``pyspark.sql.functions.expr`` does, but without a replacement of ``${…}``."""
     from pyspark.sql import Column, SparkSession, functions as F
 
     if "${" not in text:
@@ -61,9 +56,6 @@ def run_sql(spark: SparkSession, text: str) -> DataFrame:
     """Run an SQL statement of kdsl, as ``spark.sql`` does, but with Spark's default settings of the parser.
 
     ``${…}`` is not replaced. Spark's errors are passed on.
-
-    Raises:
-        SubstitutionError: The text has ``${``, and the session is one of Spark Connect that replaces it.
     """
     from pyspark.sql import DataFrame
 
@@ -84,11 +76,7 @@ def run_sql(spark: SparkSession, text: str) -> DataFrame:
 
 
 def check_syntax(spark: SparkSession, text: str) -> None:
-    """Check an SQL expression with the parser of a classic session; for Spark Connect, which has none, do nothing.
-
-    Raises:
-        ParseException: Spark refuses it.
-    """
+    """Check an SQL expression with the parser of a classic session; for Spark Connect, which has none, do nothing."""
     if java_session(spark) is not None:
         _parser(spark).parseExpression(text)
 

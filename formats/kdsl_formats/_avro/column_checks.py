@@ -59,11 +59,7 @@ def mismatch_error(column: t.DataType, r: Type, path: str) -> AvroTypeError:
 
 
 def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.DataType]:
-    """Return the row type that represents a union, and the type of one of its members.
-
-    Raises:
-        AvroTypeError: The column is not a row, or has no member with this name.
-    """
+    """Return the row type that represents a union, and the type of one of its members."""
     row = require_type(column, t.Row, r, path)
     kind = next((f.type for f in row.fields if f.name == name), None)
     if kind is None:

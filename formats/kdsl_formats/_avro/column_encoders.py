@@ -78,9 +78,6 @@ def encode_bodies(column: ColumnEncoder, array: pa.Array, fallback: FallbackMask
     """The bodies of an array's elements; rows that need the fallback are marked, and their bodies are meaningless.
 
     The column stores the elements.
-
-    Raises:
-        TooLargeError: The bodies are larger than one array can be.
     """
     size = column.measure(array, fallback)
     ends = np.cumsum(size + GAP)

@@ -41,11 +41,7 @@ class Conversion(ABC):
 
     @abstractmethod
     def value(self, value: Any) -> Any:
-        """Convert one value.
-
-        Raises:
-            ValueError: The value cannot be converted (`InfiniteError` for infinity).
-        """
+        """Convert one value."""
 
     @abstractmethod
     def column(self, values: pa.Array) -> ReadColumn:

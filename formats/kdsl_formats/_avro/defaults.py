@@ -26,11 +26,7 @@ _MILLIS = 3  # digits of a second
 
 
 def parse_defaults(text: str | None) -> dict[str, Any]:
-    """Parse the defaults of an option: an object with a default for each path.
-
-    Raises:
-        AvroTypeError: The string is not such JSON.
-    """
+    """Parse the defaults of an option: an object with a default for each path."""
     if text is None:
         return {}
     try:
@@ -53,10 +49,6 @@ def default_json(value: Any, kind: t.DataType) -> Any:
     Args:
         value: The value, in the form that Arrow accepts; a map is a list of pairs.
         kind: The column's type.
-
-    Raises:
-        ValueError: The schema has no such default: a number that is not finite, a time finer than milliseconds, or a
-            map whose keys are not strings.
     """
     if value is None:
         return None

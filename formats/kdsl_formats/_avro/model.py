@@ -129,20 +129,12 @@ _LOGICAL = {
 
 
 def schema_type(schema: Json) -> Type:
-    """The type that a JSON schema describes.
-
-    Raises:
-        AvroTypeError: The JSON is not a schema, or the schema is too large (`kdsl.types.limits`).
-    """
+    """The type that a JSON schema describes."""
     return _SchemaReader().read(schema, "", "")
 
 
 def json_of(text: str) -> Any:
-    """Parse the JSON of a schema, which may contain comments as in Java; whether it is a schema is not checked.
-
-    Raises:
-        AvroTypeError: The string is not JSON, is nested too deeply, or has an integer of more digits than Python reads.
-    """
+    """Parse the JSON of a schema, which may contain comments as in Java; whether it is a schema is not checked."""
     try:
         return json.loads(_COMMENT.sub(lambda m: m[1] or " ", text) if "/*" in text or "//" in text else text)
     except (json.JSONDecodeError, RecursionError) as e:

@@ -48,11 +48,7 @@ class ColumnEncoder(ABC):
 
     @abstractmethod
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
-
-        Raises:
-            TooLargeError: The items of the arrays in the column are larger than one array can be.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
 
     @abstractmethod
     def put(self, out: OutputBuffer, at: Integers) -> None:

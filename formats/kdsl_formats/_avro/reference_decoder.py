@@ -67,9 +67,6 @@ class EmptyItemCounter:
         Args:
             count: The number of items.
             kind: Their type, which takes no bytes; each type inside it counts, because each is read.
-
-        Raises:
-            BodyError: They and those counted before are more than `MOST_EMPTY`.
         """
         self.count += count * kind.members
         if self.count > MOST_EMPTY:
@@ -95,9 +92,6 @@ class ReferenceDecoder:
         """Decode a body to Python values that Arrow accepts: rows as dicts, maps as pairs, times as numbers.
 
         None for the null of a union. Bytes after the body are ignored. Infinite values become None and are counted.
-
-        Raises:
-            BodyError: The body cannot be read.
         """
         self._empty.count = 0
         try:
@@ -122,11 +116,7 @@ def _end_error(what: str) -> BodyError:
 
 
 def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
-    """Read a number of variable length, of 64 bits or with 5 as `max_bytes` of 32; return it and the position after it.
-
-    Raises:
-        BodyError: The bytes end before the number does, or it has more bits or bytes than allowed.
-    """
+    """Read a number of variable length, of 64 bits or with 5 as `max_bytes` of 32, and the position after it."""
     number = shift = 0
     for position in range(at, at + max_bytes):
         if position >= len(body):

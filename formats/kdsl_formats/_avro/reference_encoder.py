@@ -34,11 +34,7 @@ class ReferenceEncoder:
         self._write = writer_of(step)
 
     def body(self, value: Any) -> bytes:
-        """Encode a row; its values are those of `plain_values`.
-
-        Raises:
-            BodyError: The schema does not allow the value.
-        """
+        """Encode a row; its values are those of `plain_values`."""
         body = bytearray()
         self._write(value, body)
         return bytes(body)
@@ -49,10 +45,6 @@ def wire_value(step: Value, value: Any) -> Any:
 
     The value is one of `plain_values`: a time is in nanoseconds and a timestamp in microseconds. They are rounded down
     to the unit of the type.
-
-    Raises:
-        BodyError: The timestamp does not fit in 64 bits, the string is not a symbol of the enum, the bytes have another
-            length than the fixed, or the decimal does not fit (as in `_decimal_bytes`).
     """
     match step.column:
         case t.Time():
@@ -88,11 +80,7 @@ def _decimal_bytes(step: Value, value: decimal.Decimal) -> bytes:
 
 
 def require_value(value: Any) -> Any:
-    """Return the value if it is not NULL; the schema has no null.
-
-    Raises:
-        BodyError: It is NULL.
-    """
+    """Return the value if it is not NULL; the schema has no null."""
     if value is None:
         raise BodyError("the value is NULL, but the schema has no null")
     return value
@@ -176,11 +164,7 @@ def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteV
 
 
 def choose_member(step: Choice, value: Any) -> int | None:
-    """The index of the member that has the value of a union; None for null.
-
-    Raises:
-        BodyError: No member has a value and the union has no null, or several members have one.
-    """
+    """The index of the member that has the value of a union; None for null."""
     indexes = [] if value is None else [i for i, m in enumerate(step.members) if value[m[0]] is not None]
     if len(indexes) > 1:
         names = " and ".join(step.members[i][0] for i in indexes)
@@ -232,11 +216,7 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def entries_in_order(value: Any) -> list[tuple[str, Any]]:
-    """The entries of a map, each key once with its last value, in the order of Java's HashMap.
-
-    Raises:
-        BodyError: The map is NULL.
-    """
+    """The entries of a map, each key once with its last value, in the order of Java's HashMap."""
     entries = dict(require_value(value))
     keys = list(entries)
     return [(keys[i], entries[keys[i]]) for i in java_order(keys)] if len(keys) > 1 else list(entries.items())

@@ -67,10 +67,6 @@ def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool
         column: The row type.
         exact_units: As for `AvroDecoder`.
         records: The records that are read (`is_named`); bodies of the others are read as null. Empty for all.
-
-    Raises:
-        AvroTypeError: The reader's schema cannot fill the column, it has a default that does not fit, or the schemas
-            have too many pairs of types to resolve (`kdsl.types.limits`).
     """
     resolver = _Resolver(exact_units)
     if exact_units and isinstance(column, t.Row) and not has_record(writer):
@@ -480,9 +476,6 @@ def default_of(field: RecordField, column: t.DataType) -> Any:
 
     Dates are days, times nanoseconds and timestamps microseconds; maps are pairs. A decimal with too many digits for
     the column is None.
-
-    Raises:
-        AvroTypeError: The default does not fit the field's type, or the column, or the field has no default.
     """
     return _Resolver(exact_units=True)._convert_default(field, column, field.name)  # noqa: SLF001 - the same module's
 
@@ -492,10 +485,6 @@ def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) 
 
     A member that a record's default lacks has the default of its field. A map becomes a list of pairs, and the symbol
     of an enum is not checked.
-
-    Raises:
-        ValueError: A member of the default has no value, or a value does not fit; JSON of the wrong kind also raises
-            TypeError, KeyError or AttributeError.
     """
     if value is MISSING:
         raise ValueError("a member of it has neither a value nor a default")

@@ -68,10 +68,6 @@ def avro_schema(
 
     Returns:
         The JSON of a record, or of a union of null and that record if the row is nullable.
-
-    Raises:
-        AvroTypeError: Avro does not support the type or the name of a column, or two nested rows would be records of
-            the same name.
     """
     for refusal in _find_refusals(row, "", legacy_timestamps, instants):
         if not for_reading or refusal.code not in _TIME_PROBLEMS:
@@ -292,10 +288,6 @@ def row_of(
         types, which Flink does not support, becomes a ROW with a nullable column ``member0``, ``member1``, … for each
         type except null; one of them has a value. The type null becomes a STRING that is always NULL. The ``doc`` of a
         field becomes the column's comment.
-
-    Raises:
-        AvroTypeError: The schema is invalid or does not describe records, a record contains itself, or a decimal has
-            more than 38 digits.
     """
     return row_of_type(
         schema_type(schema), legacy_timestamps=legacy_timestamps, connect=connect, connect_instants=connect_instants
@@ -305,11 +297,7 @@ def row_of(
 def row_of_type(
     kind: Type, *, legacy_timestamps: bool = True, connect: bool = False, connect_instants: bool = False
 ) -> t.Row:
-    """The column types of the records of a schema that has been read; see `row_of`.
-
-    Raises:
-        AvroTypeError: As in `row_of`; the path begins with the field that has no column type.
-    """
+    """The column types of the records of a schema that has been read; see `row_of`."""
     row = _ColumnTypes(legacy_timestamps, connect, connect_instants).column_type(kind, "", ())
     types = [branch.kind for branch in kind.branches or (kind,) if branch.kind != "null"]
     if not isinstance(row, t.Row) or types != ["record"]:
@@ -324,9 +312,6 @@ def column_of_type(kind: Type, *, connect: bool = False, legacy: bool = False) -
         kind: The type.
         connect: As for `row_of`.
         legacy: Whether timestamps have the legacy mapping (`row_of`), and not Avro's own meaning.
-
-    Raises:
-        AvroTypeError: As in `row_of`, for a part of the type.
     """
     return _ColumnTypes(legacy, connect).column_type(kind, "", ())
 
@@ -424,11 +409,7 @@ def _time_column(logical: str, legacy: bool) -> t.DataType:
 
 
 def parse_schema(text: str) -> Any:
-    """Parse and check the JSON of an Avro schema.
-
-    Raises:
-        AvroTypeError: The string is not JSON, or the JSON is not an Avro schema.
-    """
+    """Parse and check the JSON of an Avro schema."""
     schema = json_of(text)
     schema_type(schema)
     return schema

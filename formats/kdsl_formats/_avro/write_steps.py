@@ -96,9 +96,6 @@ def plan_write(kind: Type, column: t.DataType, *, exact_units: bool, path: str =
         column: The column's type.
         exact_units: As for `AvroEncoder`.
         path: The path of the column, for errors.
-
-    Raises:
-        AvroTypeError: The schema does not support the column.
     """
     planner = _Planner(exact_units)
     if exact_units and isinstance(column, t.Row) and len(column.fields) == 1 and not path and not has_record(kind):

@@ -49,9 +49,6 @@ def types_of_schema(schema: Any, members: Sequence[str] = ()) -> SchemaTypes:
         schema: The schema of Kafka Connect.
         members: The members of the payload that are rows, the row before a change first; the last one that the schema
             has is read. Empty if the payload itself is a row.
-
-    Raises:
-        ValueError: It is not a schema of rows.
     """
     if members:
         by_name = {f["field"]: f for f in fields_of(schema)}

@@ -86,11 +86,7 @@ def infinite_of(unit: int) -> tuple[int, int]:
 
 
 def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
-    """A decimal from its unscaled two's complement number, rounded half up to the column's scale.
-
-    Raises:
-        ValueError: There are no bytes, or too many digits.
-    """
+    """A decimal from its unscaled two's complement number, rounded half up to the column's scale."""
     if not unscaled:
         raise ValueError("a decimal of no bytes is not a number")
     if len(unscaled) > _MAX_BYTES or abs(scale) > _MAX_SCALE:
@@ -107,11 +103,7 @@ def to_unscaled(number: Decimal, scale: int) -> bytes:
 
 
 def round_to_type(number: Decimal, kind: t.Decimal) -> Decimal:
-    """Round a number half up to a column's scale.
-
-    Raises:
-        ValueError: It has too many digits.
-    """
+    """Round a number half up to a column's scale."""
     number = number.quantize(Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
     if number.copy_abs() >= 10 ** (kind.precision - kind.scale):  # abs would round
         raise ValueError("it has too many digits")
@@ -119,12 +111,7 @@ def round_to_type(number: Decimal, kind: t.Decimal) -> Decimal:
 
 
 def days_of_number(days: int) -> int:
-    """Convert a number of days to days since 1970-01-01.
-
-    Raises:
-        InfiniteError: It is less than `FIRST_DAY`.
-        ValueError: It is greater than `LAST_DAY`.
-    """
+    """Convert a number of days to days since 1970-01-01."""
     if days < FIRST_DAY:
         raise InfiniteError
     if days > LAST_DAY:
@@ -133,12 +120,7 @@ def days_of_number(days: int) -> int:
 
 
 def days_of_string(string: str) -> int:
-    """Convert an ISO date such as ``2017-09-15Z`` to days since 1970-01-01; the zone may be missing, and is ignored.
-
-    Raises:
-        InfiniteError: It stands for an infinite date.
-        ValueError: It is not such a date.
-    """
+    """Convert an ISO date such as ``2017-09-15Z`` to days since 1970-01-01; the zone may be missing, and is ignored."""
     if string in INFINITE_TIMES or _INFINITE_DATE.fullmatch(string):
         raise InfiniteError
     match = _DATE.fullmatch(string)
@@ -151,9 +133,6 @@ def time_of_number(number: int, unit: int, precision: int) -> int:
     """Convert a number of units to the nanoseconds of a time of day; the end of the day becomes midnight.
 
     Digits beyond the precision are cut off.
-
-    Raises:
-        ValueError: It is not within a day.
     """
     nanos = number * unit
     if not 0 <= nanos <= temporal.NANOS_PER_DAY:
@@ -165,9 +144,6 @@ def time_of_string(string: str, precision: int) -> int:
     """Convert an ISO time such as ``04:05:11.789Z`` to nanoseconds of the day in UTC, which is also the default zone.
 
     Digits beyond the precision are cut off.
-
-    Raises:
-        ValueError: It is not such a time.
     """
     match = _TIME.fullmatch(string)
     if match is None:
@@ -182,12 +158,7 @@ def _truncate(nanos: int, precision: int) -> int:
 
 
 def timestamp_of_number(number: int, unit: int) -> int:
-    """Convert a number of units, which are given in nanoseconds, to microseconds since 1970-01-01, rounded down.
-
-    Raises:
-        InfiniteError: It stands for an infinite timestamp.
-        ValueError: It does not fit in 64 bits.
-    """
+    """Convert a number of units, which are given in nanoseconds, to microseconds since 1970-01-01, rounded down."""
     if number in infinite_of(unit):
         raise InfiniteError
     micros = number * unit // 1_000
@@ -202,10 +173,6 @@ def timestamp_of_string(string: str, *, zoned: bool) -> int:
     Args:
         string: The string.
         zoned: Whether the zone is required; otherwise it is UTC by default.
-
-    Raises:
-        InfiniteError: It stands for an infinite timestamp.
-        ValueError: It is not such a timestamp, or does not fit in 64 bits.
     """
     if string in INFINITE_TIMES:
         raise InfiniteError

@@ -75,27 +75,15 @@ class Wire(ABC):
         self.expected = expected
 
     def from_string(self, string: str) -> Any:
-        """Read a value from a string; a wire that can be a string overrides this.
-
-        Raises:
-            ValueError: The string is not a valid value.
-        """
+        """Read a value from a string; a wire that can be a string overrides this."""
         raise ValueError(f"expected {self.expected}")
 
     def from_number(self, spelled: str) -> Any:
-        """Read a value from a number, as it is spelled in JSON; a wire that can be a number overrides this.
-
-        Raises:
-            ValueError: The number is not a valid value.
-        """
+        """Read a value from a number, as it is spelled in JSON; a wire that can be a number overrides this."""
         raise ValueError(f"expected {self.expected}")
 
     def from_object(self, members: Mapping[str, Any]) -> Any:
-        """Read a value from an object; a wire that can be an object overrides this.
-
-        Raises:
-            ValueError: The object is not a valid value.
-        """
+        """Read a value from an object; a wire that can be an object overrides this."""
         raise ValueError(f"expected {self.expected}")
 
     def read_strings(self, strings: StringSpans) -> ReadColumn:
@@ -112,19 +100,11 @@ class Wire(ABC):
 
     @abstractmethod
     def write(self, value: Any) -> str:
-        """Write a value as JSON, without the quotes of a string.
-
-        Raises:
-            UnwritableError: The value cannot be represented on the wire.
-        """
+        """Write a value as JSON, without the quotes of a string."""
 
     @abstractmethod
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write a column as JSON values, without the quotes of strings; NULL stays NULL.
-
-        Raises:
-            UnwritableError: A value cannot be represented on the wire; `write` raises the error with its reason.
-        """
+        """Write a column as JSON values, without the quotes of strings; NULL stays NULL."""
 
 
 class _NumberWire(Wire):
@@ -168,12 +148,7 @@ class Decimals(Wire):
         self.quoted = mode != "double"
 
     def from_string(self, string: str) -> Decimal:
-        """Read a decimal from base64 in the mode ``precise``, otherwise as `from_number` does.
-
-        Raises:
-            ValueError: The string is not a decimal of the type.
-            InfiniteError: It is infinite (a ValueError).
-        """
+        """Read a decimal from base64 in the mode ``precise``, otherwise as `from_number` does."""
         if self.mode != "precise":
             return self.from_number(string)
         try:
@@ -183,12 +158,7 @@ class Decimals(Wire):
         return values.decimal_of(unscaled, self.decimal.scale, self.decimal)
 
     def from_number(self, spelled: str) -> Decimal:
-        """Read a decimal from its spelling, rounded half up to the scale.
-
-        Raises:
-            ValueError: It is not spelled as a number, or has too many digits.
-            InfiniteError: It is infinite or NaN, as Debezium spells them (`values.INFINITE_NUMBERS`); a ValueError.
-        """
+        """Read a decimal from its spelling, rounded half up to the scale."""
         if spelled in values.INFINITE_NUMBERS:
             raise values.InfiniteError
         number = numbers.parse_decimal(spelled, self.decimal.precision, self.decimal.scale)
@@ -201,9 +171,6 @@ class Decimals(Wire):
 
         Args:
             members: The object; the scale is a number as it is spelled in JSON, a string.
-
-        Raises:
-            ValueError: It is not such an object, has too many digits, or the mode is not ``precise``.
         """
         scale, value = members.get("scale"), members.get("value")
         if self.mode != "precise" or not isinstance(scale, str) or type(value) is not str:
@@ -258,12 +225,7 @@ class Dates(_NumberWire):
         self.iso = self.quoted = iso
 
     def from_long(self, number: int) -> int:
-        """Read the days since 1970-01-01 from a number of days.
-
-        Raises:
-            ValueError: It is out of range, or dates are strings on this wire.
-            InfiniteError: It is infinite (a ValueError).
-        """
+        """Read the days since 1970-01-01 from a number of days."""
         if self.iso:
             raise ValueError(f"expected {self.expected}")
         return values.days_of_number(number)
@@ -277,12 +239,7 @@ class Dates(_NumberWire):
         )
 
     def from_string(self, string: str) -> int:
-        """Read the days since 1970-01-01 from an ISO date.
-
-        Raises:
-            ValueError: It is not one, or dates are numbers on this wire.
-            InfiniteError: It is infinite (a ValueError).
-        """
+        """Read the days since 1970-01-01 from an ISO date."""
         return values.days_of_string(string) if self.iso else super().from_string(string)
 
     def read_strings(self, strings: StringSpans) -> ReadColumn:
@@ -365,12 +322,7 @@ class Timestamps(_NumberWire):
         self.quoted = self.zoned or unit is None
 
     def from_long(self, number: int) -> int:
-        """Read microseconds since 1970-01-01 from a number.
-
-        Raises:
-            ValueError: It is out of range, or timestamps are strings on this wire.
-            InfiniteError: It is infinite (a ValueError).
-        """
+        """Read microseconds since 1970-01-01 from a number."""
         if self.unit is None:
             raise ValueError(f"expected {self.expected}")
         return values.timestamp_of_number(number, self.unit)
@@ -382,12 +334,7 @@ class Timestamps(_NumberWire):
         return columns.timestamps_of_numbers(array, self.unit, self.kind)
 
     def from_string(self, string: str) -> int:
-        """Read microseconds since 1970-01-01 from an ISO timestamp, which needs a zone for TIMESTAMP_LTZ.
-
-        Raises:
-            ValueError: It is not one, or timestamps are numbers on this wire.
-            InfiniteError: It is infinite (a ValueError).
-        """
+        """Read microseconds since 1970-01-01 from an ISO timestamp, which needs a zone for TIMESTAMP_LTZ."""
         if self.unit is not None and not self.zoned:
             raise ValueError(f"expected {self.expected}")
         return values.timestamp_of_string(string, zoned=self.zoned)
@@ -402,9 +349,6 @@ class Timestamps(_NumberWire):
         """Write a timestamp as a number, or as an ISO timestamp in UTC without quotes.
 
         It is rounded down to the unit.
-
-        Raises:
-            UnwritableError: The unit is nanoseconds, and it is beyond the years that they reach.
         """
         if self.quoted:
             return temporal.format_timestamp(value, "ISO-8601", zoned=True)
@@ -416,11 +360,7 @@ class Timestamps(_NumberWire):
         return str(value * 1_000 if self.unit == NANOS else value // 1_000 if self.unit == MILLIS else value)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write timestamps as `write` does, without quotes; NULL stays NULL.
-
-        Raises:
-            UnwritableError: As in `write`.
-        """
+        """Write timestamps as `write` does, without quotes; NULL stays NULL."""
         if self.quoted:
             return writing.timestamps(array.view(pa.timestamp("us", tz="UTC")), "ISO-8601")
         return writing.integers(self._to_unit(array.view(pa.int64())))

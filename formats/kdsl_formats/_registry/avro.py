@@ -35,11 +35,7 @@ def schema_text(schema: Json) -> str:
 
 
 def record_name(schema: Json) -> str:
-    """The full name of the (first) record of a schema, which may be a union with it; its type if it has no record.
-
-    Raises:
-        AvroTypeError: The schema is invalid.
-    """
+    """The full name of the (first) record of a schema, which may be a union with it; its type if it has no record."""
     kind = schema_type(schema)
     records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
     return records[0].name if records else kind.type_name
@@ -54,9 +50,6 @@ def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
 
     Returns:
         The names; empty if there is no such record or field.
-
-    Raises:
-        AvroTypeError: The schema is invalid.
     """
     fields = _record_fields(schema_type(schema))
     if within:
@@ -65,11 +58,7 @@ def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
 
 
 def null_defaults(schema: Json, within: str = "") -> dict[str, Any]:
-    """The defaults, other than null, of the fields of a schema's record that may be null; arguments of `field_names`.
-
-    Raises:
-        AvroTypeError: The schema is invalid.
-    """
+    """The defaults, other than null, of a record's fields that may be null; arguments of `field_names`."""
     fields = _record_fields(schema_type(schema))
     if within:
         fields = next((_record_fields(field.type) for field in fields if field.name == within), ())
@@ -125,10 +114,6 @@ class FramedReader:
 
         Returns:
             The rows, and the frames of the messages.
-
-        Raises:
-            RegistryError: The registry does not answer, refuses the request, or lacks a referenced schema.
-            KdslError: The settings of the registry have errors, a secret cannot be resolved, or httpx is not installed.
         """
         frames = split_frames(messages)
         bodies, bad = frames.bodies, list(frames.bad)
@@ -184,11 +169,7 @@ class FramedReader:
 
 
 def has_chosen_record(schema: Json, names: Sequence[str]) -> bool:
-    """Whether a writer's schema has a record with one of some names, or is not a record; always without names.
-
-    Raises:
-        AvroTypeError: The schema is invalid.
-    """
+    """Whether a writer's schema has a record with one of some names, or is not a record; always without names."""
     kind = schema_type(schema)
     records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
     return not names or not records or any(is_named(record, names) for record in records)
@@ -202,9 +183,6 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json, *, record
         row: The type of the rows.
         reader_schema: The schema that it is resolved to.
         records: The records that are read (`resolve`).
-
-    Raises:
-        AvroTypeError: A schema is invalid, or as in `resolve`.
     """
     reader, writer = schema_type(_match_nullability(reader_schema, writer_schema)), schema_type(writer_schema)
     if not has_chosen_record(writer_schema, records):
@@ -227,9 +205,6 @@ def list_refusals(
         row: The type of the rows.
         reader_schema: The schema that it is resolved to.
         records: The records that are read (`resolve`).
-
-    Raises:
-        AvroTypeError: A schema is invalid, or as in `resolve`.
     """
     reader, writer = schema_type(_match_nullability(reader_schema, writer_schema)), schema_type(writer_schema)
     return list(find_failures(resolve(writer, reader, row, exact_units=True, records=records), everywhere=True))
@@ -279,13 +254,6 @@ class FramedWriter:
 
         Returns:
             The bodies, and the id of their schema.
-
-        Raises:
-            RegistryError: The registry does not answer, refuses the request, or rejects the schema; or it lacks the
-                subject, a schema that the latest one refers to, or the schema and `register` is false.
-            KdslError: The schema, such as the latest one of the subject, cannot hold the rows; the subject cannot be
-                determined; the settings of the registry have errors, a secret cannot be resolved, or httpx is not
-                installed.
         """
         if self._schema_id_and_writer is None:
             self._schema_id_and_writer = self._prepare()

@@ -169,11 +169,7 @@ class AvroRegistryFormat(RegistryFormat):
         return _Encoder(self, row, use)
 
     def table_schema(self, row: t.Row, direction: Direction, use: Use = ALONE) -> Json:
-        """The schema of the option ``schema``, or the one derived from the columns of messages with rows of a type.
-
-        Raises:
-            AvroTypeError: The option is not an Avro schema, or Avro does not support a column; `check` reports both.
-        """
+        """The schema of the option ``schema``, or the one derived from the columns of messages with rows of a type."""
         if self.schema is not None:
             return parse_schema_option(self.schema)
         nullable = self.writes_nullable and direction == "write"
@@ -184,22 +180,14 @@ class AvroRegistryFormat(RegistryFormat):
         return add_defaults(schema, defaults, written=direction == "write")
 
     def row_schema(self, row: t.Row, direction: Direction) -> Json:
-        """The schema that is derived from a row type, without defaults except null.
-
-        Raises:
-            AvroTypeError: Avro does not support a column; `check` reports it.
-        """
+        """The schema that is derived from a row type, without defaults except null."""
         derived: Json = avro_schema(
             row, legacy_timestamps=self.legacy_timestamps, for_reading=direction == "read", instants=True
         )
         return derived
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The record's full name and the schema that a sink registers; `client` is not used.
-
-        Raises:
-            AvroTypeError: As in `table_schema`.
-        """
+        """The record's full name and the schema that a sink registers; `client` is not used."""
         from kdsl.registry import RegisteredSchema
 
         schema = self.table_schema(row, "write")
@@ -210,11 +198,7 @@ class AvroRegistryFormat(RegistryFormat):
         return avro_parts(json.loads(schema.text)) if schema.kind == "AVRO" else {}
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read or written with a registered schema, or "" if they can.
-
-        Raises:
-            RegistryError: A schema that it refers to cannot be fetched, or they refer to each other in a circle.
-        """
+        """Why rows cannot be read or written with a registered schema, or "" if they can."""
         from kdsl_formats._registry.references import whole_schema
 
         try:
@@ -247,9 +231,6 @@ class AvroRegistryFormat(RegistryFormat):
         """List the columns, as paths, that cannot hold all values of a writer's schema, with the reasons.
 
         The path is empty for the rows as a whole.
-
-        Raises:
-            AvroTypeError: As in `table_schema`, or the writer's schema is invalid.
         """
         refusals = list_refusals(schema, self.envelope_row(row), self.table_schema(row, "read"), records=self.record)
         return list(dict.fromkeys((self._strip_image(path), message) for path, message in refusals))

@@ -179,11 +179,7 @@ def frame_of(schema_id: SchemaId) -> bytes:
 
 
 def read_frame(frame: bytes) -> bytes:
-    """The frame at the beginning of a header's value; Confluent's readers ignore what follows it.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """The frame at the beginning of a header's value; Confluent's readers ignore what follows it."""
     size = {_BY_ID: ID_FRAME, _BY_GUID: GUID_FRAME}.get(frame[0] if frame else -1, 0)
     if not size or len(frame) < size:
         raise ValueError(

@@ -171,11 +171,7 @@ class RegistryFormat(Format):
         return {**self.properties, **{key: value for key, value in named.items() if value is not None}}
 
     def require_registry(self, use: Use) -> Registry:
-        """The registry of a use.
-
-        Raises:
-            KdslError: There is no registry.
-        """
+        """The registry of a use."""
         registry = self.registry(use.registry)
         if registry is None:
             raise KdslError(str(self._no_registry()))
@@ -214,9 +210,6 @@ class RegistryFormat(Format):
             id: The id of the schema in the registry of the use.
             use: How the format is used.
             indexes: Further bytes of the frame, as for Protobuf.
-
-        Raises:
-            KdslError: As for `require_registry` and `RegistryClient.guid`, for a header.
         """
         if self.choose_frame_header(use.side) is None:
             return Encoded(add_frames(frame_of(id) + indexes, encoded.messages), encoded.bad)
@@ -226,12 +219,7 @@ class RegistryFormat(Format):
         return Encoded(encoded.messages, encoded.bad, frame_of(id if guid is None else guid) + indexes)
 
     def add_schema_ids(self, decoded: Decoded, frames: Frames, use: Use) -> Decoded:
-        """Add the metadata of a use: the schema id of each row's message, NULL if a GUID's id is not known.
-
-        Raises:
-            KdslError: Messages name schemas by GUIDs whose ids the use asks for, and there is no registry, its settings
-                have errors, or it does not answer or refuses.
-        """
+        """Add the metadata of a use: the schema id of each row's message, NULL if a GUID's id is not known."""
 
         def find_id(guid: UUID) -> int | None:
             from kdsl.registry import registry_client
@@ -270,11 +258,7 @@ class RegistryFormat(Format):
         return self
 
     def find_subject(self, row: t.Row, use: Use, client: RegistryClient) -> str:
-        """The subject of the schema that a write of rows registers; the registry is asked only for the record's name.
-
-        Raises:
-            KdslError: As in `subject_of` and `sink_schema`.
-        """
+        """The subject under which a write registers its schema; the registry is asked only for the record's name."""
         named = self.subject is None and self.names_subject_after("record")
         return self.subject_of(use, self.sink_schema(row, client)[0] if named else "")
 
@@ -290,9 +274,6 @@ class RegistryFormat(Format):
         Args:
             use: How the format is used.
             record: The full name of the written record.
-
-        Raises:
-            KdslError: The subject is named after the topic, and the table has several topics or a pattern.
         """
         if self.subject is not None:
             return self.subject
@@ -304,49 +285,25 @@ class RegistryFormat(Format):
 
     @abstractmethod
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The full name of the record that a sink writes, and the schema that it registers.
-
-        Raises:
-            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
-        """
+        """The full name of the record that a sink writes, and the schema that it registers."""
 
     @abstractmethod
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows of a type cannot be read or written with a registered schema; empty if they can.
-
-        Raises:
-            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
-        """
+        """Why rows of a type cannot be read or written with a registered schema; empty if they can."""
 
     def schema_parts(self, schema: RegisteredSchema, client: RegistryClient) -> Parts:
-        """The parts of a schema in words, by which differences are named; by default none are.
-
-        Raises:
-            KdslError: It is not a schema of the format, or the registry lacks a referenced schema.
-        """
+        """The parts of a schema in words, by which differences are named; by default none are."""
         del schema, client
         return {}
 
     def find_or_register(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> int:
-        """Register the schema of written rows, or look it up if `auto_register` is false; returns its id.
-
-        Raises:
-            UnknownSubjectError: As in `look_up`.
-            IncompatibleSchemaError: The registry rejects the schema.
-            RegistryError: The registry does not answer, or refuses the request.
-        """
+        """Register the schema of written rows, or look it up if `auto_register` is false; returns its id."""
         if self.auto_register:
             return client.register(subject, schema, normalize=self.normalize)
         return self.look_up(client, subject, schema, row).id
 
     def look_up(self, client: RegistryClient, subject: str, schema: RegisteredSchema, row: t.Row) -> SubjectVersion:
-        """Look up the schema of written rows under a subject.
-
-        Raises:
-            UnknownSubjectError: It is not registered there; the message names how the subject's latest schema differs,
-                and the options by which rows can be written.
-            RegistryError: The registry does not answer, or refuses the request.
-        """
+        """Look up the schema of written rows under a subject."""
         from kdsl.registry import UnknownSubjectError
 
         try:
@@ -394,9 +351,6 @@ class RegistryFormat(Format):
         """The defaults of nullable columns that Kafka Connect's converter may have written in place of NULL, by column.
 
         None by default, and where the schema is not one of Kafka Connect.
-
-        Raises:
-            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
         """
         del row, schema, client
         return {}

@@ -17,13 +17,7 @@ _NAMED_TYPES = ("record", "error", "enum", "fixed")
 
 
 def whole_schema(client: RegistryClient, schema: RegisteredSchema) -> Json:
-    """The JSON of a registered schema, with each schema that it refers to inserted at its first use.
-
-    Raises:
-        AvroTypeError: The schema is not an Avro schema. If it refers to others, only its type and the JSON of all of
-            them are checked.
-        RegistryError: A schema that it refers to cannot be fetched, or they refer to each other in a circle.
-    """
+    """The JSON of a registered schema, with each schema that it refers to inserted at its first use."""
     if schema.kind != AVRO:
         raise AvroTypeError(
             "", f"it is a schema of the type {schema.kind}, not an Avro schema; read it with the format of its type"

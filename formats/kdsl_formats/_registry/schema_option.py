@@ -15,11 +15,7 @@ from kdsl_formats._avro.schema import column_of_type, parse_schema, row_of
 
 
 def parse_schema_option(text: str) -> Json:
-    """Parse the value of the option.
-
-    Raises:
-        AvroTypeError: The value is not an Avro schema.
-    """
+    """Parse the value of the option."""
     schema: Json = parse_schema(text)
     return schema
 

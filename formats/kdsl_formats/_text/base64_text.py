@@ -10,11 +10,7 @@ _REST = re.compile(r"[\x00-\x20]*")
 
 
 def parse_base64(text: str) -> bytes:
-    """Decode padded base64, with blanks before each group of four and at the end; groups may follow a padded one.
-
-    Raises:
-        ValueError: The string is not base64.
-    """
+    """Decode padded base64, with blanks before each group of four and at the end; groups may follow a padded one."""
     if len(text) % 4 or "=" in text[:-2]:
         return _read_groups(text)
     try:

@@ -104,19 +104,11 @@ class Charset:
         return text.replace("\x85", "\n") if codec in _EBCDIC else text
 
     def encode(self, text: str) -> bytes:
-        """Encode a string; in UTF-16 it begins with a byte order mark unless it is empty, as in Java.
-
-        Raises:
-            ValueError: The charset lacks a character.
-        """
+        """Encode a string; in UTF-16 it begins with a byte order mark unless it is empty, as in Java."""
         return (codecs.BOM_UTF16_BE if self.codec == "utf-16" and text else b"") + self.bare(text)
 
     def bare(self, text: str) -> bytes:
-        """Encode a string without a byte order mark, even in UTF-16; in EBCDIC a line feed becomes U+0085.
-
-        Raises:
-            ValueError: The charset lacks a character.
-        """
+        """Encode a string without a byte order mark, even in UTF-16; in EBCDIC a line feed becomes U+0085."""
         if self.codec in _EBCDIC:
             text = text.replace("\n", "\x85")
         try:

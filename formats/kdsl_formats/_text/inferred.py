@@ -61,9 +61,6 @@ def parse_moment(text: str, *, zoned: bool) -> int:
     Args:
         text: ``yyyy-MM-dd``, or a timestamp of the forms SQL or ISO-8601.
         zoned: Whether it may end with ``Z``. Without it, it is taken as UTC.
-
-    Raises:
-        ValueError: The string has another form, or there is no such date or time.
     """
     if len(text) == _DAY:
         return temporal.parse_date(text) * temporal.MICROS_PER_DAY

@@ -21,9 +21,6 @@ def parse_jdbc_date(text: str) -> int:
     Days before 1582-10-15 are days of the Julian calendar and keep their name, as in Flink: a 29 February that exists
     only in that calendar is an error, and the year 0 becomes the year 1. The ten days before it, which no calendar has,
     become those from it on.
-
-    Raises:
-        ValueError: The string has another form, or there is no such date.
     """
     match = _DATE.fullmatch(text)
     if not match or any(c > "\uffff" for c in text):
@@ -52,11 +49,7 @@ def _is_leap(year: int) -> bool:
 
 
 def parse_local_time(text: str) -> int:
-    """Read ``HH:mm[:ss[.fraction]]`` with up to nine digits of a fraction as nanoseconds of the day.
-
-    Raises:
-        ValueError: The string has another form, or there is no such time, as 24:00.
-    """
+    """Read ``HH:mm[:ss[.fraction]]`` with up to nine digits of a fraction as nanoseconds of the day."""
     match = _TIME.fullmatch(text)
     if not match:
         raise ValueError("expected HH:mm[:ss[.fraction]]")

@@ -91,11 +91,7 @@ class Avro(Format):
         return False
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type, of binary bodies or of Avro's JSON.
-
-        Raises:
-            AvroTypeError: Avro does not support a column, which `check` reports.
-        """
+        """A decoder for rows of this type, of binary bodies or of Avro's JSON."""
         row = _not_null_row(row)
         schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
         if self.encoding.lower() == "json":
@@ -103,11 +99,7 @@ class Avro(Format):
         return AvroDecoder(schema, row, schema, exact_units=self.micros)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type, to binary bodies or to Avro's JSON.
-
-        Raises:
-            AvroTypeError: Avro does not support a column, which `check` reports.
-        """
+        """An encoder for rows of this type, to binary bodies or to Avro's JSON."""
         row = _not_null_row(row)
         schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
         if self.encoding.lower() == "json":

@@ -43,10 +43,6 @@ __all__ = [
 
 
 def schema_of_columns(chosen: Format | None, row: t.Row) -> Any:
-    """Return the Avro schema of rows with the mapping of a format; for other formats than Avro's with the exact one.
-
-    Raises:
-        AvroTypeError: Avro cannot represent the columns.
-    """
+    """Return the Avro schema of rows with the mapping of a format; for other formats than Avro's with the exact one."""
     legacy = isinstance(chosen, (Avro, AvroRegistryFormat)) and chosen.legacy_timestamps
     return avro_schema(row, legacy_timestamps=legacy, instants=not isinstance(chosen, Avro))

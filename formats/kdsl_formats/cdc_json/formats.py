@@ -60,11 +60,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
         return True
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type; if columns were inferred, it also counts integers that lose digits.
-
-        Raises:
-            PatternError: As in `CanalJson.change_rules`.
-        """
+        """A decoder for rows of this type; if columns were inferred, it also counts integers that lose digits."""
         decoder = ChangeDecoder(self.change_rules(row, use))
         if self.inferred_columns:
             return LossCountingDecoder(decoder, row, lambda of: ChangeDecoder(self.change_rules(of, use)))
@@ -91,12 +87,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
         return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
-        """An observer of changes; messages with errors are bad for it even if the options ignore parse errors.
-
-        Raises:
-            ValueError: As in `inference_rules`.
-            PatternError: As in `CanalJson.change_rules`.
-        """
+        """An observer of changes; messages with errors are bad for it even if the options ignore parse errors."""
         rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
         reader = ChangeReader(rules, self.type_declarations())
         reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
@@ -107,11 +98,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
         return None
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer.
-
-        Raises:
-            ValueError: `infer_fixed_types` is not a list of types, which `problems` reports.
-        """
+        """What the options mean for the observer."""
         return InferenceRules(
             as_strings=self.infer_primitive_as_string,
             fixed=parse_fixed_types(self.infer_fixed_types),
@@ -184,11 +171,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
         )
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer; with a connector's setting of times, strings are not times.
-
-        Raises:
-            ValueError: As in the base class.
-        """
+        """What the options mean for the observer; with a connector's setting of times, strings are not times."""
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=self.modes.times is None)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
@@ -261,11 +244,7 @@ class CanalJson(ChangeJson):
         return CanalMessages(JsonEncoder(row, self.writing_rules()), describe_table(table, keys))
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer; strings are not times, because Canal writes all values as strings.
-
-        Raises:
-            ValueError: As in the base class.
-        """
+        """What the options mean for the observer; strings are not times, because Canal writes all values as strings."""
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=False)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
@@ -286,11 +265,7 @@ class CanalJson(ChangeJson):
                 yield Problem("canal-json-include", f"the format 'canal-json' has {key} = {pattern!r}, which {e}", fix)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
-        """The options in the form that the decoder uses.
-
-        Raises:
-            PatternError: A pattern of databases or tables is invalid, which `check` reports.
-        """
+        """The options in the form that the decoder uses."""
         patterns = (("database", self.database_include), ("table", self.table_include))
         include = tuple(Include(member, compile_pattern(p)) for member, p in patterns if p is not None)
         return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)

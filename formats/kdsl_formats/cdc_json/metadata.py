@@ -60,9 +60,6 @@ class MetadataField:
 
         Args:
             value: The member, as `ReferenceDecoder` returns it.
-
-        Raises:
-            FieldError: The value is not a time, or is out of the range of timestamps.
         """
         if self.within is not None and value is not None:
             value = dict(value).get(self.within)

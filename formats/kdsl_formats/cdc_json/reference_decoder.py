@@ -160,12 +160,7 @@ class ReferenceChangeDecoder:
         self.infinite = self._images_decoder.infinite
 
     def read_changes(self, message: bytes) -> MessageRows:
-        """The rows of a message; none for an empty one. Undeclared members and infinite values are counted.
-
-        Raises:
-            ValueError: The message cannot be read, and errors are not ignored. If they are ignored, the rows before the
-                error are returned.
-        """
+        """The rows of a message; none for an empty one. Undeclared members and infinite values are counted."""
         changes_read = MessageRows()
         if not message:
             return changes_read
@@ -216,9 +211,6 @@ class ReferenceChangeDecoder:
 
         Messages that conditions leave out, of transactions, of skipped operations and of notices, and if columns were
         inferred also heartbeats and DDL, have none. Bad values are None if errors are ignored.
-
-        Raises:
-            ValueError: The message cannot be read, with the reason, whether errors are ignored or not.
         """
         if not all(self._is_included(document, condition) for condition in self.rules.include):
             return
@@ -273,9 +265,6 @@ class ReferenceChangeDecoder:
         """Return the document, or of an array its only element, which Flink accepts where it reads whole messages.
 
         That is for dialects with before- and after-images; others get the array itself.
-
-        Raises:
-            FieldError: The array has no or several elements.
         """
         if not isinstance(document, list) or self.dialect.images != "before and after":
             return document

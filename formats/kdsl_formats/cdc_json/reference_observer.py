@@ -51,10 +51,6 @@ class ChangeReader:
         """Return the table of a message and its rows, before and after its changes; None if it has no rows.
 
         Schemas in messages are cached.
-
-        Raises:
-            ValueError: The message cannot be read, or has no schema of rows although the rules require one; or as for
-                `table_of`, `primary_key_of` and `read_types`.
         """
         change = self._read_change(message)
         if change is None:
@@ -84,9 +80,6 @@ class ChangeReader:
 
         Members that are only in the row after the change are also in the one before it. A message without rows gives
         none.
-
-        Raises:
-            ValueError: The message cannot be read.
         """
         change = self._read_change(message)
         if change is None:
@@ -113,11 +106,7 @@ class ChangeReader:
                 return list(_objects(whole or [])), list(_objects(parts or []))
 
     def table_of(self, change: Row) -> TableId:
-        """The names of a change's table, without that of a schema if it has none; a single member is split at its dots.
-
-        Raises:
-            FieldError: Another member is absent, or a member is not a string or is empty.
-        """
+        """The names of a change's table, without a schema if it has none; a single member is split at its dots."""
         dialect = self.rules.dialect
         parts = []
         for path in dialect.table_id:
@@ -132,11 +121,7 @@ class ChangeReader:
         return tuple(parts[0].split(".")) if len(dialect.table_id) == 1 else tuple(parts)
 
     def primary_key_of(self, change: Row) -> tuple[str, ...]:
-        """The names of the primary key; empty if the dialect or the change does not say them.
-
-        Raises:
-            FieldError: The member is not a list of strings.
-        """
+        """The names of the primary key; empty if the dialect or the change does not say them."""
         member = self.rules.dialect.primary_key
         names = None if member is None else change.get(member)
         if names is None:
@@ -149,9 +134,6 @@ class ChangeReader:
         """The types that a change says, first those of the columns in its rows; None where values show the types.
 
         Columns whose type it does not say are left out.
-
-        Raises:
-            FieldError: The change has no object of types, or says one that is not valid.
         """
         types = self.types
         if types is None:

@@ -60,9 +60,6 @@ def decode_message(message: bytes) -> str:
     """Decode a message: as UTF-8, or in the encoding of the byte order mark at its start, which is left out.
 
     What is not UTF-8 is read as Java's modified UTF-8. A message of fewer than four bytes has no mark.
-
-    Raises:
-        ValueError: The bytes are invalid in this encoding.
     """
     encoding, skipped = "utf-8", 0
     if len(message) >= _MARKED:
@@ -94,9 +91,6 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
 
     Returns:
         At most as many values as there are columns.
-
-    Raises:
-        ValueError: There is no row, or it is invalid, has too many values, or lacks values that the dialect requires.
     """
     row = _RowReader(text, dialect)
     values: list[str] = []

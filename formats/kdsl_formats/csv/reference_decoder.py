@@ -34,10 +34,6 @@ class ReferenceDecoder:
 
         If errors are ignored, bad and missing values are None, and so is the result if the row cannot be split, or
         lacks values that the dialect requires.
-
-        Raises:
-            ValueError: The row cannot be split, has too few values or a bad one (with the reason), and errors are not
-                ignored.
         """
         try:
             values = split_row(decode_message(message), self.dialect, len(self._columns))

@@ -63,20 +63,12 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
         )
 
     def has_rows(self, schema: Json) -> bool:
-        """False only for schemas of messages about transactions, and of logical decoding messages (``m``).
-
-        Raises:
-            AvroTypeError: The schema is invalid.
-        """
+        """False only for schemas of messages about transactions, and of logical decoding messages (``m``)."""
         names = set(field_names(schema))
         return bool(names & {"before", "after"}) or not ({"op", "message"} <= names or {"status", "id"} <= names)
 
     def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:
-        """The columns of a writer's rows, by the field ``after``, that the table does not declare.
-
-        Raises:
-            AvroTypeError: The schema is invalid.
-        """
+        """The columns of a writer's rows, by the field ``after``, that the table does not declare."""
         return tuple(name for name in field_names(schema, "after") if name not in row.names)
 
     def wrap_rows(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:

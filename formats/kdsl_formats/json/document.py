@@ -64,11 +64,6 @@ def parse(message: bytes, *, alone: bool = False) -> Any:
 
     Returns:
         dict, list, str, bool, None, and `Integer` and `Fractional` for numbers.
-
-    Raises:
-        Empty: The message is empty or blank.
-        ValueError: The message is not JSON or nested too deeply, with the reason; or something follows the document and
-            `alone` is set.
     """
     value, text, end = _parse(message)
     if alone:
@@ -77,13 +72,7 @@ def parse(message: bytes, *, alone: bool = False) -> Any:
 
 
 def parse_only(message: bytes) -> Any:
-    """Read the document of a message that contains nothing else, and no string that UTF-8 cannot represent.
-
-    Raises:
-        Empty: The message is empty or blank.
-        ValueError: It is not JSON or nested too deeply, something follows the document, or a string has half of a
-            surrogate pair.
-    """
+    """Read the document of a message that contains nothing else, and no string that UTF-8 cannot represent."""
     value, text, end = _parse(message)
     _check_end(text, end)
     if _HALF.search(text):

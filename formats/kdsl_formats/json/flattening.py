@@ -26,9 +26,6 @@ def flatten_members(row: dict[str, Any], whole: Container[str], needed: Containe
         row: The object.
         whole: The full names (``a.b``) of objects that stay whole.
         needed: The names that are needed; by default all.
-
-    Raises:
-        FieldError: Two members have one name that is needed.
     """
     flat: dict[str, Any] = {}
     left = [(name, value) for name, value in reversed(row.items())]

@@ -325,9 +325,6 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         """A decoder for rows of this type, which checks or reads the schemas in messages as the options require.
 
         It also replaces placeholders, and for inferred columns without schemas counts integers that lose digits.
-
-        Raises:
-            ValueError: As in `reading_rules`.
         """
         rules = self.reading_rules()
 
@@ -354,12 +351,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return RowMessages(self.encoder(row))
 
     def reading_rules(self) -> ReadingRules:
-        """The options in the form that the decoder uses.
-
-        Raises:
-            ValueError: `infer_flatten` is set, and `infer_fixed_types` is not a list of types, which `problems`
-                reports.
-        """
+        """The options in the form that the decoder uses."""
         return ReadingRules(
             fail_on_missing_field=self.fail_on_missing_field,
             ignore_parse_errors=self.ignore_parse_errors,
@@ -379,9 +371,6 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         """An observer of rows; messages with errors are bad for it even if the options ignore parse errors.
 
         The observer of a message key finds no table ids.
-
-        Raises:
-            ValueError: `infer_fixed_types` is not a list of types, which `problems` reports.
         """
         inference = self.inference_rules(max_columns=max_columns)
         if use.side == "value" and self.table_id_fields:
@@ -391,11 +380,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return JsonObserver(ReferenceObserver(read, inference, rules))
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer, without the members of the table id.
-
-        Raises:
-            ValueError: `infer_fixed_types` is not a list of types, which `problems` reports.
-        """
+        """What the options mean for the observer, without the members of the table id."""
         return InferenceRules(
             as_strings=self.infer_primitive_as_string,
             flatten=self.infer_flatten,

@@ -35,11 +35,7 @@ class InferenceRules:
 
 
 def parse_fixed_types(text: str | None) -> dict[str, t.DataType]:
-    """Parse types of columns by name, as in ``id BIGINT, name VARCHAR(10)``; empty for None and a blank string.
-
-    Raises:
-        ValueError: The text is not such a list, or names a column twice.
-    """
+    """Parse types of columns by name, as in ``id BIGINT, name VARCHAR(10)``; empty for None and a blank string."""
     if not text or not text.strip():
         return {}
     try:

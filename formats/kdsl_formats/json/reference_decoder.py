@@ -108,9 +108,6 @@ class ReferenceDecoder:
 
         A blank message has no rows with the tree reader. Infinite values and undeclared members are counted, as in
         `read_document`.
-
-        Raises:
-            ValueError: The message cannot be read, and errors are not ignored.
         """
         if not message:
             return []
@@ -126,12 +123,7 @@ class ReferenceDecoder:
             return []
 
     def read_object(self, document: Any) -> dict[str, Any]:
-        """Return the row of a document that is an object; infinite values are counted, undeclared members are not.
-
-        Raises:
-            FieldError: The document is not an object, lacks a member although the rules set `fail_on_missing_field`, or
-                has a value that cannot be read, unless errors are ignored.
-        """
+        """Return the row of a document that is an object; infinite values are counted, undeclared members are not."""
         if not isinstance(document, dict):
             raise FieldError(f"the message is {_KINDS[type(document)]}, not an object")
         with self.infinite.reset_on_error():
@@ -144,10 +136,6 @@ class ReferenceDecoder:
         The rules decide whether it must have a payload. Null elements, a null payload and, with the tree reader, a null
         document have no row. If errors are ignored, bad elements have none either. Infinite values of the rows are
         counted, and so are members of the rows that no column reads, if `undeclared` is set.
-
-        Raises:
-            FieldError: The document holds something else, or as in `_convert_row`; for an element of an array only if
-                errors are not ignored.
         """
         with self.infinite.reset_on_error():
             objects_and_rows = self._read_rows(document)

@@ -63,11 +63,7 @@ class ReferenceEncoder:
                 yield e
 
     def message(self, values: tuple[Any, ...]) -> bytes:
-        """The message of one row of `python_values`.
-
-        Raises:
-            FieldError: The row cannot be written.
-        """
+        """The message of one row of `python_values`."""
         return self._write(values).encode()
 
     def writer_of(self, kind: t.DataType) -> WriteValue:

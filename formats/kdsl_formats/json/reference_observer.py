@@ -445,11 +445,7 @@ class SchemaReader:
         self._known: dict[bytes, SchemaTypes] = {}
 
     def read(self, message: bytes, document: Any) -> SchemaTypes:
-        """The types that a message, parsed as `document`, says; some are cached by the bytes before the payload.
-
-        Raises:
-            ValueError: It has no schema of rows.
-        """
+        """The types that a message, parsed as `document`, says; some are cached by the bytes before the payload."""
         head = head_of(message)
         schema_types = None if head is None else self._known.get(head)
         if schema_types is None:
@@ -479,13 +475,7 @@ class RowReader:
         self._schemas = SchemaReader()
 
     def __call__(self, message: bytes) -> Shown | None:
-        """Return the rows of a message and their table; None if it has no rows. Schemas in messages are cached.
-
-        Raises:
-            ValueError: The message cannot be read, has no schema of rows although the rules require one, has rows of
-                several tables, or lacks a part of its table id; or two of its members have one name when they are
-                flattened. A blank message is one that cannot be read, but has no rows with the tree reader.
-        """
+        """Return the rows of a message and their table; None if it has no rows. Schemas in messages are cached."""
         try:
             document = parse_only(message)
         except Empty:

@@ -113,11 +113,7 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         )
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The schema's title ("" without one) and the schema that a sink registers; the registry is not asked.
-
-        Raises:
-            SchemaError: The option ``schema`` is not a JSON Schema.
-        """
+        """The schema's title ("" without one) and the schema that a sink registers; the registry is not asked."""
         from kdsl.registry import RegisteredSchema
 
         if self.schema is not None:
@@ -131,11 +127,7 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         return json_parts(parse_schema(schema.text)) if schema.kind == JSON_SCHEMA else {}
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read, or written, with a registered schema, or "" if they can.
-
-        Raises:
-            RegistryError: As in `RegistryFormat`.
-        """
+        """Why rows cannot be read, or written, with a registered schema, or "" if they can."""
         if schema.kind != JSON_SCHEMA:
             return f"it is a schema of the type {schema.kind}, and not a JSON Schema"
         try:

@@ -98,11 +98,7 @@ def _leaf_schema(kind: t.DataType, rules: WritingRules) -> dict[str, Any]:
 
 
 def parse_schema(text: str) -> dict[str, Any]:
-    """Parse a JSON Schema.
-
-    Raises:
-        SchemaError: It is not the JSON of an object.
-    """
+    """Parse a JSON Schema."""
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as e:

@@ -113,20 +113,11 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         return frame[: len(frame) - len(framed[0].messages[0].as_py())]
 
     def portable(self) -> Self:
-        """The format with the descriptors of the message that the options name; itself if only the registry has it.
-
-        Raises:
-            SchemaError: As in `schema`.
-        """
+        """The format with the descriptors of the message that the options name; itself if only the registry has it."""
         return super().portable() if self._has_own_message else self
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type, which asks the registry only when messages are decoded.
-
-        Raises:
-            SchemaError: The message that the options name cannot be loaded (`schema`), the columns do not fit it, or
-                as in `layout_of`.
-        """
+        """A decoder for rows of this type, which asks the registry only when messages are decoded."""
         return _Decoder(self, row, use)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
@@ -138,12 +129,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         return self.schema() if self._has_own_message else None
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The full name of the message, and the file that a sink registers; nothing is registered here.
-
-        Raises:
-            SchemaError: As in `schema`.
-            RegistryError: The registry lacks an imported file, does not answer, or refuses the request.
-        """
+        """The full name of the message, and the file that a sink registers; nothing is registered here."""
         from kdsl_formats.protobuf.registered import file_to_register
 
         schema = self.schema()
@@ -160,10 +146,6 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
 
         If several of its messages may be meant, one that fits is enough; otherwise the reason is that of the first. If
         the options define the message that is read, only its name is compared.
-
-        Raises:
-            SchemaError: The message that the options name cannot be loaded (`schema`).
-            RegistryError: As in `RegistryFormat`.
         """
         from kdsl_formats.protobuf.registered import load_schema, message_names
 

@@ -105,11 +105,7 @@ def encode_path(path: Sequence[int]) -> bytes:
 
 
 def path_of(file: FileDescriptorProto, name: str) -> Path:
-    """The path of a message, given by its full name, in the file that contains it.
-
-    Raises:
-        StopIteration: The file does not contain it.
-    """
+    """The path of a message, given by its full name, in the file that contains it."""
     return next(path for full, path in message_paths(file) if full == name)
 
 

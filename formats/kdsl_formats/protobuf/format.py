@@ -109,11 +109,7 @@ class MessageFormat(Format):
     if not TYPE_CHECKING:
 
         def __init__(self, **options: Any) -> None:
-            """Set the options; a class of messages is replaced by its name and descriptors.
-
-            Raises:
-                SchemaError: As in `_resolve_class`.
-            """
+            """Set the options; a class of messages is replaced by its name and descriptors."""
             super().__init__(**_resolve_class(options))
 
     @property
@@ -127,12 +123,7 @@ class MessageFormat(Format):
         return COLUMN_TYPES
 
     def schema(self) -> Schema:
-        """Load the message with its descriptors: each call reads or compiles the file, or imports the class.
-
-        Raises:
-            SchemaError: The message cannot be found; several options name a source; the source cannot be read or
-                compiled, or there is no compiler; or `message_class_name` is missing or not a class of messages.
-        """
+        """Load the message with its descriptors: each call reads or compiles the file, or imports the class."""
         return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
@@ -155,11 +146,7 @@ class MessageFormat(Format):
         return True
 
     def portable(self) -> Self:
-        """The format with the message's name and descriptors instead of their source; itself if it has only these.
-
-        Raises:
-            SchemaError: As in `schema`.
-        """
+        """The format with the message's name and descriptors instead of their source; itself if it has only these."""
         schema = self.schema()
         if (self.message_class_name, self.descriptor_set) == (schema.name, schema.text):
             return self
@@ -203,19 +190,11 @@ class Protobuf(MessageFormat):
     )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type, which `check` accepts.
-
-        Raises:
-            SchemaError: The message cannot be loaded, or its required fields need too many messages or levels.
-        """
+        """A decoder for rows of this type, which `check` accepts."""
         return ProtobufDecoder(layout_of(self.schema(), row), row, self.reading_rules(use))
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type, which `check` accepts.
-
-        Raises:
-            SchemaError: The message cannot be loaded, or its required fields need too many messages or levels.
-        """
+        """An encoder for rows of this type, which `check` accepts."""
         return ProtobufEncoder(layout_of(self.schema(), row), self.writing_rules())
 
 
@@ -260,11 +239,7 @@ def _find_schema(options: MessageFormat) -> Schema:
 
 
 def hide_descriptors(texts: dict[str, str], options: MessageFormat) -> dict[str, str]:
-    """Replace descriptors in options as strings with a digest, in place, and return the options.
-
-    Raises:
-        SchemaError: There are descriptors, and the message cannot be loaded from them.
-    """
+    """Replace descriptors in options as strings with a digest, in place, and return the options."""
     if "descriptor-set" in texts:
         texts["descriptor-set"] = f"sha256:{options.schema().digest}"
     return texts

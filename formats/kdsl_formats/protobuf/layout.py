@@ -243,12 +243,7 @@ def field_type_name(field: FieldDescriptor) -> str:
 
 
 def layout_of(schema: Schema, row: t.Row) -> Layout:
-    """The layout of a message for a row type for which `find_problems` finds no problems.
-
-    Raises:
-        SchemaError: Required fields need too many messages, or messages that are nested too deeply
-            (`kdsl.types.limits`).
-    """
+    """The layout of a message for a row type for which `find_problems` finds no problems."""
     return _LayoutBuilder(schema).layout(row)
 
 

@@ -60,11 +60,7 @@ class ReferenceDecoder:
         self._defaults = rules.read_default_values
 
     def read_row(self, message: bytes) -> dict[str, Any]:
-        """Decode a message to a row whose values Arrow accepts.
-
-        Raises:
-            BadMessageError: The message cannot be read.
-        """
+        """Decode a message to a row whose values Arrow accepts."""
         try:
             parsed: Any = self._make.FromString(message)
         except DecodeError as e:
@@ -131,11 +127,7 @@ class ReferenceDecoder:
 
 
 def to_micros(seconds: int, nanos: int) -> int:
-    """Convert a Timestamp to microseconds; finer digits are truncated.
-
-    Raises:
-        BadMessageError: It is out of range.
-    """
+    """Convert a Timestamp to microseconds; finer digits are truncated."""
     micros = seconds * 1_000_000 + nanos // 1000
     if not 0 <= nanos < NANOS or not FIRST_INSTANT <= micros <= LAST_INSTANT:
         shown = f"{show_value(seconds)} seconds and {show_value(nanos)} nanoseconds"

@@ -41,11 +41,7 @@ class ReferenceEncoder:
         self._rules = rules
 
     def write_message(self, row: dict[str, Any]) -> bytes:
-        """Encode a row, whose values have the form of Arrow's: instants in microseconds, maps as pairs.
-
-        Raises:
-            BadMessageError: The row cannot be written.
-        """
+        """Encode a row, whose values have the form of Arrow's: instants in microseconds, maps as pairs."""
         built = self._make()
         self._fill(self._layout, built, row)
         try:

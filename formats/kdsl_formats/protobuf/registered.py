@@ -35,9 +35,6 @@ def message_names(schema: RegisteredSchema) -> dict[Path, str]:
     """The full names of a registered schema's messages by their paths (see `message_paths`).
 
     The text of a ``.proto`` file is not checked, as in `message_paths_in_text`.
-
-    Raises:
-        SchemaError: The schema is not a Protobuf schema.
     """
     _check_kind(schema)
     file = _descriptor(schema.text)
@@ -51,10 +48,6 @@ def load_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> 
         client: The client of the registry, for the schema's imports.
         schema: The schema.
         name: The message's full name.
-
-    Raises:
-        SchemaError: The schema is not a Protobuf schema, does not have the message, or as in `load_files`.
-        RegistryError: An imported file cannot be fetched.
     """
     return schema_of(name, load_files(client, schema))
 
@@ -63,11 +56,6 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
     """The files of a registered schema, its own file last; with comments if it was registered as a ``.proto`` file.
 
     A ``.proto`` file is compiled with protoc, in a temporary folder.
-
-    Raises:
-        SchemaError: The schema is not a Protobuf schema, imports an absolute path or one with ``..``, cannot be
-            compiled (or there is no compiler), or is a descriptor that imports a ``.proto`` file.
-        RegistryError: An imported file cannot be fetched.
     """
     _check_kind(schema)
     used = client.references(schema)
@@ -117,11 +105,6 @@ def register_schema(
         find_or_register: Returns the id of its file under the subject (`RegistryFormat.find_or_register`).
         register: Whether to register imported files; otherwise they must be registered already.
         normalize: Whether the registry normalizes the schema.
-
-    Raises:
-        UnknownSubjectError: The schema or an imported file is not registered, and `register` is false.
-        IncompatibleSchemaError: The registry rejects the schema or an imported file.
-        RegistryError: The registry does not answer, or refuses the request.
     """
     try:
         return find_or_register(file_to_register(client, schema, register=register, normalize=normalize))
@@ -140,9 +123,6 @@ def file_to_register(
     """The registered form of a message's file, with the versions of the files that it imports.
 
     These must be registered already, unless `register` is set; then they are registered here, but the file is not.
-
-    Raises:
-        RegistryError: As for `register_schema`, for the imported files.
     """
     *imported, main = FileDescriptorSet.FromString(schema.files).file
     known: dict[str, SchemaReference] = {}

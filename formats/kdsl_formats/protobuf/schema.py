@@ -59,9 +59,6 @@ def row_of(
             TIMESTAMP_LTZ(6), the wrappers (``StringValue``, …) are their values, ``Struct``, ``Value`` and
             ``ListValue`` are STRING with JSON. Otherwise each is a ROW of its fields, as in Flink.
         nullable: Whether all columns are nullable, as in a Flink DDL without NOT NULL; keys of maps never are.
-
-    Raises:
-        SchemaError: The message has too many fields, or is nested too deeply (`kdsl.types.limits`).
     """
     return _RowTypes(comments or {}, well_known=well_known, nullable=nullable).row_type(message, ())
 

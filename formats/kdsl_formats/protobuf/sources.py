@@ -89,11 +89,7 @@ def _descriptor(name: str, files: bytes) -> Descriptor:
 
 
 def schema_of_class(kind: Any) -> Schema:
-    """The schema of a generated message class.
-
-    Raises:
-        SchemaError: It is not a class of Protobuf messages, or its descriptors do not fit together.
-    """
+    """The schema of a generated message class."""
     descriptor = getattr(kind, "DESCRIPTOR", None)
     if not isinstance(descriptor, Descriptor):
         raise SchemaError(
@@ -109,10 +105,6 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
         name: The full name (``shop.Order``), the Java name (``com.shop.Orders$Order``), or the bare name of a message
             if it is unique.
         files: The files; those that readers bring along (`known_files.KNOWN`) may be missing.
-
-    Raises:
-        SchemaError: There is no such message, several have the bare name, or the set lacks files, or they do not fit
-            together.
     """
     complete = _add_well_known(files)
     message_name = _find_name(name, complete.values())
@@ -134,10 +126,6 @@ def import_schema(name: str) -> Schema | None:
     The full name of a message that is imported already is found, too. None if there is no such class or message.
     Errors of a module that is imported are raised unchanged, unless they are ImportError, AttributeError, ValueError or
     TypeError.
-
-    Raises:
-        SchemaError: The name has a colon, but cannot be imported or is not a message class; or the descriptors of the
-            class do not fit together.
     """
     module, colon, inside = name.partition(":")
     parts = name.split(".")
@@ -170,9 +158,6 @@ def read_set(data: bytes, where: str) -> FileDescriptorSet:
     Args:
         data: The bytes.
         where: A description of the bytes, for the message.
-
-    Raises:
-        SchemaError: The bytes are not a descriptor set, or an empty one.
     """
     try:
         files = FileDescriptorSet.FromString(data)
@@ -188,11 +173,7 @@ def read_set(data: bytes, where: str) -> FileDescriptorSet:
 
 
 def read_set_text(text: str) -> FileDescriptorSet:
-    """Parse a FileDescriptorSet in base64.
-
-    Raises:
-        SchemaError: The string is not base64 of a descriptor set, or the set is empty.
-    """
+    """Parse a FileDescriptorSet in base64."""
     try:
         return read_set(base64.b64decode(text, validate=True), "descriptor-set")
     except (binascii.Error, ValueError) as e:
@@ -200,11 +181,7 @@ def read_set_text(text: str) -> FileDescriptorSet:
 
 
 def read_file(path: str) -> bytes:
-    """Read the file that an option names.
-
-    Raises:
-        SchemaError: The file cannot be read.
-    """
+    """Read the file that an option names."""
     try:
         return Path(path).read_bytes()
     except OSError as e:
@@ -221,9 +198,6 @@ def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = (
         files: The files.
         folders: The folders that are searched for imports; then the folder of each file is, and last the files that
             readers bring along (`known_files.common_files`).
-
-    Raises:
-        SchemaError: A file is missing or invalid, or there is no compiler.
     """
     for file in files:
         read_file(str(file))
@@ -273,11 +247,7 @@ def _advise_package(lines: Sequence[str]) -> str:
 
 
 def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
-    """Compile the content of a ``.proto`` file (see `compile_files`).
-
-    Raises:
-        SchemaError: The content is invalid, or there is no compiler.
-    """
+    """Compile the content of a ``.proto`` file (see `compile_files`)."""
     with tempfile.TemporaryDirectory(prefix="kdsl-proto-") as folder:
         path = Path(folder, TEXT_NAME)
         path.write_text(text, encoding="utf-8")
@@ -290,11 +260,7 @@ def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescripto
 
 
 def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
-    """A separate pool with the files of a set, in which imports come first.
-
-    Raises:
-        TypeError: The files do not fit together.
-    """
+    """A separate pool with the files of a set, in which imports come first."""
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
         pool.AddSerializedFile(file.SerializeToString())

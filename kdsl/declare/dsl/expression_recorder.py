@@ -56,9 +56,6 @@ def record_expression(
         body: The function, which takes a row.
         columns: The columns by attribute.
         owner: The table class, whose other attributes the body may use.
-
-    Raises:
-        BodyError: The body fails, has no ``return``, or uses what neither SQL nor Spark can do, or itself.
     """
     _refuse_identity(body)
     row = _Row(columns, owner, _as_sql, name)

@@ -215,12 +215,7 @@ class SqlExpression:
         return SqlExpression(f"NOT {self.operand}", t.Boolean(), compound=True)
 
     def __getitem__(self, key: Any) -> SqlExpression:
-        """Write the access to an element of a map or an array.
-
-        Raises:
-            BodyError: The value is neither, or its type is unknown; the index of an array is a negative integer; or the
-                key or index has no SQL literal.
-        """
+        """Write the access to an element of a map or an array."""
         match self.type:
             case t.Array() if isinstance(key, int) and key < 0:
                 pass
@@ -237,12 +232,7 @@ class SqlExpression:
         raise BodyError(f"the body iterates over {self.text}", "use pyspark's functions, such as F.transform")
 
     def __getattr__(self, name: str) -> Any:
-        """Return the expression of a member of a row, or the method of a string that writes a call in SQL.
-
-        Raises:
-            AttributeError: The name begins with ``_``.
-            BodyError: There is no such member, or no such method in SQL.
-        """
+        """Return the expression of a member of a row, or the method of a string that writes a call in SQL."""
         if name.startswith("_"):
             raise AttributeError(name)
         if isinstance(self.type, t.Row):

@@ -57,9 +57,6 @@ def define_table(cls: type) -> TableDef:
 
     The definition is not cached, but the classes' columns are (`read_columns`). The bodies of computed columns run, and
     their descriptors are changed: ``by_spark`` says whether only Spark computes them.
-
-    Raises:
-        TypeError: The class has no recorded class statement.
     """
     if DECLARATION not in vars(cls):
         raise TypeError(f"{cls.__name__} declares no table; write a subclass: class Orders({cls.__name__}, topic=...)")

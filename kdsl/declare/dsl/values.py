@@ -27,11 +27,7 @@ class BadValueError(ValueError):
 
 
 def to_arrow(value: Any, kind: t.DataType) -> Any:
-    """Convert a value for Arrow: plain numbers, strings, dates, dicts for rows, pairs for maps; enums to values.
-
-    Raises:
-        BadValueError: The value does not fit the type, or is None and the type is not nullable.
-    """
+    """Convert a value for Arrow: plain numbers, strings, dates, dicts for rows, pairs for maps; enums to values."""
     if isinstance(value, Enum):
         value = value.value
     if value is None:
@@ -140,11 +136,6 @@ def from_arrow(value: Any, kind: t.DataType, annotation: Any, evaluate: Evaluate
         kind: The column type.
         annotation: The Python type of the column, or of a part of it.
         evaluate: Evaluates forward references inside the annotation.
-
-    Raises:
-        ValueError: An annotated enum does not have the value.
-        AnnotationError: A forward reference cannot be evaluated.
-        Exception: The constructor of an annotated class fails.
     """
     if value is None:
         return None

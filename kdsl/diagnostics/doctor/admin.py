@@ -108,11 +108,7 @@ class Inspector(Protocol):
     """Asks a cluster about its state; each method raises a `NotAnsweredError` if there is no answer."""
 
     def brokers(self) -> dict[int, Address]:
-        """Ask for the advertised address of each broker, by its id.
-
-        Raises:
-            NotAnsweredError: The cluster does not report it.
-        """
+        """Ask for the advertised address of each broker, by its id."""
         ...
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotAnsweredError]:
@@ -135,11 +131,7 @@ class Inspector(Protocol):
 
 
 def topic_settings(inspector: Inspector, name: str) -> dict[str, str]:
-    """Ask for the configs of a topic that have a value, including the brokers' defaults.
-
-    Raises:
-        NotAnsweredError: The cluster does not report them.
-    """
+    """Ask for the configs of a topic that have a value, including the brokers' defaults."""
     configs = inspector.configs([name])[name]
     if isinstance(configs, NotAnsweredError):
         raise configs

@@ -35,10 +35,6 @@ def open_inspector(cluster: Cluster, who: str) -> Inspector:
     Args:
         cluster: The cluster.
         who: The asking command, for messages.
-
-    Raises:
-        ResolveError: The client settings have errors.
-        KdslError: As for `open_admin`.
     """
     return inspect_with(open_admin(cluster, who), cluster) if needs_jvm(cluster) else LibrdkafkaInspector(cluster)
 

@@ -29,13 +29,7 @@ _SAMPLED_OFFSETS = 50
 
 
 def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
-    """Return the topics that a plan names, unchecked; for a pattern, ask the brokers which ones it matches now.
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer.
-        ResolveError: The client settings have errors.
-        KdslError: As for `open_admin`.
-    """
+    """Return the topics that a plan names, unchecked; for a pattern, ask the brokers which ones it matches now."""
     if plan.topics.pattern is None:
         return list(plan.topics.names)
     readable = plan if isinstance(plan, ReadPlan) else ReadPlan(plan.table, plan.topics, plan.columns, plan.columns)
@@ -53,11 +47,6 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
         inspector: Asks the cluster.
         written: Whether the table is also checked for writing: perhaps nobody reads it, and a missing start is only a
             warning.
-
-    Raises:
-        KafkaReadError: The brokers refuse or do not answer a question that is not a check of its own.
-        ResolveError: The client settings have errors.
-        KdslError: Only Java's client can log in, and its connector cannot be attached, or Java refuses the settings.
     """
     names = topic_names(plan, cluster)
     if not names:
@@ -129,13 +118,7 @@ def _check_isolation(
 
 
 def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iterator[Finding]:
-    """Check what a write to a table needs: topics and their settings, rights, the producer's settings, transactions.
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer a question that is not a check of its own.
-        ResolveError: The client settings have errors.
-        KdslError: Only Java's client can log in, and it cannot be opened (`JavaAdmin`).
-    """
+    """Check what a write to a table needs: topics and their settings, rights, the producer's settings, transactions."""
     kdsl_settings, client = cluster.kdsl_settings, cluster.settings()
     for name, state in inspector.topics(topic_names(plan, cluster)).items():
         if isinstance(state, NotAnsweredError):

@@ -79,9 +79,6 @@ class Condition:
         Returns:
             Which rows violate the condition, None if no row does; and the rows for which it cannot be computed (a
             division by zero, a number or time outside the range of its type), which may be among the first, too.
-
-        Raises:
-            KeyError: A column that the condition uses is missing.
         """
         evaluated = self._step(Rows(columns, count))
         values = evaluated.values
@@ -95,9 +92,6 @@ class Condition:
         """Compute the condition for each row: true, false or NULL; and the rows for which it cannot be computed.
 
         The value of such a row means nothing.
-
-        Raises:
-            KeyError: A column that the condition uses is missing.
         """
         evaluated = self._step(Rows(columns, count))
         return as_array(evaluated, count), evaluated.failures
@@ -109,10 +103,6 @@ def compile_condition(text: str, columns: Mapping[str, t.DataType]) -> Condition
     Args:
         text: A condition of Flink SQL: ``amount > 0 AND country IN ('DE', 'FR')``.
         columns: The columns that it may use, by name.
-
-    Raises:
-        ConditionError: It is not a condition, is wrong or nested too deeply, uses unknown columns (all are named), or
-            contains parts that Arrow cannot compute exactly as Spark does (all are named).
     """
     try:
         node = read_expression(text)

@@ -55,11 +55,7 @@ class Regular:
 
 
 def compile_like(pattern: str, escape: str | None) -> Match:
-    """Return the function that matches whole strings with a pattern of LIKE; without ``escape`` nothing is escaped.
-
-    Raises:
-        PatternError: The escape character stands at the end, or before another character than ``%``, ``_`` and itself.
-    """
+    """Return the function that matches whole strings with a pattern of LIKE; without ``escape`` nothing is escaped."""
     parts = _like_parts(pattern, escape)
     texts = [text for text, _ in parts]
     match [sign for _, sign in parts]:
@@ -102,11 +98,7 @@ def _quote(text: str) -> str:
 
 
 def compile_regular(pattern: str) -> Regular:
-    """Translate a regular expression of Java to the languages of RE2 and of Python.
-
-    Raises:
-        PatternError: It is not valid, or has a construct that RE2 does not have, or has with another meaning.
-    """
+    """Translate a regular expression of Java to the languages of RE2 and of Python."""
     both = _PatternTranslator(pattern).read()
     try:
         re.compile(both.python)

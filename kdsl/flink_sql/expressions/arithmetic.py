@@ -27,9 +27,6 @@ def translate_arithmetic(translator: Translator, node: n.Binary, left: TypedSql,
     """Translate ``+ - * / %`` of numbers, or of times and intervals, with the type that Flink gives the result.
 
     If a number is NULL without a type, the result is NULL in the type of the other, or INT.
-
-    Raises:
-        UntranslatableError: The operator does not take these types.
     """
     operator = node.operator
     if "interval" in (left.family, right.family) or {left.family, right.family} & {"date", "time", "timestamp"}:

@@ -35,12 +35,7 @@ class Translator(Protocol):
         ...
 
     def unify(self, node: n.Node, what: str, values: list[TypedSql]) -> tuple[t.DataType | None, list[str]]:
-        """Return the common type of some values (None if all are NULL), and their SQL in that type.
-
-        Raises:
-            UntranslatableError: There is no common type.
-            NoCastError: A value cannot be cast to it; the translator makes this an UntranslatableError.
-        """
+        """Return the common type of some values (None if all are NULL), and their SQL in that type."""
         ...
 
     def translate_cast(self, node: n.Node, value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
@@ -80,11 +75,7 @@ class Arguments:
         return any(v.nullable for v in self.values)
 
     def require_count(self, least: int, most: int | None = None) -> None:
-        """Check that there are from ``least`` to ``most`` arguments, by default exactly ``least``.
-
-        Raises:
-            UntranslatableError: There are not.
-        """
+        """Check that there are from ``least`` to ``most`` arguments, by default exactly ``least``."""
         most = least if most is None else most
         if not least <= len(self) <= most:
             wanted = str(least) if least == most else f"{least} to {most}" if most < 99 else f"{least} or more"
@@ -95,9 +86,6 @@ class Arguments:
 
         NULL is of any kind. Alternatives are separated by ``|``; the last kind also applies to all further arguments.
         The number of arguments is not checked.
-
-        Raises:
-            UntranslatableError: One is of another kind.
         """
         for i, value in enumerate(self.values):
             want = wanted[min(i, len(wanted) - 1)]
@@ -116,11 +104,7 @@ class Arguments:
         return [v.text if isinstance(v.type, t.Double) else cast(v, t.Double()).text for v in self.values]
 
     def require_constant(self, index: int, what: str) -> str:
-        """Return the value of a constant string or number that is an argument.
-
-        Raises:
-            UntranslatableError: It is not a constant (``what`` names it in the message).
-        """
+        """Return the value of a constant string or number that is an argument."""
         constant = self.values[index].constant
         if constant is None:
             self.fail(f"needs {what} as a constant", "write it in quotes")

@@ -17,11 +17,7 @@ class NoCastError(Exception):
 
 
 def cast(value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
-    """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true, which may always be NULL.
-
-    Raises:
-        NoCastError: Flink has no such cast, or Spark cannot do the same.
-    """
+    """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true, which may always be NULL."""
     if value.type is None:
         return TypedSql(f"CAST(NULL AS {spark_type_name(kind)})", kind.as_nullable())
     nullable = trying or value.nullable
@@ -159,11 +155,7 @@ def _cast_member(text: str, have: t.DataType, want: t.DataType) -> str:
 
 
 def cast_to_string(value: TypedSql) -> str:
-    """Write the SQL of a value as a string, as Flink writes it.
-
-    Raises:
-        NoCastError: It is an interval or a MULTISET, or contains one: Spark writes these differently.
-    """
+    """Write the SQL of a value as a string, as Flink writes it."""
     text, kind = value.text, value.type
     match kind:
         case t.Char() | t.VarChar():

@@ -27,9 +27,6 @@ def translate_literal(node: n.Literal, source: str) -> TypedSql:
     Args:
         node: The constant.
         source: The text in which positions count.
-
-    Raises:
-        UntranslatableError: It is not a date, time or timestamp of the right form, or has more than 38 digits.
     """
     text = node.text
     match node.kind:
@@ -82,9 +79,6 @@ def translate_interval(node: n.Span, source: str) -> TypedSql:
     Args:
         node: The interval.
         source: The text in which positions count.
-
-    Raises:
-        UntranslatableError: It has another form than its unit.
     """
     unit, until, text = node.unit, node.until, node.text.strip()
     months = unit in ("YEAR", "QUARTER", "MONTH")

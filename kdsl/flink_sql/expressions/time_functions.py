@@ -43,11 +43,7 @@ _DATES = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
 
 
 def round_time(call: Arguments, *, up: bool) -> TypedSql:
-    """Translate ``FLOOR(x TO unit)``, or ``CEIL(x TO unit)`` where ``up`` is true; the type is kept.
-
-    Raises:
-        UntranslatableError: The value is not a DATE or a timestamp, or the unit does not apply to it.
-    """
+    """Translate ``FLOOR(x TO unit)``, or ``CEIL(x TO unit)`` where ``up`` is true; the type is kept."""
     unit, value = call.node.words["UNIT"], call[0]
     if value.family not in ("timestamp", "date") or value.type is None:
         call.fail(f"TO {unit} takes a DATE or a TIMESTAMP, not {value.spelling}", "CAST it")

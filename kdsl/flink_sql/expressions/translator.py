@@ -75,12 +75,7 @@ class ExpressionTranslator:
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def __call__(self, node: n.Node) -> TypedSql:
-        """Translate a node.
-
-        Raises:
-            UntranslatableError: It uses unknown names or wrong types, or has no equivalent in Spark.
-            RecursionError: It is nested too deeply.
-        """
+        """Translate a node."""
         try:
             return self._translate(node)
         except NoCastError as e:
@@ -126,11 +121,7 @@ class ExpressionTranslator:
     # names
 
     def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
-        """Translate a column, and members of it.
-
-        Raises:
-            UntranslatableError: There is no such column or member, or the scope knows several such columns.
-        """
+        """Translate a column, and members of it."""
         match = self.scope.column(parts)
         if match is None:
             names = list(self.scope.names())
@@ -156,11 +147,7 @@ class ExpressionTranslator:
         return []
 
     def translate_member(self, node: n.Node, value: TypedSql, name: str) -> TypedSql:
-        """Translate a member of a row, which is nullable if the row is.
-
-        Raises:
-            UntranslatableError: The value is not a row, or has no such member.
-        """
+        """Translate a member of a row, which is nullable if the row is."""
         if not isinstance(value.type, t.Row):
             self.fail(
                 node, name, f"{value.spelling} has no member {name!r}: it is not a ROW", "use a column of type ROW"
@@ -175,11 +162,7 @@ class ExpressionTranslator:
     # operators
 
     def translate_unary(self, node: n.Unary) -> TypedSql:
-        """Translate ``NOT``, ``-`` and ``+``.
-
-        Raises:
-            UntranslatableError: The operand has a type that the operator does not take, or cannot be translated.
-        """
+        """Translate ``NOT``, ``-`` and ``+``."""
         value = self(node.operand)
         if node.operator == "NOT":
             self.require_family(node, value, "boolean", "NOT")
@@ -195,22 +178,14 @@ class ExpressionTranslator:
         return TypedSql(f"(- {value.text})", value.type, constant)
 
     def require_family(self, node: n.Node, value: TypedSql, family: str, what: str) -> None:
-        """Check that a value belongs to a family of types; NULL always does.
-
-        Raises:
-            UntranslatableError: It does not; ``what`` is the operator or function in the message.
-        """
+        """Check that a value belongs to a family of types; NULL always does."""
         if value.family not in (family, "null"):
             wanted = "string" if family == "text" else family
             fix = "CAST the value to the type that you mean"
             self.fail(node, what, f"{what} takes a {wanted}, not {value.spelling}", fix)
 
     def translate_binary(self, node: n.Binary) -> TypedSql:
-        """Translate ``AND``, ``OR``, comparison, ``||`` and arithmetic.
-
-        Raises:
-            UntranslatableError: The values have types that the operator does not take, or cannot be translated.
-        """
+        """Translate ``AND``, ``OR``, comparison, ``||`` and arithmetic."""
         operator = node.operator
         left, right = self(node.left), self(node.right)
         nullable = left.nullable or right.nullable
@@ -233,9 +208,6 @@ class ExpressionTranslator:
 
         Constant strings become dates or times if the other value is one. NULL without a type can be compared with
         anything.
-
-        Raises:
-            UntranslatableError: There are no such types.
         """
         if left.type is None or right.type is None:
             return left.text, right.text
@@ -270,11 +242,7 @@ class ExpressionTranslator:
     # conditions
 
     def translate_between(self, node: n.Between) -> TypedSql:
-        """Translate ``[NOT] BETWEEN [SYMMETRIC]``.
-
-        Raises:
-            UntranslatableError: Values cannot be translated or compared.
-        """
+        """Translate ``[NOT] BETWEEN [SYMMETRIC]``."""
         value, low, high = self(node.operand), self(node.low), self(node.high)
         nullable = value.nullable or low.nullable or high.nullable
 
@@ -286,11 +254,7 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in(self, node: n.In) -> TypedSql:
-        """Translate ``[NOT] IN`` a list, or a query by `translate_in_query`.
-
-        Raises:
-            UntranslatableError: Values cannot be translated or compared, or as for `translate_in_query`.
-        """
+        """Translate ``[NOT] IN`` a list, or a query by `translate_in_query`."""
         value = self(node.operand)
         if node.query is not None:
             return self.translate_in_query(node, value)
@@ -312,11 +276,7 @@ class ExpressionTranslator:
         self.fail(node, "SELECT", "a query cannot be used in this expression", "use a join")
 
     def translate_like(self, node: n.Like) -> TypedSql:
-        """Translate ``[NOT] LIKE`` and ``[NOT] SIMILAR TO``.
-
-        Raises:
-            UntranslatableError: A value is not a string, or the pattern or the escape character cannot be translated.
-        """
+        """Translate ``[NOT] LIKE`` and ``[NOT] SIMILAR TO``."""
         what = "SIMILAR TO" if node.similar else "LIKE"
         value, pattern = self(node.operand), self(node.pattern)
         for each in (value, pattern):
@@ -349,11 +309,7 @@ class ExpressionTranslator:
         return TypedSql(f"({value.text} {negation}LIKE {shown}{clause})", t.Boolean(nullable=nullable))
 
     def translate_is(self, node: n.Is) -> TypedSql:
-        """Translate ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN``, ``DISTINCT FROM`` and ``JSON``.
-
-        Raises:
-            UntranslatableError: The values have types for which it is not defined, or cannot be translated.
-        """
+        """Translate ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN``, ``DISTINCT FROM`` and ``JSON``."""
         value = self(node.operand)
         negation = "NOT " if node.negated else ""
         if node.what == "DISTINCT":
@@ -371,13 +327,7 @@ class ExpressionTranslator:
         return TypedSql(f"({value.text} IS {negation}{what})", t.Boolean(nullable=False))
 
     def translate_case(self, node: n.Case) -> TypedSql:
-        """Translate ``CASE``.
-
-        Raises:
-            UntranslatableError: A condition is not BOOLEAN or cannot be compared, the values have no common type, or a
-                part cannot be translated.
-            NoCastError: As for `unify`.
-        """
+        """Translate ``CASE``."""
         operand = None if node.operand is None else self(node.operand)
         conditions, values = [], []
         for when, then in node.whens:
@@ -395,12 +345,7 @@ class ExpressionTranslator:
         return TypedSql(f"(CASE {whens} ELSE {texts[-1]} END)", kind)
 
     def unify(self, node: n.Node, what: str, values: list[TypedSql]) -> tuple[t.DataType | None, list[str]]:
-        """Return the common type of some values, and their SQL in that type; None, and their SQL, if all are NULL.
-
-        Raises:
-            UntranslatableError: There is no common type.
-            NoCastError: A value cannot be cast to it.
-        """
+        """Return the common type of some values, and their SQL in that type; None, and their SQL, if all are NULL."""
         try:
             kind = common_type(v.type for v in values)
         except NoCommonTypeError as e:
@@ -415,12 +360,7 @@ class ExpressionTranslator:
     # collections, casts, calls
 
     def translate_index(self, node: n.Index) -> TypedSql:
-        """Translate ``x[i]``, which is NULL if an array or map has no such element.
-
-        Raises:
-            UntranslatableError: The value has no elements, the index is of a wrong type or a constant below 1, or
-                either cannot be translated.
-        """
+        """Translate ``x[i]``, which is NULL if an array or map has no such element."""
         value, index = self(node.operand), self(node.index)
         match value.type:
             case t.Array(element=element):
@@ -435,13 +375,7 @@ class ExpressionTranslator:
         return self.fail(node, "[", f"{value.spelling} has no elements", "use it on an ARRAY or a MAP")
 
     def translate_collection(self, node: n.Collection) -> TypedSql:
-        """Translate ``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``.
-
-        Raises:
-            UntranslatableError: It is empty (except a ROW), has no common type of elements or one that cannot be
-                translated, or a ROW contains a NULL without a type.
-            NoCastError: As for `unify`.
-        """
+        """Translate ``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``."""
         values = [self(item) for item in node.items]
         if node.kind == "ROW":
             if any(v.type is None for v in values):
@@ -460,11 +394,7 @@ class ExpressionTranslator:
         return TypedSql(f"map({pairs})", t.Map(keys or t.STRING, inner or t.STRING, nullable=False))
 
     def translate_cast(self, node: n.Node, value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
-        """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true.
-
-        Raises:
-            UntranslatableError: Flink has no such cast, or Spark cannot do the same.
-        """
+        """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true."""
         try:
             return cast(value, kind, trying=trying)
         except NoCastError as e:
@@ -475,11 +405,6 @@ class ExpressionTranslator:
 
         One with ``OVER``, ``FILTER``, ``DISTINCT`` or ``*`` is left to `translate_aggregate`, as is an unknown
         function.
-
-        Raises:
-            UntranslatableError: The function is unknown or has no equivalent in Spark, is an aggregate, or has wrong
-                arguments; translators of queries translate aggregates.
-            NoCastError: As for `unify`, for a function that finds a common type of arguments.
         """
         name = node.name.upper()
         if node.over is not None or node.filter is not None or node.star or node.distinct:
@@ -535,10 +460,6 @@ def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> TypedS
     Returns:
         The Spark SQL, with the type that Flink gives the expression: the type of a computed column. A bare ``NULL`` has
         none.
-
-    Raises:
-        UntranslatableError: It is not an expression, uses unknown names, has no equivalent in Spark, or is nested too
-            deeply.
     """
     node = read_expression(text)
     try:

@@ -111,9 +111,6 @@ def common_type(kinds: Iterable[t.DataType | None]) -> t.DataType | None:
 
     Returns:
         The type, nullable if one of them is; None if all are NULL.
-
-    Raises:
-        NoCommonTypeError: There is no such type.
     """
     result: t.DataType | None = None
     nullable = False

@@ -33,9 +33,6 @@ class ArgumentReader(SqlReader):
 
         Returns:
             None if the function, which is named in capitals, has only commas between its arguments.
-
-        Raises:
-            UntranslatableError: An argument or a word has a mistake.
         """
         read = self._readers.get(function)
         return None if read is None else read(self)

@@ -23,11 +23,7 @@ class ExpressionReader(ArgumentReader):
     """Reads expressions; `kdsl.flink_sql.syntax.query_reader` adds queries."""
 
     def read_all(self) -> n.Node:
-        """Read the whole text into its syntax tree.
-
-        Raises:
-            UntranslatableError: It is not SQL that this reader reads, or is nested too deeply.
-        """
+        """Read the whole text into its syntax tree."""
         try:
             tree = self.read_root()
         except RecursionError:
@@ -338,11 +334,7 @@ class ExpressionReader(ArgumentReader):
         return n.Over(partition, order, self.text[start:stop], at=at)
 
     def read_order_key(self) -> n.Order:
-        """Read a key of ``ORDER BY``.
-
-        Raises:
-            UntranslatableError: The key has a mistake, or neither FIRST nor LAST follows NULLS.
-        """
+        """Read a key of ``ORDER BY``."""
         at = self.token.start
         value = self.read_expression()
         descending = self.accept("DESC")
@@ -361,9 +353,5 @@ class ExpressionReader(ArgumentReader):
 
 
 def read_expression(text: str) -> n.Node:
-    """Read a scalar expression into a syntax tree.
-
-    Raises:
-        UntranslatableError: The text is not an expression, or is nested too deeply.
-    """
+    """Read a scalar expression into a syntax tree."""
     return ExpressionReader(text).read_all()

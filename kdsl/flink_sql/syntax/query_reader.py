@@ -40,11 +40,7 @@ class QueryReader(ExpressionReader):
         return query
 
     def read_query(self) -> n.Node:
-        """Read a query with ``WITH``, ``ORDER BY``, ``LIMIT`` (or ``FETCH``, which replaces it) and ``OFFSET``.
-
-        Raises:
-            UntranslatableError: ``WITH`` is recursive, or the query cannot be read.
-        """
+        """Read a query with ``WITH``, ``ORDER BY``, ``LIMIT`` (or ``FETCH``, which replaces it) and ``OFFSET``."""
         at = self.token.start
         named: list[tuple[str, tuple[str, ...], n.Node]] = []
         if self.accept("WITH"):
@@ -386,11 +382,7 @@ class QueryReader(ExpressionReader):
 
 
 def read_query(text: str) -> n.Node:
-    """Read a query into a syntax tree, whose root is a `Finished`.
-
-    Raises:
-        UntranslatableError: The text is not a query, is nested too deeply, or has anything but a semicolon after it.
-    """
+    """Read a query into a syntax tree, whose root is a `Finished`."""
     return QueryReader(text).read_all()
 
 
@@ -402,11 +394,7 @@ class _SelectListReader(QueryReader):
 
 
 def read_select_list(text: str) -> tuple[n.Node, ...]:
-    """Read what stands between SELECT and FROM: each a `kdsl.flink_sql.syntax.tree.Item` or a ``*``.
-
-    Raises:
-        UntranslatableError: The text is not a SELECT list, or is nested too deeply.
-    """
+    """Read what stands between SELECT and FROM: each a `kdsl.flink_sql.syntax.tree.Item` or a ``*``."""
     select = _SelectListReader(text).read_all()
     assert isinstance(select, n.Select)
     return select.items

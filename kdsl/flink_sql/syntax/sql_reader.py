@@ -39,11 +39,7 @@ class SqlReader(Cursor):
                 raise UntranslatableError(token.text, token.reason, token.fix, text, token.start)
 
     def expect(self, word: str) -> Token:
-        """Take a keyword or sign, and return its token.
-
-        Raises:
-            UntranslatableError: It does not come next.
-        """
+        """Take a keyword or sign, and return its token."""
         if not self.at(word):
             self.fail_unexpected(repr(word))
         return self.take()
@@ -60,20 +56,12 @@ class SqlReader(Cursor):
         self.fail(f"expected {expected}, {actual}", token, fix)
 
     def expect_end(self) -> None:
-        """Check that the text ends here.
-
-        Raises:
-            UntranslatableError: It does not.
-        """
+        """Check that the text ends here."""
         if self.token.kind != "end":
             self.fail_unexpected("the end of the expression")
 
     def read_name(self) -> str:
-        """Read a name, in back-ticks or not.
-
-        Raises:
-            UntranslatableError: No name comes next.
-        """
+        """Read a name, in back-ticks or not."""
         token = self.token
         if token.kind == "quoted":
             return self.take().value
@@ -90,11 +78,7 @@ class SqlReader(Cursor):
         return tuple(items)
 
     def read_type(self, *, nullability: bool = True) -> t.DataType:
-        """Read a column type; ``NULL`` or ``NOT NULL`` may follow it if ``nullability`` is true.
-
-        Raises:
-            UntranslatableError: What comes next is not a type.
-        """
+        """Read a column type; ``NULL`` or ``NOT NULL`` may follow it if ``nullability`` is true."""
         try:
             return TypeReader(self, self.text).read(nullability=nullability)
         except TypeSyntaxError as e:

@@ -47,11 +47,7 @@ class KafkaEnd(End):
     @classmethod
     @abstractmethod
     def fits(cls, name: str, side: Side) -> bool:
-        """Whether messages may have a format on a side.
-
-        Raises:
-            UnknownFormatError: There is such a format, and it cannot be loaded.
-        """
+        """Whether messages may have a format on a side."""
 
     @classmethod
     def read(cls, strings: Mapping[str, str]) -> tuple[Self, list[WrongOption]]:

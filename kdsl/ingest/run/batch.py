@@ -137,12 +137,6 @@ class BatchRunner(ABC):
         Args:
             records: What the query read.
             number: The number of the batch.
-
-        Raises:
-            CheckpointError: Another driver uses the checkpoint, or it cannot be read or written.
-            IngestError: The batch is refused.
-            KdslError: A sink table cannot be read or written, or the session does not allow the time zone to be set.
-            Exception: That of Spark, if a job fails.
         """
         if self._state is None:
             configure_session(records.sparkSession, self._plan.pipeline)
@@ -425,9 +419,6 @@ def configure_session(spark: SparkSession, pipeline: Pipeline) -> None:
     """Turn on Spark's type TIME, if that is allowed, and set the pipeline's time zone, if any, in a query's session.
 
     That is not the session of the caller.
-
-    Raises:
-        SessionError: The session does not allow the time zone to be set.
     """
     try_setting(spark, TIME_TYPE_SETTING, "true")  # without it, Spark refuses columns of TIME, if there are some
     if pipeline.time_zone is not None:
@@ -439,9 +430,6 @@ def open_decision(spark: SparkSession, plan: IngestPlan, decision: Decision) -> 
 
     Returns:
         The decision.
-
-    Raises:
-        SessionError: The session does not allow the setting to be changed.
     """
     feed = plan.source
     schemas = [sink.schema.columns for sink in decision.sinks.values()]

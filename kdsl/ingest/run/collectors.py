@@ -51,10 +51,6 @@ def open_collector(spark: SparkSession, ingestion: IngestionDef, name: str = "")
         spark: The session.
         ingestion: The ingestion, with its secrets.
         name: Its name among those that read records together; empty if it is alone.
-
-    Raises:
-        KdslError: The topic of the dead letters does not exist, or its cluster cannot be reached.
-        ResolveError: A reference to a secret cannot be resolved.
     """
     feed, pipeline = ingestion.source, ingestion.pipeline.valid()
     assert isinstance(feed, KafkaFeed)

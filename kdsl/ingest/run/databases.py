@@ -15,9 +15,6 @@ def find_database_table(end: JdbcTables | JdbcSnapshot, table: str) -> JdbcTarge
     Args:
         end: The source or sink.
         table: The table, as in SQL.
-
-    Raises:
-        ValueError: The address is not a JDBC address.
     """
     options: dict[str, object] = {"user": end.username, "password": end.password, "driver": end.driver}
     if isinstance(end, JdbcSnapshot):

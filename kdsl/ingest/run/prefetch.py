@@ -29,12 +29,6 @@ def sample_tables(plan: IngestPlan, feed: KafkaFeed) -> Learned:
     Args:
         plan: The plan of the ingestion.
         feed: The source, with the secrets of its cluster.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes too long.
-        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
-        KdslError: The newest records contradict the initial schemas or one another, or show too many tables; or as for
-            `open_admin`.
     """
     known = initial_tables(feed.initial_tables)
     if not feed.prefetch:
@@ -55,11 +49,6 @@ def prefetch_deltas(
         feed: The source, with the secrets of its cluster.
         max_columns: The largest number of columns of a table.
         known: The tables that are known.
-
-    Raises:
-        KafkaReadError: The brokers refuse or cannot be reached, a topic does not exist, or it takes too long.
-        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved.
-        KdslError: As for `open_admin`.
     """
     newest = newest_records(raw_table(feed).read_plan(), feed.cluster, feed.prefetch, timeout=TIMEOUT)
     continuous = attrs.evolve(feed, inference="continuous")  # type: ignore[misc]  # rows are not read, only observed

@@ -92,13 +92,6 @@ def start_ingestion(
         allow: What may differ from the run before whatever becomes of the sink tables.
         forgive_errors: Whether records that could not be read so far no longer count towards the limit.
         rebuild_schemas: Whether what was learned of tables is set aside, and learned again.
-
-    Raises:
-        CheckpointError: The checkpoint was written with another declaration by which sink tables would lose something,
-            or that can never change, or it cannot be read or written.
-        ResolveError: The ingestion has mistakes, or a reference to a secret cannot be resolved.
-        KdslError: There is no checkpoint, the session is one of Spark Connect, or the ingestion cannot be started; all
-            conditions are those of `start_ingestions`.
     """
     parts = [SharedIngestion(ingestion, writer=writer)]
     return start_ingestions(
@@ -138,14 +131,6 @@ def start_ingestions(
         forgive_errors: Whether records that could not be read so far no longer count towards the limit.
         rebuild_schemas: Whether what was learned of tables is set aside, and learned again.
         start_at: Where to start without a checkpoint; by default where the sources say.
-
-    Raises:
-        CheckpointError: The checkpoint was written with another declaration by which sink tables would lose something,
-            or that can never change (`kdsl.ingest.restart.check_restart`), or it cannot be read or written.
-        ResolveError: An ingestion has mistakes, or a reference to a secret cannot be resolved.
-        KdslError: There is no checkpoint, the session is one of Spark Connect, a source is copied once, kdsl cannot run
-            an ingestion, a sink table or database exists that should not, the newest records are refused, a topic does
-            not exist, or a cluster or a sink cannot be reached.
     """
     plans = [plan_ingestion(part.ingestion) for part in parts]
     location = checkpoint or plans[0].pipeline.checkpoint

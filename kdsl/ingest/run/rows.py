@@ -127,9 +127,6 @@ def refuse_rows(tables: Iterable[SinkTable]) -> list[Refusal]:
     """Build the rows of sink tables, without computing them, and refuse those for which Spark or kdsl cannot.
 
     Spark analyzes all expressions then. Rows that are written as they are read have none, and are left out.
-
-    Raises:
-        KdslError: The rows cannot be read, whatever the expressions are.
     """
     from pyspark.errors import AnalysisException
 
@@ -333,9 +330,6 @@ def read_packets(
         checks_times: Whether the job fails if a record has no time with ``distributed-tables``.
         shared: Upstream tables that share a sink table with others; their rows have these columns, too.
         reporter: Sends the counts of values that change while records are decoded.
-
-    Raises:
-        ResolveError: A column has the name of a metadata column.
     """
     from pyspark.sql import functions as F
 

@@ -49,16 +49,6 @@ def copy_snapshot(
 
     Returns:
         Whether rows were written; False if the copy was done before.
-
-    Raises:
-        ResolveError: The ingestion has mistakes.
-        CheckpointError: Another driver uses the checkpoint, it does not say any more which copy it is of, or it cannot
-            be read or written.
-        IngestError: A table is refused; nothing was written.
-        KdslError: There is no checkpoint, kdsl cannot read the source or it is a stream, the session is one of Spark
-            Connect, no table is selected, a reference to a secret cannot be resolved, or the source or the sink cannot
-            be reached.
-        Exception: That of Spark, if a job fails.
     """
     plan = plan_ingestion(ingestion)
     location = checkpoint or plan.pipeline.checkpoint
@@ -85,12 +75,7 @@ def copy_snapshot(
 
 
 def identify_copy(folder: Folder) -> dict[str, Any]:
-    """Read what identifies the copy of a checkpoint, and how far it is; note a new one in an unused checkpoint.
-
-    Raises:
-        CheckpointError: A driver has used the checkpoint, and the note is lost or damaged; or the checkpoint cannot be
-            read or written.
-    """
+    """Read what identifies the copy of a checkpoint, and how far it is; note a new one in an unused checkpoint."""
     text = folder.read(COPY_FILE)
     if text is None and folder.read(DRIVER) is None:
         document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False}

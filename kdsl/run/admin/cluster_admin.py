@@ -71,9 +71,6 @@ class ClusterAdmin(Protocol):
 
         Args:
             internal: Whether Kafka's own topics, such as ``__consumer_offsets``, are among them.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         ...
 
@@ -101,12 +98,7 @@ class ClusterAdmin(Protocol):
         ...
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask the brokers for the offsets that a consumer group has committed; partitions without one are left out.
-
-        Raises:
-            NotAllowedError: This user may not see the group, or one of the topics.
-            KafkaReadError: The brokers refuse for another reason, or do not answer.
-        """
+        """Ask the brokers for the offsets that a consumer group has committed; partitions without one are left out."""
         ...
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
@@ -115,9 +107,6 @@ class ClusterAdmin(Protocol):
         Args:
             group: The group. The brokers refuse while it has members, who commit their own offsets.
             positions: The offset of the next record of each partition.
-
-        Raises:
-            KafkaReadError: An offset was not committed; others may have been.
         """
         ...
 
@@ -139,9 +128,6 @@ class ClusterAdmin(Protocol):
             partitions: How many partitions it gets; None for the brokers' default.
             replication_factor: How many replicas each has; None for the brokers' default.
             configs: Its configs.
-
-        Raises:
-            KafkaReadError: The topic exists, the brokers refuse, or they do not answer.
         """
         ...
 
@@ -151,18 +137,11 @@ class ClusterAdmin(Protocol):
         Args:
             topic: The topic.
             partitions: How many it should have.
-
-        Raises:
-            KafkaReadError: It has as many or more, the brokers refuse, or they do not answer.
         """
         ...
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        """Set one config of a topic; its other configs stay as they are.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
-        """
+        """Set one config of a topic; its other configs stay as they are."""
         ...
 
 

@@ -70,9 +70,6 @@ class GroupOffsets:
         Returns:
             A code of `confluent_kafka.KafkaError`, also for a timeout, or 0 for success; and each offset with its
             metadata, none after an error. Partitions without an offset are left out.
-
-        Raises:
-            KdslError: As for `_create_handle`.
         """
         code, offsets = self._read(group, timeout, stable=stable)
         return code, [(offset, text) for _, offset, text in offsets]

@@ -60,11 +60,6 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
     """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
     No broker is asked. For Java's client the session and the JVM change as `JavaAdmin` says.
-
-    Raises:
-        ResolveError: The settings have errors, or a reference cannot be resolved here.
-        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM; or the connector
-            cannot be attached, a JVM lacks a system property or has another value of it, or Java refuses the settings.
     """
     refused = [p for p in admin_settings(cluster.settings()).problems if p.severity == "error"]
     if not refused:
@@ -169,10 +164,6 @@ class JavaAdmin:
         """The offsets that a consumer group has committed; partitions without one are left out.
 
         Without partitions nothing is requested.
-
-        Raises:
-            NotAllowedError: This user may not see the group, or one of the topics.
-            KafkaReadError: The brokers refuse for another reason, or do not answer in time.
         """
         wanted = list(partitions)
         if not wanted:
@@ -188,9 +179,6 @@ class JavaAdmin:
         """The sorted ids of all consumer groups that this user may see.
 
         The groups of brokers that refuse or do not answer are left out; the first such error is logged as a warning.
-
-        Raises:
-            KafkaReadError: The list of brokers cannot be fetched: they refuse, or none answers in time.
         """
         listing, what = self.client.listConsumerGroups(), "the list of groups"
         groups = self.result(listing.valid(), what)
@@ -225,11 +213,7 @@ class JavaAdmin:
         }
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`).
-
-        Raises:
-            KafkaReadError: An offset was not committed; others may have been.
-        """
+        """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`)."""
         offsets = self.jvm.java.util.HashMap()
         for partition, offset in positions.items():
             offsets.put(self._create_java_partition(partition), self._clients.consumer.OffsetAndMetadata(offset))
@@ -239,11 +223,7 @@ class JavaAdmin:
     def create_topic(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
     ) -> None:
-        """Create a topic (`kdsl.run.admin.cluster_admin.ClusterAdmin.create_topic`).
-
-        Raises:
-            KafkaReadError: The topic exists, the brokers refuse, or they do not answer.
-        """
+        """Create a topic (`kdsl.run.admin.cluster_admin.ClusterAdmin.create_topic`)."""
         topic = self._clients.admin.NewTopic(name, partitions or -1, replication_factor or -1)
         values = self.jvm.java.util.HashMap()
         for key, value in configs.items():
@@ -252,21 +232,13 @@ class JavaAdmin:
         self.result(future, f"the topic {name!r}", "create")
 
     def raise_partitions(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions, so that it has ``partitions`` (`ClusterAdmin.raise_partitions`).
-
-        Raises:
-            KafkaReadError: It has as many or more, the brokers refuse, or they do not answer.
-        """
+        """Give a topic more partitions, so that it has ``partitions`` (`ClusterAdmin.raise_partitions`)."""
         wanted = self.jvm.java.util.HashMap()
         wanted.put(topic, self._clients.admin.NewPartitions.increaseTo(partitions))
         self.result(self.client.createPartitions(wanted).all(), f"the topic {topic!r}", "change")
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        """Set one config of a topic; its other configs stay as they are (`ClusterAdmin.set_config`).
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
-        """
+        """Set one config of a topic; its other configs stay as they are (`ClusterAdmin.set_config`)."""
         admin, config = self._clients.admin, self.jvm.org.apache.kafka.common.config.ConfigResource
         entry = admin.ConfigEntry(name, value)
         change = admin.AlterConfigOp(entry, admin.AlterConfigOp.OpType.valueOf("SET"))
@@ -328,9 +300,6 @@ class JavaAdmin:
             future: The future.
             what: What was requested, for messages.
             action: What was to be done with it.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time; `_read_error` has its classes.
         """
         seconds = self._timeout if self._answered else min(FIRST_ANSWER, self._timeout)
         unit = self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS

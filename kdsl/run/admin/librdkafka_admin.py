@@ -133,10 +133,6 @@ class LibrdkafkaAdmin:
         """The offsets that a consumer group has committed; partitions without one are left out.
 
         Without partitions nothing is requested.
-
-        Raises:
-            NotAllowedError: This user may not see the group, or one of the topics.
-            KafkaReadError: The brokers refuse for another reason, or do not answer in time.
         """
         wanted = frozenset(partitions)
         offsets = self._group_offsets(group, {topic for topic, _ in wanted}) if wanted else {}
@@ -145,11 +141,7 @@ class LibrdkafkaAdmin:
         return {partition: offset for partition, offset in offsets.items() if partition in wanted}
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets of a consumer group (`ClusterAdmin.commit`); nothing without positions.
-
-        Raises:
-            KafkaReadError: An offset was not committed; others may have been.
-        """
+        """Commit the offsets of a consumer group (`ClusterAdmin.commit`); nothing without positions."""
         if not positions:
             return
         wanted = [ClientPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
@@ -167,9 +159,6 @@ class LibrdkafkaAdmin:
 
         The groups of a broker that refuses, or does not answer within `_LISTING` seconds, are left out, with a warning
         in the log.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or none answers in time.
         """
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
@@ -200,11 +189,7 @@ class LibrdkafkaAdmin:
     def create_topic(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
     ) -> None:
-        """Create a topic (`ClusterAdmin.create_topic`).
-
-        Raises:
-            KafkaReadError: The topic exists, the brokers refuse, or they do not answer.
-        """
+        """Create a topic (`ClusterAdmin.create_topic`)."""
         topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
         self._requests.change(
             lambda client, timeout: client.create_topics([topic], operation_timeout=timeout, request_timeout=timeout),
@@ -214,11 +199,7 @@ class LibrdkafkaAdmin:
         )
 
     def raise_partitions(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions, so that it has ``partitions`` (`ClusterAdmin.raise_partitions`).
-
-        Raises:
-            KafkaReadError: It has as many or more, the brokers refuse, or they do not answer.
-        """
+        """Give a topic more partitions, so that it has ``partitions`` (`ClusterAdmin.raise_partitions`)."""
         wanted = NewPartitions(topic, partitions)
         self._requests.change(
             lambda client, timeout: client.create_partitions(
@@ -230,11 +211,7 @@ class LibrdkafkaAdmin:
         )
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        """Set one config of a topic; its other configs stay as they are (`ClusterAdmin.set_config`).
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
-        """
+        """Set one config of a topic; its other configs stay as they are (`ClusterAdmin.set_config`)."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         self._requests.change(
@@ -249,9 +226,6 @@ class LibrdkafkaAdmin:
         Args:
             group: The group.
             timeout: How many seconds to wait for an answer; ``default.api.timeout.ms`` if None.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         result = self._requests.ask(
             lambda client, seconds: client.describe_consumer_groups([group], request_timeout=seconds), timeout=timeout

@@ -39,11 +39,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, spark: SparkSession, location: str) -> Checkpoint:
-        """Open the checkpoint at a location, which need not exist yet.
-
-        Raises:
-            CheckpointError: Its file system cannot be reached.
-        """
+        """Open the checkpoint at a location, which need not exist yet."""
         return cls(open_folder(spark, location))
 
     @property
@@ -60,11 +56,6 @@ class Checkpoint:
 
         Returns:
             The lines by which the stored plan and this one differ; empty if they are equal, or no plan is stored.
-
-        Raises:
-            CheckpointError: The offset log is incomplete or of another version, the manifest cannot be read, or the
-                plan has unsafe changes that are not allowed.
-            ValueError: ``allow`` names an unknown change.
         """
         self._check_offsets(plan.table)
         self.manifest = self._read_manifest()
@@ -76,20 +67,12 @@ class Checkpoint:
         return None if text is None else read_manifest(text, self.folder.path(MANIFEST))
 
     def store(self, manifest: Manifest) -> None:
-        """Write a manifest into the checkpoint, in place of an earlier one, and set `manifest`.
-
-        Raises:
-            CheckpointError: It cannot be written.
-        """
+        """Write a manifest into the checkpoint, in place of an earlier one, and set `manifest`."""
         self.folder.write(MANIFEST, manifest.text())
         self.manifest = manifest
 
     def last_batches(self) -> tuple[int, int]:
-        """Read the number of the last batch in Spark's offset log, and in its commit log; -1 where there is none.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be read.
-        """
+        """Read the number of the last batch in Spark's offset log, and in its commit log; -1 where there is none."""
         planned, done = (_last_number(self.folder.names(name)) for name in ("offsets", "commits"))
         return planned, done
 
@@ -107,21 +90,12 @@ class Checkpoint:
         )
 
     def batch_digest(self, batch: int) -> str:
-        """Read a batch's entry in the offset log, and return 32 digits of its SHA-256; empty if there is no entry.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be read.
-        """
+        """Read a batch's entry in the offset log, and return 32 digits of its SHA-256; empty if there is no entry."""
         text = self.folder.read(f"offsets/{batch}")
         return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def batch_offsets(self, batch: int) -> list[Offsets]:
-        """Read where a batch ends in each source of kdsl from the offset log; empty if there is no such entry.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be read.
-            OffsetFormatError: The offsets were written by another version of kdsl.
-        """
+        """Read where a batch ends in each source of kdsl from the offset log; empty if there is no such entry."""
         documents = source_offsets(self.folder.read(f"offsets/{batch}") or "")
         return [Offsets.from_json(document) for document in documents if {"version", "topics"} <= document.keys()]
 

@@ -33,11 +33,7 @@ class CurrentDriver:
         self._id: str | None = None
 
     def take_over(self) -> None:
-        """Note in the checkpoint that this driver uses it, so an earlier one ends; only the first call has an effect.
-
-        Raises:
-            CheckpointError: The checkpoint cannot be written.
-        """
+        """Note in the checkpoint that this driver uses it, so an earlier one ends; only the first call does so."""
         if self._id is not None:
             return
         own, now = str(uuid.uuid4()), datetime.now(UTC).isoformat(timespec="seconds")
@@ -52,9 +48,6 @@ class CurrentDriver:
 
         Args:
             failure: An error that another driver may have caused; it becomes the cause of the error raised here.
-
-        Raises:
-            CheckpointError: Another driver has, or the checkpoint cannot be read, or its note is damaged.
         """
         text = self._folder.read(FILE)
         if text is None:

@@ -63,9 +63,6 @@ def open_folder(spark: SparkSession, location: str) -> Folder:
     """Open a folder through Hadoop, or, for Spark Connect, through Spark's own reads and writes.
 
     The methods of the folder raise a CheckpointError if its file system fails.
-
-    Raises:
-        CheckpointError: The file system cannot be reached.
     """
     if is_connect(spark):
         return _ExplainedFolder(ConnectFolder(spark, location))
@@ -168,31 +165,18 @@ class LocalFolder:
         return str(self._root / name)
 
     def read(self, name: str) -> str | None:
-        """Read the text of a UTF-8 file; None if it does not exist.
-
-        Raises:
-            OSError: It cannot be read.
-            UnicodeDecodeError: It is not UTF-8.
-        """
+        """Read the text of a UTF-8 file; None if it does not exist."""
         file, spare = self._root / name, self._root / spare_name(name)
         path = next((path for path in (file, spare, file) if path.is_file()), None)
         return None if path is None else path.read_text(encoding="utf-8")
 
     def write(self, name: str, text: str) -> None:
-        """Replace the text of a file, completely or not at all; create the file, and its folder, if it is missing.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Replace the text of a file, completely or not at all; create the file, and its folder, if it is missing."""
         file = self._root / name
         self._write_beside(file, text).replace(file)
 
     def create(self, name: str, text: str) -> bool:
-        """Create a file with a content, completely or not at all, and return whether it did not exist before.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Create a file with a content, completely or not at all, and return whether it did not exist before."""
         file = self._root / name
         beside = self._write_beside(file, text)
         try:
@@ -212,20 +196,12 @@ class LocalFolder:
         return beside
 
     def names(self, name: str) -> list[str]:
-        """List the names in a folder, sorted, except hidden ones; empty if the folder does not exist.
-
-        Raises:
-            OSError: It cannot be listed.
-        """
+        """List the names in a folder, sorted, except hidden ones; empty if the folder does not exist."""
         folder = self._root / name
         return list_documents(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with everything in it, if there is one.
-
-        Raises:
-            OSError: It cannot be removed.
-        """
+        """Remove a file, or a folder with everything in it, if there is one."""
         path = self._root / name
         (self._root / spare_name(name)).unlink(missing_ok=True)
         if path.is_dir():

@@ -57,11 +57,7 @@ class Manifest:
     routing: RowRouting | None = None
 
     def text(self) -> str:
-        """The manifest as indented JSON; equal manifests give equal strings.
-
-        Raises:
-            ValueError: `plan` is not JSON, as its default is not.
-        """
+        """The manifest as indented JSON; equal manifests give equal strings."""
         document = {
             "version": VERSION,
             "id": self.id,
@@ -75,9 +71,6 @@ class Manifest:
 
         Args:
             location: The checkpoint, for messages.
-
-        Raises:
-            CheckpointError: It cannot be read.
         """
         try:
             return read_plan_text(self.plan, WritePlan)
@@ -94,11 +87,6 @@ class Manifest:
 
         Returns:
             The lines by which both plans differ; empty if they are equal.
-
-        Raises:
-            CheckpointError: There are unsafe changes that are not allowed; names all of them, and how the plans differ.
-                Or the stored plan cannot be read.
-            ValueError: ``allow`` names an unknown change.
         """
         if json.loads(self.plan) == json.loads(plan_text(plan)):
             unsafe_changes(plan, plan, allow)  # a misspelled change is an error all the same
@@ -118,11 +106,7 @@ class Manifest:
 
 
 def read_manifest(text: str, location: str) -> Manifest:
-    """Read a manifest from its JSON (`Manifest.text`); ``location`` is for messages.
-
-    Raises:
-        CheckpointError: The document is broken, or has another version than this kdsl writes. Its plan is not read yet.
-    """
+    """Read a manifest from its JSON (`Manifest.text`); ``location`` is for messages."""
     try:
         document = json.loads(text)
         version = document.pop("version")

@@ -50,13 +50,6 @@ def resolve_start(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> Read
 
     The checkpoint is read, and the brokers are asked for the ids of the topics and for offsets by time. Where the read
     starts, and that the other query has left a batch open, is logged.
-
-    Raises:
-        CheckpointError: The checkpoint cannot be read, has no completed batch, does not read the plan's topics or reads
-            them twice up to different offsets; or the start is before a watermark that the query did not have.
-        TopicRecreatedError: A topic was created again since.
-        KafkaReadError: The brokers refuse, or do not answer.
-        KdslError: As for `kdsl.run.admin.java_admin.open_admin`.
     """
     start = plan.start
     if not start.checkpoint:
@@ -98,13 +91,7 @@ def resolve_start(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> Read
 
 
 def read_stopped(spark: SparkSession, plan: ReadPlan, location: str) -> Stopped:
-    """Read from a checkpoint where its query has stopped reading the topics of a table.
-
-    Raises:
-        CheckpointError: The checkpoint cannot be read, has no completed batch, does not read the topics, or reads them
-            twice up to different offsets.
-        OffsetFormatError: The offsets were written by another version of kdsl.
-    """
+    """Read from a checkpoint where its query has stopped reading the topics of a table."""
     checkpoint = Checkpoint.open(spark, location)
     planned, done = checkpoint.last_batches()
     if done < 0:
@@ -168,9 +155,6 @@ def unread_by(
         partition: The column with the record's partition.
         offset: The column with its offset.
         topic: The column with its topic; None if the table has one topic.
-
-    Raises:
-        CheckpointError: As for `read_stopped`; or there is no column with the topic, and the table has several.
     """
     from pyspark.sql import functions as sf
 

@@ -116,9 +116,6 @@ def warn_of_changed_rows(df: DataFrame, checkpoint: Checkpoint, table: str) -> N
         df: The stream that the query is to write.
         checkpoint: Its checkpoint.
         table: What is written, for messages.
-
-    Raises:
-        CheckpointError: The logs of the checkpoint cannot be listed.
     """
     spark = df.sparkSession
     if is_connect(spark) or not STATE_READER.is_in(session_version(spark)) or checkpoint.last_batches()[1] < 0:

@@ -89,11 +89,7 @@ def columns_of(plan: ReadPlan) -> TableColumns:
 
 
 def store_columns(folder: Folder, tables: Mapping[str, TableColumns]) -> None:
-    """Store the columns of tables in a checkpoint, in place of earlier ones; nothing is written if they are equal.
-
-    Raises:
-        CheckpointError: The file cannot be read or written.
-    """
+    """Store the columns of tables in a checkpoint, in place of earlier ones; nothing is written if they are equal."""
     document = {"version": VERSION, "tables": {name: attrs.asdict(columns) for name, columns in tables.items()}}
     text = json.dumps(document, ensure_ascii=False, sort_keys=True) + "\n"
     if folder.read(NAME) != text:
@@ -101,11 +97,7 @@ def store_columns(folder: Folder, tables: Mapping[str, TableColumns]) -> None:
 
 
 def read_columns(folder: Folder) -> dict[str, TableColumns]:
-    """Read the columns of the tables that a checkpoint has stored; empty if it has none, or in another form.
-
-    Raises:
-        CheckpointError: The file cannot be read.
-    """
+    """Read the columns of the tables that a checkpoint has stored; empty if it has none, or in another form."""
     try:
         document = json.loads(folder.read(NAME) or "{}")
         if document.get("version") != VERSION:

@@ -32,12 +32,6 @@ def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
 
     Ids of new topics are added, and those of topics that are gone stay. Nothing is done if the query reads none, and on
     Spark Connect. Topics of brokers without topic ids only have to exist. The session may change as by `open_admin`.
-
-    Raises:
-        TopicRecreatedError: A topic was deleted and created again since the last run of the query.
-        CheckpointError: The stored ids cannot be read or written, or were written by another version of kdsl.
-        KafkaReadError: A topic does not exist, or the brokers refuse or do not answer.
-        KdslError: As for `open_admin`.
     """
     reads = {} if is_connect(df.sparkSession) else {read.id: read for read in _reads_of(df)}
     if not reads:

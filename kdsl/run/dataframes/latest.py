@@ -24,9 +24,6 @@ def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tup
     Args:
         table: The table, whose key is its primary key, or else its message key; None if ``keys`` are given.
         keys: The columns, or the name of one, instead of the declared ones; they are not checked.
-
-    Raises:
-        KdslError: Neither the arguments nor the table name a column.
     """
     chosen = tuple(map(str, [keys] if isinstance(keys, str) else keys or ()))
     declared = () if table is None else table.primary_key or table.message_key

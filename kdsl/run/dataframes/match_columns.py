@@ -47,9 +47,6 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
 
     Returns:
         The rows for the sink, and the plan for these.
-
-    Raises:
-        ResolveError: Columns are missing, superfluous, ambiguous or of other types; names all problems.
     """
     ignore_case = get_setting(df.sparkSession, "spark.sql.caseSensitive", "false") != "true"
     chosen, problems = choose_columns(df.schema, plan, ignore_case=ignore_case)

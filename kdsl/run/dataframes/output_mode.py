@@ -33,9 +33,6 @@ def choose_output_mode(df: DataFrame, plan: WritePlan, asked: OutputMode | None)
 
     Returns:
         ``append`` or ``update``.
-
-    Raises:
-        KdslError: The table does not accept the requested mode.
     """
     if plan.upserts is not None and asked != "complete":
         if asked in ("append", "update"):

@@ -36,10 +36,6 @@ def create_dataframe(cls: type, rows: Iterable[Any], spark: SparkSession | None)
         cls: The table class.
         rows: Its rows.
         spark: The session; None for the active one.
-
-    Raises:
-        RowError: No session is active, an object is not a row of the table, a value does not have its column's type, a
-            row of a table without changes is not an insert, or TIME is not enabled.
     """
     from pyspark.sql import SparkSession
 
@@ -106,12 +102,6 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
     """Collect the rows of a DataFrame on the driver as rows of a table class, with row kinds if both have them.
 
     A missing column has its default; a missing computed or virtual column is not set. Only enums are checked.
-
-    Raises:
-        RowError: Columns that need a value are missing, or columns are left over, of other types, or have the same
-            name; names all differences. Or Python's type of a column cannot hold a value, such as a time in the year
-            58881.
-        ValueError: A value is not one of the enum of its column.
     """
     class_columns, _ = read_columns(cls)
     by_column = {a.column.name: a for a in class_columns.values()}

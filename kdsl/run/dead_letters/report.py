@@ -208,11 +208,7 @@ def refusals() -> Path:
 
 
 def refuse(batch: BatchId, message: str) -> None:
-    """Refuse a batch, by a file in the folder `refusals`: the commit of a sink of kdsl then fails with a message.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Refuse a batch, by a file in the folder `refusals`: the commit of a sink of kdsl then fails with a message."""
     path = refusals() / batch.name
     new = path.with_suffix(".new")
     new.write_text(message, encoding="utf-8")
@@ -235,9 +231,6 @@ def storing(batch: BatchId) -> Iterator[None]:
     """Let the commit of a batch wait while the body stores its letters, which may take place on another thread.
 
     A file in the folder `refusals` says so; enter it before the tasks of the batch have ended.
-
-    Raises:
-        OSError: The file cannot be created.
     """
     handle, name = tempfile.mkstemp(_STORING, f"{batch.name}.", refusals())
     os.close(handle)
@@ -253,9 +246,6 @@ def check_refusal(folder: str | os.PathLike[str] | None, batch: BatchId | None) 
     Args:
         folder: The folder of the refusals, the option `REFUSALS`; None if the sink has none: nothing is checked.
         batch: The batch; None if it is not known: nothing is checked.
-
-    Raises:
-        DeadLetterError: The driver has refused it; the message is the driver's.
     """
     if folder is None or batch is None:
         return

@@ -52,10 +52,6 @@ def read_limits(admin: TokenAdmin, asked_ms: int | None, table: str) -> tuple[in
         admin: The admin client.
         asked_ms: The user's ``transaction.timeout.ms``; None for an hour, or the brokers' maximum where that is less.
         table: The table's name, for messages.
-
-    Raises:
-        ResolveError: The user's timeout is above the brokers' maximum, or below the client's minimum.
-        KafkaReadError: The brokers refuse, or do not answer.
     """
     settings = admin.settings((TIMEOUT, RETENTION))
     retention = settings.get(RETENTION, DEFAULT_RETENTION_MINUTES) * 60.0
@@ -101,13 +97,6 @@ def acquire_ids(
 
     Returns:
         The batch up to which each of the spec's ids has written.
-
-    Raises:
-        ExactlyOnceError: The tokens do not allow it (HalfWrittenError if rows would go to other writers than in a batch
-            that is half written), or an id cannot be acquired.
-        KafkaReadError: A token cannot be read, or the brokers refuse or do not answer.
-        ProducerError: librdkafka refuses the settings.
-        ResolveError: The client settings have errors in this process.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     previous = list(before)
@@ -194,12 +183,6 @@ def refresh_tokens(spec: TransactionSpec, cluster: Cluster, older_than: float) -
 
     Returns:
         How many tokens were committed again.
-
-    Raises:
-        ExactlyOnceError: An id cannot be acquired, or a transaction fails.
-        KafkaReadError: A token cannot be read.
-        ProducerError: librdkafka refuses the settings.
-        ResolveError: The client settings have errors in this process.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     now = time.time() * 1000

@@ -89,17 +89,6 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
         write_id: The name of the write, by which a repeated write is recognized; needed within ``foreachBatch``.
         adopt: Whether to continue although tokens are missing or belong to another query, and to accept a recorded
             write as done although it had other rows or its topic was deleted since.
-
-    Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts; the
-            client settings have errors; or a format needs a registry that is not declared.
-        ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or the ``write_id`` was used
-            for other rows or its topic was deleted since; or the topic of done writes cannot be created, or does not
-            keep its records.
-        KdslError: `_check_batch` refuses it, no topic matches the plan's pattern, the brokers refuse or do not answer,
-            or within ``foreachBatch`` it has no write id or runs in a thread without the properties of the query, or
-            the checkpoint cannot be read.
-        Exception: That of the Spark job, after which open transactions are aborted.
     """
     assert plan.transactions is not None
     _check_batch(rows, plan, write_id)

@@ -38,9 +38,6 @@ def digest_columns(rows: DataFrame, columns: Iterable[str]) -> str:
 
     Returns:
         The digest; empty for Spark Connect, where the plan cannot be seen.
-
-    Raises:
-        KeyError: The rows do not have such a column.
     """
     plan = plan_of(rows)
     if plan is None:

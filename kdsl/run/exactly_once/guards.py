@@ -19,11 +19,7 @@ SPECULATION = "spark.speculation"
 
 
 def check_speculation(spark: SparkSession, table: str) -> None:
-    """Check that a session does not run two attempts of a task at once.
-
-    Raises:
-        KdslError: ``spark.speculation`` is on.
-    """
+    """Check that a session does not run two attempts of a task at once."""
     if (get_setting(spark, SPECULATION, "false") or "").strip().lower() == "true":
         raise KdslError(
             f"{table}: {SPECULATION} is 'true', but an exactly-once sink has one writer for each part of a batch: two "
@@ -32,13 +28,7 @@ def check_speculation(spark: SparkSession, table: str) -> None:
 
 
 def acquire_prefix_lease(plan: WritePlan, cluster: Cluster) -> Lease:
-    """Acquire the lease of a plan's transactional-id prefix; if it is lost later, an error is logged.
-
-    Raises:
-        ExactlyOnceError: Another process, or another query of this one, holds it.
-        KafkaReadError: The cluster does not answer, or does not allow the group of the lease.
-        KdslError: The group of the lease cannot be joined, or the cluster's settings have errors.
-    """
+    """Acquire the lease of a plan's transactional-id prefix; if it is lost later, an error is logged."""
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
     meaning = (
@@ -62,10 +52,6 @@ def choose_token_topic(plan: WritePlan, admin: TokenAdmin) -> str:
     """Choose the topic under which commit tokens are stored: the first one that is named, or else matches the pattern.
 
     For a pattern the brokers are asked for their topics, which come in alphabetical order.
-
-    Raises:
-        KdslError: No topic matches the plan's pattern.
-        KafkaReadError: The brokers refuse, or do not answer.
     """
     if plan.topics.names:
         return plan.topics.names[0]

@@ -94,9 +94,6 @@ def route_rows(
             table declares none.
         packing: How the open batch is packed into tasks, which may be more than later batches have; None if no batch is
             open, or the packing is not recorded.
-
-    Raises:
-        KdslError: Nothing shows that the rows will be routed to the same writers again.
     """
     assert plan.transactions is not None
     prefix, parallelism = plan.transactions.prefix, plan.parallelism

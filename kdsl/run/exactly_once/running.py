@@ -111,9 +111,6 @@ def wait_for_previous_query(plan: WritePlan, cluster: Cluster) -> None:
     """If a query of this process with the plan's prefix has just ended, wait up to a minute until it has released that.
 
     When the minute is over, nothing is raised.
-
-    Raises:
-        ExactlyOnceError: Such a query is running.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix

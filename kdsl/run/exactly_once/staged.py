@@ -68,9 +68,6 @@ def write_staged(
         cluster: The cluster.
         spec: The transaction spec of the tasks.
         reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
-
-    Raises:
-        ResolveError: A format needs a registry that is not declared, or a literal secret.
     """
     from kdsl.run.librdkafka.options import write_options
 
@@ -204,9 +201,6 @@ def create_marker(folder: Folder, name: str, spec: TransactionSpec, rows_folder:
 
     Returns:
         The folder of the rows of the batch.
-
-    Raises:
-        CheckpointError: The marker cannot be created, or that of the other run cannot be read.
     """
     if folder.create(name, marker_text(spec, rows_folder)):
         return rows_folder
@@ -230,9 +224,6 @@ def read_marker(text: str | None, spec: TransactionSpec, location: str) -> str |
         text: The marker; None if there is none.
         spec: The write of the batch.
         location: The location of the marker, for error messages.
-
-    Raises:
-        CheckpointError: The marker is damaged or that of another batch, or was written by a newer kdsl.
     """
     if text is None:
         return None

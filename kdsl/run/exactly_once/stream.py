@@ -68,14 +68,6 @@ def prepare_stream(
         cluster: The cluster.
         checkpoint: The query's checkpoint, which was checked.
         adopt: Whether to continue although tokens are missing or belong to another query.
-
-    Raises:
-        ResolveError: The transaction timeout is above the brokers' maximum or shorter than the client accepts, or the
-            client settings have errors.
-        ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or an id cannot be acquired.
-        CheckpointError: The checkpoint cannot be read or written.
-        KdslError: Speculation is on, no topic matches the plan's pattern, nothing shows that rows are routed to the
-            same writers again, or the brokers refuse or do not answer.
     """
     assert plan.transactions is not None
     check_speculation(rows.sparkSession, plan.table)
@@ -220,9 +212,6 @@ def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluste
 
     Do nothing if its manifest has no routing: it was not exactly-once. A warning is logged if a batch is open. Errors
     that prevent the abort are ignored: the brokers abort the transactions after their timeout.
-
-    Raises:
-        CheckpointError: The checkpoint cannot be read.
     """
     if manifest.routing is None:
         return
@@ -271,12 +260,6 @@ def start_stream(
         adopt: Whether to continue although tokens are missing or belong to another query.
         reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
         mode: Spark's output mode; only staged writes take updates.
-
-    Raises:
-        ResolveError: As for `prepare_stream`; or a format needs a registry that is not declared or, for staged writes,
-            a literal secret.
-        KdslError: As for `prepare_stream`.
-        Exception: That of Spark, if it does not start the query.
     """
     prepared = prepare_stream(rows, plan, cluster, checkpoint, adopt=adopt)
     try:

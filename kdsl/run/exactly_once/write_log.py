@@ -118,11 +118,6 @@ class WriteLog:
 
         Args:
             target: The topic that is written; a new topic of writes gets at least as many replicas as it has.
-
-        Raises:
-            ExactlyOnceError: It cannot be created, or would delete records.
-            KafkaReadError: The brokers cannot be asked for it.
-            TopicMissingError: The brokers do not know the new topic in time.
         """
         created = not self._admin.topics([self.topic]) and self._create(target)
         if not created:
@@ -187,10 +182,6 @@ class WriteLog:
 
         The topic must exist (`prepare`), or a KeyError is raised. No process may write under the prefix at the same
         time. The consumer is closed afterwards.
-
-        Raises:
-            KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.
-            ExactlyOnceError: The record was written by a newer kdsl, or is damaged.
         """
         partitions = self._admin.topics([self.topic])[self.topic].partitions
         settings: dict[str, Any] = {
@@ -249,11 +240,7 @@ class WriteLog:
 
 
 def read_done_write(value: bytes, topic: str) -> DoneWrite:
-    """Read a record of the topic (`kdsl.run.librdkafka.transactions.spec.TransactionSpec.done_record` makes it).
-
-    Raises:
-        ExactlyOnceError: It was written by a newer kdsl, or is damaged.
-    """
+    """Read a record of the topic (`kdsl.run.librdkafka.transactions.spec.TransactionSpec.done_record` makes it)."""
     try:
         document = json.loads(value)
         version = document["version"]

@@ -75,11 +75,6 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
             driver and real-time mode need that. Ignored on Spark Connect.
         streams: Whether a stream is to run. On Spark Connect, its tasks do not see jars that a session has attached, so
             the server itself must have the connector.
-
-    Raises:
-        ConnectorMissingError: The connector cannot be attached; says why, and what to do instead.
-        FolderError: As for `cache_dir`.
-        Exception: That of Spark, if it cannot be asked for the connector.
     """
     if is_connect(spark):
         id_ = session_id(spark)
@@ -106,9 +101,6 @@ def check_login_classes(spark: SparkSession, cluster: Cluster, table: str) -> No
         spark: The session; one of Spark Connect is not checked.
         cluster: The cluster with the login.
         table: The name of the table, for the message.
-
-    Raises:
-        ConnectorMissingError: The session does not have one; names the library.
     """
     if is_connect(spark):
         return
@@ -128,10 +120,6 @@ def attach_library(spark: SparkSession, package: Package, class_name: str, descr
 
     Nothing is attached either where the class loader of the driver's threads is not Spark's. Its jars are downloaded
     into `ivy_folder` if necessary.
-
-    Raises:
-        ConnectorMissingError: It cannot be fetched.
-        FolderError: As for `cache_dir`.
     """
     if has_class(spark, class_name):
         return
@@ -252,11 +240,7 @@ def _attach_to_server(spark: SparkSession) -> None:
 
 
 def check_scala_version(name: str, scala: str) -> None:
-    """Check that a jar or coordinate whose name has the suffix of a Scala version is built for this one.
-
-    Raises:
-        ConnectorMissingError: It is built for another one.
-    """
+    """Check that a jar or coordinate whose name has the suffix of a Scala version is built for this one."""
     suffix = _SCALA.search(name)
     if suffix is not None and suffix[1] != scala:
         raise ConnectorMissingError(
@@ -270,9 +254,6 @@ def local_jars(entry: str) -> list[str]:
 
     Args:
         entry: A path, which may be relative or begin with ``~``, or a ``file:`` address.
-
-    Raises:
-        ConnectorMissingError: The file does not exist, or the folder contains no jar.
     """
     if entry.startswith("file:"):
         entry = unquote(re.sub("^//(localhost)?(?=/)", "", entry.removeprefix("file:")))

@@ -44,9 +44,6 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
     """Build the options ``kafka.*`` for a kind of client, with resolved secrets: never print or store them.
 
     Key files at an address are fetched to this machine, and stay until the process ends.
-
-    Raises:
-        ResolveError: The settings have errors, or a reference cannot be resolved here.
     """
     java = java_settings(cluster.settings(), client, resolve, ThisMachine())
     fail_on(java.problems, f"{table}: the cluster {cluster.label!r}")
@@ -67,9 +64,6 @@ def hide_secrets(spark: SparkSession, options: Iterable[str]) -> None:
     Args:
         spark: The session.
         options: The names of the connector's options.
-
-    Raises:
-        SessionError: The session does not allow the setting to be changed, and an option is a secret.
     """
     from pyspark.errors import PySparkException
 

@@ -32,10 +32,6 @@ def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> 
     They name krb5.conf and the allowed token endpoints. Most logins need none: then nothing is set or checked. Key
     files at an address, such as krb5.conf, are fetched to this machine in any case. Of the other JVMs only the names in
     their start options are checked. On Spark Connect nothing is set.
-
-    Raises:
-        SystemPropertyError: Executors, or the server of a Connect session, were started without a property, or the
-            driver's JVM has another krb5.conf already.
     """
     # A krb5.conf at a URL is fetched here, and then has a path.
     wanted = java_settings(cluster.settings(), "consumer", resolve, ThisMachine()).system

@@ -42,11 +42,6 @@ class RangeReader:
         """Attach the connector to the session, hide secrets there, set system properties, and resolve the options.
 
         The declared group id is not used: a read for people must not join the job's group.
-
-        Raises:
-            KdslError: The connector cannot be attached, the session does not allow that secrets are hidden, or a JVM of
-                the session lacks a system property.
-            ResolveError: The client settings have errors.
         """
         attach_connector(spark)
         options = kafka_options(cluster, "consumer", table)

@@ -66,18 +66,6 @@ def records(
 
     Returns:
         The records, and the id of each topic as it was planned.
-
-    Raises:
-        ConnectorMissingError: The connector's jars cannot be attached.
-        ResolveError: The client settings have errors.
-        KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, a batch has no offset to
-            start or to end at, or a stream none to end at; or an offsets initializer fails, unless it is that of a
-            stream's start.
-        LeaseHeldError: The stream checks its group, and the group is in use.
-        SystemPropertyError: A JVM of the session lacks a property that the login needs.
-        SessionError: The session does not allow that secrets are hidden.
-        KdslError: Real-time mode has fewer cores than partitions; the lease of the group cannot be acquired; or only
-            Java's client can log in, and the session is one of Spark Connect.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streaming)
     check_login_classes(spark, cluster, plan.table)

@@ -64,11 +64,7 @@ _SOURCES = ("KafkaTable",)
 
 
 def trigger_of(trigger: Mapping[str, Any] | None, table: str) -> Mapping[str, Any]:
-    """Choose the trigger of a query in real-time mode: Spark's real-time trigger, by default with kdsl's interval.
-
-    Raises:
-        KdslError: Another trigger was asked for.
-    """
+    """Choose the trigger of a query in real-time mode: Spark's real-time trigger, by default with kdsl's interval."""
     if not trigger:
         return {"realTime": TRIGGER}
     if list(trigger) != ["realTime"]:
@@ -88,9 +84,6 @@ def check_query(df: DataFrame, table: str) -> None:
     Args:
         df: The rows that are written.
         table: The table that they are written to, for messages.
-
-    Raises:
-        KdslError: It cannot; names all reasons.
     """
     plan = plan_of(df)
     if plan is None:

@@ -59,14 +59,6 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     It attaches the connector to the session, hides secrets there, and sets system properties; a classic session gets
     the accumulator for the reports of tasks. Brokers create missing topics if their settings and the cluster's allow
     it.
-
-    Raises:
-        ResolveError: The client settings have errors, or tasks need a registry that is not declared or a literal
-            secret.
-        KdslError: The connector cannot be attached, the session does not allow that secrets are hidden, the JVMs lack a
-            system property, the partitioner cannot be imported, the brokers refuse or do not answer, or a topic does
-            not exist.
-        Exception: That of the Spark job.
     """
     spark = rows.sparkSession
     options = _prepare(spark, plan, cluster, streams=False)
@@ -94,11 +86,6 @@ def start(
         trigger: The arguments of Spark's ``trigger``; None for one batch after the other, or real-time mode's default.
         name: The query's name.
         mode: Spark's output mode; real-time mode ignores it.
-
-    Raises:
-        ResolveError: As for `append`.
-        KdslError: As for `append`; or real-time mode cannot run the query or the trigger.
-        Exception: That of Spark, if it does not start the query.
     """
     spark = rows.sparkSession
     realtime = plan.latency == "realtime"

@@ -21,11 +21,6 @@ def acquire_group_lease(plan: ReadPlan, cluster: Cluster) -> Lease:
 
     Returns:
         The lease, which must be released when the stream ends.
-
-    Raises:
-        LeaseHeldError: The group is in use by another stream or by consumers; the error names them.
-        KafkaReadError: The brokers do not answer, or do not allow the groups.
-        KdslError: The group of the lease cannot be joined, or the cluster's settings have errors.
     """
     group = plan.group_id or ""
     meaning = (

@@ -120,11 +120,6 @@ class Lease:
         Args:
             timeout: How long to wait for holders to vanish, in seconds. By default a little longer than the session of
                 a process that was killed.
-
-        Raises:
-            LeaseHeldError: Another process, or another object of this one, holds the lease.
-            KafkaReadError: The cluster does not answer, or does not allow the group.
-            KdslError: The group of the lease cannot be joined, or the cluster's settings have errors.
         """
         if self._membership is not None:
             return

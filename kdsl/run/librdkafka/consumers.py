@@ -163,11 +163,7 @@ class PooledConsumer:
         self._used = False
 
     def assign(self, ranges: Sequence[Range]) -> None:
-        """Start fetching at the starts of some ranges; discard what was fetched for earlier ones, and their errors.
-
-        Raises:
-            KafkaException: The client refuses the assignment.
-        """
+        """Start fetching at the starts of some ranges; discard what was fetched for earlier ones, and their errors."""
         if self._used:  # errors that arrived since the last task are outdated
             self._consumer.unassign()
             with suppress(KafkaException):
@@ -180,9 +176,6 @@ class PooledConsumer:
         """Start fetching as `assign` does, with a new client; close the old one in a thread.
 
         `last_error` is kept, and `lasting_error` is forgotten.
-
-        Raises:
-            KafkaException: As for `assign`, or a client cannot be created.
         """
         last, old = self.last_error, self._consumer
         self._connect()
@@ -238,11 +231,7 @@ class PooledConsumer:
         return self._ask_for_offsets(ranges, OFFSET_BEGINNING, seconds)
 
     def latest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
-        """Fetch the offset after the last record in the partition of each range.
-
-        Raises:
-            KafkaReadError: A partition has none after ``seconds``, or an error that repeating does not change.
-        """
+        """Fetch the offset after the last record in the partition of each range."""
         return self._ask_for_offsets(ranges, OFFSET_END, seconds)
 
     def read_headers(self, records: Sequence[RecordId], table: str, seconds: float) -> list[Headers]:
@@ -255,10 +244,6 @@ class PooledConsumer:
             records: The records.
             table: The table's name, for error messages.
             seconds: How long to wait without receiving a message.
-
-        Raises:
-            KafkaReadError: A record could not be read; the error names it.
-            KdslError: The other client cannot be created.
         """
         if self._header_reader is None:
             self._header_reader = HeaderReader(self._settings, self.servers)
@@ -361,10 +346,6 @@ def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: 
         size: How much it fetches ahead.
         names: Defaults for settings of a new consumer, such as ``group.id``; a ``client.id`` here replaces the user's,
             with a number appended. A pooled consumer keeps its own.
-
-    Raises:
-        ResolveError: As for `Cluster.consumer`, for a new consumer.
-        KafkaException: librdkafka refuses the settings of a new consumer.
     """
     key = (cluster_key, size.name)
     consumer = _pool.take(key)
@@ -378,11 +359,7 @@ def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: 
 
 
 def return_consumer(consumer: PooledConsumer) -> None:
-    """Stop a borrowed consumer's fetching, and put it into the pool; the oldest one is closed if the pool is full.
-
-    Raises:
-        KafkaException: The client refuses; it is not in the pool then.
-    """
+    """Stop a borrowed consumer's fetching, and put it into the pool; the oldest one is closed if the pool is full."""
     consumer.pause()
     _pool.put(consumer.pool_key, consumer)
 

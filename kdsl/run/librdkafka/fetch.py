@@ -90,12 +90,6 @@ class Fetcher:
 
         Ranges come in another order than given, and the records of several ranges may share a batch. They are counted
         in `count` if that is set. Afterwards the consumer still has its last assignment.
-
-        Raises:
-            KafkaReadError: A range cannot be read completely.
-            KdslError: A client that reads headers again cannot be created.
-            KafkaException: The client refuses an assignment.
-            Exception: What `on_short_log` raises.
         """
         for group in _group_ranges(ranges):
             yield from self._read_group(group)

@@ -49,9 +49,6 @@ class HeaderReader:
             records: The records.
             table: The table's name, for error messages.
             seconds: How long to wait in each partition without receiving a message.
-
-        Raises:
-            KafkaReadError: A record could not be read again; the error names it.
         """
         offsets: dict[tuple[str, int], list[int]] = {}
         for topic, partition, offset in records:

@@ -113,9 +113,6 @@ class LetterWriter:
 
         The producer returns to its pool. After any other error than `GeneratorExit`, or if a letter cannot be written,
         the letters that are not sent are dropped, and the producer is closed.
-
-        Raises:
-            DeadLetterError: A letter cannot be written.
         """
         if kind is not None and not issubclass(kind, GeneratorExit):
             self._stack.__exit__(kind, error, traceback)
@@ -131,11 +128,6 @@ class LetterWriter:
         Args:
             records: The records of a batch, among them the rejected ones.
             rejections: The rejections, each with the index of its record.
-
-        Raises:
-            DeadLetterError: The limit is exceeded (what it allows was written), or a letter cannot be written.
-            KafkaReadError: The records lack fields, and cannot be read again.
-            ResolveError: The settings of a cluster have errors in this process.
         """
         table, limit = self._plan.table, self._topic.max_count
         rejected = records.take(pa.array([rejection.index for rejection in rejections]))
@@ -325,9 +317,6 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
     """The largest record batch that a topic accepts, in bytes; Kafka's default if its settings cannot be read.
 
     The result, also the default, is cached for up to five minutes.
-
-    Raises:
-        ResolveError: As for `Cluster.admin`.
     """
     return _topic_max_bytes(cluster, topic, int(monotonic() / _MAX_AGE))
 
@@ -375,11 +364,6 @@ class RecordReader:
 
         Args:
             records: At least one record, with topic, partition and offset.
-
-        Raises:
-            KafkaReadError: A record no longer exists, or the brokers refuse or do not answer.
-            ResolveError: The settings of the cluster have errors in this process.
-            KafkaException: librdkafka refuses the settings.
         """
         ranges = _ranges(records)
         consumer = borrow_consumer(self._cluster, self._key, choose_size(max(map(len, ranges))), self._names)

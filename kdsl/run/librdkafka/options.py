@@ -38,9 +38,6 @@ def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str
     """Return the options of a read or write; literal secrets are only in those that Spark redacts.
 
     A read with dead letters also has the options of their cluster.
-
-    Raises:
-        ResolveError: A format needs a schema registry, but none is declared or its settings are wrong.
     """
     fail_on(format_problems(plan, registry_of(cluster, plan)), plan.table)
     without_literals, literals = cluster.split_literals()
@@ -61,13 +58,7 @@ def read_letter_cluster(options: Mapping[str, str]) -> Cluster | None:
 
 
 def read_options(options: Mapping[str, str], kind: type[P]) -> tuple[P, Cluster]:
-    """Read the plan and the cluster, with their literal secrets, back from the options of `write_options`.
-
-    Raises:
-        KeyError: An option is missing.
-        ValueError: The plan is not JSON, or has another version of its form.
-        cattrs.ClassValidationError: It is not a plan of this kind, or a format of it is not installed here.
-    """
+    """Read the plan and the cluster, with their literal secrets, back from the options of `write_options`."""
     literals = json.loads(options.get(LITERALS, "{}"))
     plan = with_secrets(read_plan_text(options[PLAN], kind), literals)
     return plan, _read_cluster(json.loads(options[CLUSTER]), literals)

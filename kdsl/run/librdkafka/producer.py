@@ -136,11 +136,7 @@ class Producer:
         self._closed = False
 
     def reset(self) -> None:
-        """Handle pending events, and forget the failures and the last error of earlier tasks; looked-up topics stay.
-
-        Raises:
-            ProducerError: The producer has failed for good.
-        """
+        """Handle pending events, and forget the failures and the last error of earlier tasks; looked-up topics stay."""
         self.poll()
         self.failed, self.failure, self.last_error = 0, None, ""
 
@@ -161,9 +157,6 @@ class Producer:
 
         Returns:
             An error code of `confluent_kafka.KafkaError`, such as that of a timeout; 0 if the topic can be written to.
-
-        Raises:
-            ProducerError: The producer has failed for good.
         """
         creation = Deadline(3.0)
 
@@ -218,9 +211,6 @@ class Producer:
             records: The result of `kdsl.run.records.encode.RecordEncoder`; a column ``partition`` (int32) chooses the
                 partition of each record, and -1 lets librdkafka choose.
             rows: The index of each record among the task's rows, for failures.
-
-        Raises:
-            ProducerError: The producer has failed for good.
         """
         if "timestamp" in records.schema.names or "headers" in records.schema.names:
             records, rows = self._remove_unsendable(topic, records, rows)
@@ -357,9 +347,6 @@ class Producer:
 
         Returns:
             How many records are neither acknowledged nor failed.
-
-        Raises:
-            ProducerError: The producer has failed for good.
         """
         deadline = None if timeout is None else Deadline(timeout)
         while left := int(self._lib.rd_kafka_outq_len(self._handle)):
@@ -370,11 +357,7 @@ class Producer:
         return 0
 
     def poll(self, milliseconds: int = 0) -> None:
-        """Handle all of librdkafka's queued events; wait at most ``milliseconds`` for the first one.
-
-        Raises:
-            ProducerError: The producer has failed for good.
-        """
+        """Handle all of librdkafka's queued events; wait at most ``milliseconds`` for the first one."""
         while event := self._lib.rd_kafka_queue_poll(self._queue, milliseconds):
             try:
                 self._handle_event(event)

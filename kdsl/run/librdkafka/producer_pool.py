@@ -27,9 +27,6 @@ def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[
     Args:
         settings: librdkafka's settings with resolved secrets; held in memory as long as the producer.
         purpose: Separates producers that have the same settings.
-
-    Raises:
-        ProducerError: The producer cannot be created, or the pooled one has failed for good.
     """
     producer = _pool.take(_pool_key(settings, purpose)) or Producer(settings)
     try:

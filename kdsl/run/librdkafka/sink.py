@@ -89,11 +89,7 @@ class BatchWriter(DataSourceArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Wait until dead letters are stored, then log and report what was written.
-
-        Raises:
-            DeadLetterError: A read has too many letters; nothing is reported, and the records stay.
-        """
+        """Wait until dead letters are stored, then log and report what was written."""
         _check_letters(self._options, messages)
         _report(self._options, messages, "batch")
 
@@ -116,11 +112,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Wait until dead letters are stored, then log and report what was written.
-
-        Raises:
-            DeadLetterError: A read has too many letters; nothing is reported, and the records stay.
-        """
+        """Wait until dead letters are stored, then log and report what was written."""
         _check_letters(self._options, messages)
         _report(self._options, messages, f"batch {batchId}")
 
@@ -133,9 +125,6 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """Return the writer of a batch, which reads the options when it is used.
 
     At the first call in a process, what is loaded is excluded from garbage collection.
-
-    Raises:
-        KdslError: The batch shall overwrite the topic.
     """
     del schema
     if overwrite:
@@ -155,9 +144,6 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
     At the first call in a process, what is loaded is excluded from garbage collection. The worker's next answer is sent
     without waiting (`exchange_packets_at_once`).
-
-    Raises:
-        KdslError: The query has the output mode ``complete``.
     """
     del schema
     if overwrite:
@@ -220,16 +206,6 @@ def write_transaction(
 
     Returns:
         The counts; zero if the batch has been written before, or has no rows.
-
-    Raises:
-        ExactlyOnceError: The batch cannot be written exactly once, or the producer has failed; nothing of the task is
-            visible, unless a commit was not answered (`write_transactionally`).
-        RecordError: A row cannot be encoded, violates a rule with the action ``fail`` or names a missing partition, a
-            topic cannot be written, or Kafka rejects a record; nothing of the task is visible.
-        KdslError: The cluster's settings have errors in this process, the task has no id of its batch, the producer
-            cannot be created, the token cannot be read (KafkaReadError), pyspark does not allow the check that all rows
-            have arrived, a format cannot fetch or store what it needs (such as a schema), or the user's partitioner
-            cannot be imported or has failed.
     """
     creating, settings = choose_producer_settings(plan, cluster)
 
@@ -259,13 +235,6 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     at most; records that were not written are then logged and counted as lost instead of an error. The producer is
     borrowed from the pool; after an error it is closed. From then on the process keeps freed memory
     (`keep_freed_memory`).
-
-    Raises:
-        RecordError: A row cannot be encoded, violates a rule with the action ``fail`` or names a missing partition, a
-            topic cannot be written, or Kafka rejects a record. Nothing more of the task is sent.
-        KdslError: The cluster's settings have errors in this process, the producer cannot be created or has failed, no
-            broker answers, a format cannot fetch or store what it needs (such as a schema), or the user's partitioner
-            cannot be imported or has failed.
     """
     keep_freed_memory()
     creating, settings = choose_producer_settings(plan, cluster)
@@ -277,11 +246,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
 
 
 def choose_producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
-    """Return whether missing topics may be created, and the producer's settings.
-
-    Raises:
-        KdslError: The cluster's settings have errors, or a secret cannot be resolved.
-    """
+    """Return whether missing topics may be created, and the producer's settings."""
     kdsl_settings = cluster.kdsl_settings
     own: dict[str, str | int] = {"statistics.interval.ms": INTERVAL} if kdsl_settings.register_producer_metrics else {}
     try:

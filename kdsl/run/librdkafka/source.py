@@ -53,13 +53,7 @@ _NO_LIMIT = 2**63 - 1
 
 
 def source_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of a read with these options, with one for metrics if the rows carry those.
-
-    Raises:
-        KeyError: The plan or the cluster is missing in the options.
-        ValueError: The plan is not JSON, or has another version of its form.
-        cattrs.ClassValidationError: It is not a plan of a read, or a format of it is not installed here.
-    """
+    """Return the columns of a read with these options, with one for metrics if the rows carry those."""
     schema = spark_schema(source_row(read_plan_and_cluster(own_options(options))[0]))
     return schema.add(TASK_REPORT, "string") if reports_on_rows(options) else schema
 
@@ -134,11 +128,6 @@ class BatchReader(DataSourceReader):
         """Ask the brokers for the offsets of the read, and divide them into tasks; gaps that are skipped are logged.
 
         Offsets initializers are called.
-
-        Raises:
-            KafkaReadError: The brokers refuse or do not answer, a topic or partition is missing, one has no offset to
-                start or to end at, or an offsets initializer has failed.
-            ResolveError: The client settings have errors in this process.
         """
         subscription = Subscription(*read_plan_and_cluster(self._options))
         topics = subscription.topics()
@@ -207,12 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(_NO_LIMIT if plan.max_records is None else plan.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its effects and errors).
-
-        Raises:
-            KdslError: Spark asks for a limit that kdsl does not have; or as for `_stream`.
-            OffsetFormatError: The checkpoint's offsets are those of another source, or of another version of kdsl.
-        """
+        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its effects and errors)."""
         return self._stream.next(Offsets.from_json(start), self._limits(limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -243,13 +227,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         An exactly-once sink identifies a writer by the index of its task. A repeated batch is therefore packed from the
         offsets and the packing of its plan, and a task without remaining records stays in the list. Skipped records are
         logged and counted (`Stream.ranges`).
-
-        Raises:
-            KafkaReadError: The batch was planned before a restart, and is that of another read, or its topic or records
-                no longer exist; or the brokers refuse or do not answer.
-            KdslError: The checkpoint is of another changelog mode, or keeps the last rows of keys elsewhere; the lease
-                of the group cannot be acquired; or the client settings have errors in this process.
-            OffsetFormatError: The offsets are those of another source, or of another version of kdsl.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
@@ -347,12 +324,6 @@ class UnlimitedStreamReader(StreamReader):
         """Plan the tasks of a micro-batch, as a `StreamReader` does.
 
         Before the first `latestOffset`, its end is where the next batch starts.
-
-        Raises:
-            KafkaReadError: As for `Stream.ranges`.
-            KdslError: As for `Stream.ranges` and `_stream`; or Spark did not say where a query with a checkpoint
-                continues.
-            OffsetFormatError: The checkpoint's offsets are those of another source, or of another version of kdsl.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         if stop == self._first and not begin.initial:

@@ -18,9 +18,6 @@ def check_state_mode(plan: ReadPlan, compared: bool) -> None:
     Args:
         plan: What is read.
         compared: Whether the query of the checkpoint compares change data with the rows in its state.
-
-    Raises:
-        KdslError: The mode of the plan differs.
     """
     if uses_state(plan) == compared:
         return
@@ -43,9 +40,6 @@ def check_state_place(plan: ReadPlan, state: StateFolder | None) -> None:
     Args:
         plan: What is read.
         state: The state by topic partition of the checkpoint; None if it has none.
-
-    Raises:
-        KdslError: It keeps them elsewhere.
     """
     by_partition = plan.upserts is not None and plan.upserts.by_partition
     if by_partition == (state is not None):

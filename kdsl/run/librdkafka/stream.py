@@ -109,10 +109,6 @@ class Stream:
         """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
 
         Offsets initializers are called.
-
-        Raises:
-            KafkaReadError: The brokers refuse or do not answer, a topic or a partition is missing, one has no offset to
-                start or to end at, or an offsets initializer has failed.
         """
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
@@ -144,11 +140,7 @@ class Stream:
         return attrs.evolve(state, time=time.time_ns() // 1_000_000)
 
     def freeze_ends(self) -> None:
-        """Store the present ends of all partitions: no record that is written later is read (``availableNow``).
-
-        Raises:
-            KafkaReadError: The brokers refuse or do not answer, or a topic or a partition is missing.
-        """
+        """Store the present ends of all partitions: no record that is written later is read (``availableNow``)."""
         self._frozen_ends = self._subscription.ends(self._subscription.partitions(self._subscription.topics()))
 
     def next(self, start: Offsets, limits: Limits) -> Offsets:
@@ -159,12 +151,6 @@ class Stream:
         the batch begins at the new records if the settings allow that. Logged are skipped gaps, logs that were cut off,
         another declared start, topics that the table no longer names, partitions that are not read, and transactions
         that hold records back. An offsets initializer of the end is called when an end or new partitions are added.
-
-        Raises:
-            KafkaReadError: The brokers refuse or do not answer, the offsets are no longer valid, or a declared end
-                cannot be computed.
-            KdslError: The checkpoint is of another changelog mode (`check_state_mode`) or keeps the last rows of keys
-                elsewhere (`check_state_place`), or the topic of a state by partition has new partitions.
         """
         self._warn_of_changed_start(start)
         check_state_mode(self._plan, start.compared)
@@ -241,12 +227,6 @@ class Stream:
         """Return what a batch reads, without empty ranges: the same every time, as long as the records exist.
 
         A batch that `next` has planned last is not checked again.
-
-        Raises:
-            KafkaReadError: The batch was planned before a restart, and is that of another read, or its topic or records
-                no longer exist; or the brokers refuse or do not answer. Records that were deleted, or that a log has
-                lost, are skipped instead, logged and counted in the next batch, if ``auto.offset.reset`` allows it.
-            KdslError: The checkpoint is of another changelog mode, or keeps the last rows of keys elsewhere.
         """
         check_state_mode(self._plan, end.compared)
         check_state_place(self._plan, end.state)

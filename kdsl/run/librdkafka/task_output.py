@@ -91,9 +91,6 @@ def create_task_output(
         steps: What the task does with the states of its partitions; None if they have none.
         folder: The folder of all states, in which those of the partitions are created; None keeps nothing.
         report: Called for the records of rows, also of upserts by record; not for packets, changes and chunks.
-
-    Raises:
-        KdslError: The stored state of a partition does not exist, or was written with another key or by a newer kdsl.
     """
     if plan.upserts is None:
         return _PacketOutput(decoder, plan.table) if plan.packed else _RowOutput(decoder, plan.table, report)

@@ -84,10 +84,6 @@ class TopicIds:
         Args:
             names: The topics.
             table: The table's name, for error messages.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
-            ResolveError: The client settings have errors in this process.
         """
         unknown = sorted({name for name in names if not self.planned.get(name)})
         ids = {name: self.planned.get(name, "") for name in names}
@@ -117,12 +113,6 @@ class TopicCheck:
         """Ask for the topic ids on entry and compare them on exit, so that no record of another topic passes.
 
         If the body fails because its records belong to another topic, that is the error that is raised.
-
-        Raises:
-            TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
-            TopicMissingError: A topic no longer exists.
-            KafkaReadError: The brokers refuse, or do not answer.
-            ResolveError: The client settings have errors in this process.
         """
         answer = self._ask()
         try:
@@ -141,12 +131,6 @@ class TopicCheck:
         Args:
             batches: The batches of records, as they are fetched. Nothing is fetched after the last one.
             decode: Returns the rows of a batch. Its errors are passed on, unless another topic explains a KdslError.
-
-        Raises:
-            TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
-            TopicMissingError: A topic no longer exists.
-            KafkaReadError: The brokers refuse, or do not answer.
-            ResolveError: The client settings have errors in this process.
         """
         unverified: list[R] = []
         verified_at, any_batch = float("-inf"), False
@@ -173,12 +157,6 @@ class TopicCheck:
 
         Without planned ids nothing is asked; a topic for which the brokers have no id now is not compared: brokers
         before Kafka 2.8 have none.
-
-        Raises:
-            TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
-            TopicMissingError: A topic no longer exists.
-            KafkaReadError: The brokers refuse, or do not answer.
-            ResolveError: The client settings have errors in this process.
         """
         self._compare(self._ask())
 
@@ -186,10 +164,6 @@ class TopicCheck:
         """Ask for the topic ids after another error; do nothing unless a topic was created again.
 
         Nothing is asked after a TopicRecreatedError, and after errors that brokers do not answer or refuse.
-
-        Raises:
-            TopicRecreatedError: A topic was created again, which explains the error; the error is its cause.
-            ResolveError: The client settings have errors in this process.
         """
         if isinstance(error, TopicRecreatedError | UnreachableError | NotAllowedError):
             return

@@ -69,11 +69,6 @@ def find_truncations(
 
     Returns:
         For the partitions that were cut off, where the epoch ends (`truncation_of`).
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer within ``default.api.timeout.ms``.
-        ResolveError: The client settings have errors in this process.
-        KafkaException: librdkafka refuses the settings.
     """
     own = {
         # One record shows that an offset was accepted.
@@ -230,10 +225,6 @@ class EpochCheck:
 
         Args:
             last_epochs: The fetched ranges, each with the epoch of its last record so far, if the client knows it.
-
-        Raises:
-            OffsetError: A log was cut off after the batch was planned.
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         suspects = {}
         for at, epoch in last_epochs:

@@ -26,11 +26,6 @@ class GroupLocks(Observer):
         """Acquire the lease of a read's group.
 
         If the same read was made before and no query has begun to run it, the lease from then is kept.
-
-        Raises:
-            LeaseHeldError: The group is in use, perhaps by a query of this process.
-            KafkaReadError: The brokers do not answer, or do not allow the group of the lease.
-            KdslError: The group of the lease cannot be joined, or the cluster's settings have errors.
         """
         with self._lock:
             used = any(read.id in ids for ids in tuple(self._runs.values()))  # which the listener's thread changes

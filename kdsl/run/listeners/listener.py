@@ -145,9 +145,6 @@ class Listener:
         Args:
             query: The query.
             sources: Its sources, as Spark's report lists them in JSON.
-
-        Raises:
-            OffsetFormatError: The offsets are those of another version of kdsl.
         """
         for i, source in enumerate(sources):
             end = offset_document(source.get("endOffset"))
@@ -209,9 +206,6 @@ def current_reads(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:
     Returns:
         How many sources the query has, and those that are reads of kdsl; 0 and nothing for Spark Connect, and for a
         query that has ended.
-
-    Raises:
-        OffsetFormatError: The offsets are those of another version of kdsl.
     """
     if is_connect(query.session):
         return 0, ()

@@ -50,11 +50,6 @@ def watch(
         cluster: The cluster, with the table's own client properties.
         admin: The admin client that commits the group's offsets; None is librdkafka's.
         stop: Where the read ends by itself, for a source whose offsets do not say so.
-
-    Raises:
-        LeaseHeldError: The read checks its group, and the group is in use (with Spark's own source; kdsl's source
-            checks when its query starts).
-        KdslError: The lease of the group cannot be acquired for another reason.
     """
     _add_observers()
     if plan.check_group and plan.transport == "jvm":

@@ -146,9 +146,6 @@ def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
     """Append what a batch's tasks have written to the file of a `Spool`, in one line.
 
     Without a path, and if the file cannot be opened (as on another machine), do nothing.
-
-    Raises:
-        OSError: The line cannot be written.
     """
     if path is None:
         return

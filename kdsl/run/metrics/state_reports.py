@@ -57,11 +57,6 @@ def observe_sizes(df: DataFrame, name: str) -> DataFrame:
 
 
 def read_sizes(observed: Iterable[str]) -> Iterator[BucketSize]:
-    """Yield the sizes in an observation: strings with the numbers of a `BucketSize` in order, with spaces between.
-
-    Raises:
-        ValueError: A string contains something other than integers.
-        TypeError: It has fewer than three or more than four.
-    """
+    """Yield the sizes in an observation: strings with the numbers of a `BucketSize` in order, with spaces between."""
     for text in observed:
         yield BucketSize(*map(int, text.split()))

@@ -159,9 +159,6 @@ def client_metrics(text: str | bytes) -> dict[str, float]:
     """Return all metrics of one client (`CONSUMER` or `PRODUCER`) from librdkafka's statistics, a JSON document.
 
     Numbers that the document does not have count as 0.
-
-    Raises:
-        ValueError: The document is not JSON.
     """
     stats = orjson.loads(text)
     table = PRODUCER if stats.get("type") == "producer" else CONSUMER

@@ -48,9 +48,6 @@ def read_ends(
         committed: Whether only committed records are read: up to the last stable offset.
         known: Offsets up to which the logs should reach, such as those of a checkpoint; other partitions are ignored.
         on_short: Called each time that a log ends before them; an exception that it raises is passed on.
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer, or a partition does not exist.
     """
     wanted = list(partitions)
 

@@ -35,28 +35,15 @@ class Retriever:
         self._admin, self._group, self._ends = admin, group, ends
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ask the brokers for the offset of the first record of each partition.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
-        """
+        """Ask the brokers for the offset of the first record of each partition."""
         return self._admin.earliest(list(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ask how far each partition may be read now: the offset after its last record, or its last stable offset.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
-        """
+        """Ask how far each partition may be read now: the offset after its last record, or its last stable offset."""
         return self._ends(list(partitions))
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ask the brokers for the offsets that the consumer group has committed; partitions without one are left out.
-
-        Raises:
-            OffsetError: The source has no consumer group.
-            KafkaReadError: The brokers refuse, or do not answer.
-        """
+        """Ask the brokers for the offsets that the consumer group has committed; partitions without are left out."""
         if self._group is None:
             raise OffsetError(
                 "the source has no consumer group, so no offsets are committed for it; give it a group id"
@@ -67,9 +54,6 @@ class Retriever:
         """Ask the brokers for the offset of each partition's first record that is not older than a time.
 
         The times are in milliseconds since 1970. None in partitions where all records are older.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         by_time: dict[int, list[TopicPartition]] = {}
         for partition, millis in timestamps.items():
@@ -92,10 +76,6 @@ def call_initializer(table: str, moment: M, partitions: Sequence[TopicPartition]
 
     Returns:
         The start or the end with the function's offsets; it is unchanged where it has no function.
-
-    Raises:
-        OffsetError: The function cannot be imported here, has failed, or has returned something other than offsets of
-            these partitions; it may leave some out.
     """
     if not moment.function:
         return moment

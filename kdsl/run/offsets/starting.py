@@ -84,9 +84,6 @@ def decide_start(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Topic
         reset: What to do about an offset that is missing or has expired.
         stop: Where the read ends, in partitions where it does. Where everything that was to be read has expired, the
             partition begins at its end, whatever the policy (rule BD-14 in docs/rules.md).
-
-    Raises:
-        OffsetError: A partition has no offset to start at, or the declared one does not exist.
     """
     match plan.start.mode:
         case "earliest":
@@ -125,11 +122,7 @@ def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mappin
 
 
 def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, int], known: Known) -> None:
-    """Check that offsets belong to partitions that are read. ``moment`` names them in the message: start or end.
-
-    Raises:
-        OffsetError: Some do not; the message names their partitions and those that are read.
-    """
+    """Check that offsets belong to partitions that are read. ``moment`` names them in the message: start or end."""
     unknown = sorted(offsets.keys() - known.latest.keys())
     if not unknown:
         return
@@ -194,9 +187,6 @@ def resolve_expired(
         stop: Where the read ends, in partitions where it does; the policy does not skip beyond it.
         begins: Whether the read begins here. Then a partition whose whole range has expired is at its end at once,
             whatever the policy.
-
-    Raises:
-        OffsetError: An offset is beyond the end of its partition, or has expired and the policy is ``none``.
     """
     high = known.latest if known.high is None else known.high
     beyond = [partition for partition, offset in wanted.items() if offset > high[partition]]

@@ -57,10 +57,6 @@ def decide_stop(plan: ReadPlan, known: Known, *, batch: bool) -> End:
         known: What the brokers answer about its partitions.
         batch: Whether a batch is read, which cannot wait: it ends at the latest offsets unless declared otherwise, and
             a declared offset must exist. A stream waits for declared offsets, but not for those of the group.
-
-    Raises:
-        OffsetError: The read ends at the group's offsets, and a partition has none; an offset does not exist, or cannot
-            be read yet; or one is declared for a partition that is not read.
     """
     match plan.stop.mode:
         case "unbounded":

@@ -156,11 +156,7 @@ class Offsets:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Offsets:
-        """Read the offsets from a document.
-
-        Raises:
-            OffsetFormatError: The checkpoint was written by another source, or by another version of kdsl.
-        """
+        """Read the offsets from a document."""
         version, packing, state = (document.get(name) for name in ("version", "packing", "state"))
         if not has_known_version(document) or "topics" not in document:
             what = "was not written by kdsl" if version is None else f"has version {version}"
@@ -231,9 +227,6 @@ def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | Non
     """Read the positions in offsets of either transport: of kdsl's source, or of Spark's (``{"topic": {"0": 123}}``).
 
     None if the document is neither, as that of a source that is not Kafka.
-
-    Raises:
-        OffsetFormatError: They were written by another version of kdsl.
     """
     if isinstance(document.get("version"), int) and "topics" in document:
         return dict(Offsets.from_json(document).positions)

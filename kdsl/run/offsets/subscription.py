@@ -60,10 +60,6 @@ class Subscription:
 
         Args:
             known: Whether they existed a moment ago (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`).
-
-        Raises:
-            TopicMissingError: A topic that the table names does not exist. (A pattern may match none.)
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         names = self._names()
         topics = self.admin.topics(names, known=known)
@@ -81,11 +77,7 @@ class Subscription:
         return topics
 
     def partitions(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
-        """List the partitions of some topics that are read: all, or those that the plan names.
-
-        Raises:
-            TopicMissingError: The plan names a partition that a topic does not have.
-        """
+        """List the partitions of some topics that are read: all, or those that the plan names."""
         every = _all_partitions(topics)
         wanted = set(self._plan.topics.partitions)
         missing = sorted(partition for partition in wanted - set(every) if partition[0] in topics)
@@ -115,11 +107,6 @@ class Subscription:
 
         Returns:
             The start, and the stopping offset of each partition; empty if the read does not end.
-
-        Raises:
-            OffsetError: A partition has no offset to start or to end at, the declared one does not exist, or an offsets
-                initializer has failed.
-            KafkaReadError: A partition is missing, or the brokers refuse or do not answer.
         """
         partitions = self.partitions(topics)
         start = call_initializer(self._plan.table, self._plan.start, partitions, self._retriever())
@@ -148,11 +135,6 @@ class Subscription:
 
         Returns:
             The stopping offset of each partition; empty if the stream does not end.
-
-        Raises:
-            OffsetError: A partition has no offset to end at, the declared one does not exist, or an offsets initializer
-                has failed.
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         wanted = list(partitions)
         plan = attrs.evolve(self._plan, stop=self._stop(wanted))
@@ -213,11 +195,7 @@ class Subscription:
         )
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask how far each partition can be read: to its end, or to its last stable offset for ``read_committed``.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
-        """
+        """Ask how far each partition can be read: to its end, or to its last stable offset for ``read_committed``."""
         return self.read_ends(partitions, {}).offsets
 
     def read_ends(
@@ -242,9 +220,6 @@ class Subscription:
         Args:
             partitions: The partitions.
             ends: What `ends` returned for them.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         return self.admin.latest(partitions, committed=False) if self._committed else ends
 
@@ -255,9 +230,6 @@ class Subscription:
 
         Args:
             ends: What `ends` returned.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer.
         """
         high = self.high(ends, ends)
         return {partition: (at, high[partition]) for partition, at in ends.items() if high[partition] > at}

@@ -50,9 +50,6 @@ def connect(address: Address, seconds: float | None = None) -> socket.socket:
     Args:
         address: The port.
         seconds: How long it may take, and how long each answer may take; `TIMEOUT` if None.
-
-    Raises:
-        OSError: The port accepts no connection.
     """
     timeout = TIMEOUT if seconds is None else seconds
     return socket.create_connection((address.host, address.port), timeout=timeout)
@@ -63,9 +60,6 @@ def detect_protocol(address: Address) -> Spoken:
 
     It is ``kafka``, ``tls`` or ``something else``; ``silence`` means no answer, also because the connection fails after
     it was opened.
-
-    Raises:
-        OSError: The port accepts no connection.
     """
     with connect(address) as connection:
         try:
@@ -105,9 +99,6 @@ def verifying(settings: Mapping[str, str]) -> ssl.SSLContext:
     """Create a client's context that trusts what librdkafka's settings trust, without a client certificate.
 
     If the settings disable the verification, it accepts any certificate.
-
-    Raises:
-        OSError: The trusted certificates cannot be read.
     """
     context = trusting()
     if settings.get("enable.ssl.certificate.verification", "true") == "false":
@@ -128,9 +119,6 @@ def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> No
     """Add the client certificate of librdkafka's settings (with resolved secrets) to a context, if there is one.
 
     The key is in a temporary file meanwhile (`load_key`).
-
-    Raises:
-        OSError: The certificate or its key cannot be read, or do not match.
     """
     parts = {"certificate": "CERTIFICATE", "key": "PRIVATE KEY"}
     texts = []
@@ -148,9 +136,6 @@ def asks_for_login(connection: socket.socket) -> bool | None:
 
     Args:
         connection: A connection to it, in TLS where it speaks that.
-
-    Raises:
-        OSError: The connection fails, or no answer comes in time.
     """
     name = b"?"
     request = struct.pack(">hhihh", _SASL_HANDSHAKE, 1, 1, -1, len(name)) + name

@@ -153,14 +153,6 @@ class RecordDecoder:
 
         Args:
             raw: One row per record: the fields in ``needs`` and, for errors, ``topic``, ``partition``, ``offset``.
-
-        Raises:
-            RecordError: A record cannot be decoded or violates NOT NULL, and is neither left out nor a dead letter; or
-                it violates a row rule with the action ``fail``, or one with ``dead_letter`` although there is no output
-                for those. The error names the first such record and counts the others.
-            DecodeError: The format returned arrays of another length or type than it should.
-            KdslError: A format cannot fetch what it needs, such as a schema from the registry; or what the output of
-                dead letters raises, such as a DeadLetterError.
         """
         return self.decode_with_records(raw).rows
 
@@ -169,11 +161,6 @@ class RecordDecoder:
 
         What is left out is counted in `filtered` and `dropped`. Rejected records are errors, or dead letters while
         `rejecting`.
-
-        Raises:
-            RecordError: As for `decode`.
-            DecodeError: As for `decode`.
-            KdslError: As for `decode`.
         """
         records, rejections = self.filter(raw), dict[int, Rejection]()
         remaining = records
@@ -320,11 +307,7 @@ def _primary_key(plan: ReadPlan) -> tuple[str, ...]:
 
 
 def check_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterable[pa.RecordBatch]:
-    """Yield the batches and check the schema of each: Spark checks only the first one of a task.
-
-    Raises:
-        DecodeError: A batch has another schema.
-    """
+    """Yield the batches and check the schema of each: Spark checks only the first one of a task."""
     for batch in batches:
         if not batch.schema.equals(schema):
             raise DecodeError(

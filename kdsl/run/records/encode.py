@@ -97,12 +97,6 @@ class RecordEncoder:
         Args:
             batch: The rows; the plan's columns are looked up by name.
             first_row: How many rows of the task came before, for error messages.
-
-        Raises:
-            RecordError: Rows cannot be written: a forbidden NULL, an unknown row kind, a wrong topic or timestamp, or a
-                value that the format cannot encode. The error names the first one and counts the others; forbidden
-                NULLs are reported without the rest, and then unknown row kinds.
-            KdslError: The format cannot fetch or store what it needs, such as a schema in the schema registry.
         """
         source = {f.name: batch.column(f.name) for f in self._row.fields}
         deletes = self._deletes(source)

@@ -38,10 +38,6 @@ def read_json_rows(lines: Sequence[bytes], table: TableDef, plan: WritePlan, sou
 
     Returns:
         The rows with the columns of the plan.
-
-    Raises:
-        JsonRowError: Lines are not objects, have members that are not columns, or values that do not fit; the error
-            names the first ten of these lines.
     """
     numbers = [i + 1 for i, line in enumerate(lines) if line.strip()]
     objects, problems = [], dict[int, str]()

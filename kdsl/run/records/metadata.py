@@ -88,10 +88,6 @@ def build_metadata_column(raw: pa.Array, column: MetadataColumn, zone: str = "UT
         raw: The field of the raw batch (`field_of`).
         column: The metadata key and the type of the column.
         zone: The time zone in which an instant is converted to a wall-clock time, a date or a string.
-
-    Raises:
-        BadMetadataError: A value does not fit, such as an offset that overflows INT.
-        pa.ArrowInvalid: The time zone is needed, and unknown.
     """
     converters: Mapping[str, Callable[[pa.Array], pa.Array]] = {
         "timestamp": lambda a: _convert_to_instants(a, nullable=column.type.nullable),
@@ -146,10 +142,6 @@ def convert_metadata(array: pa.Array, kind: t.DataType, to: t.DataType, zone: st
     Instants become wall-clock times, dates or strings in the time zone; bytes become strings, with U+FFFD where they
     are not UTF-8; integers become numbers of the other type or strings. Elements of maps, arrays and rows are converted
     in the same way; other values are returned unchanged.
-
-    Raises:
-        BadMetadataError: An integer does not fit.
-        pa.ArrowInvalid: The time zone is needed, and unknown.
     """
     match kind, to:
         case t.TimestampLtz(), _:

@@ -27,11 +27,7 @@ Partitions: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 
 
 def check_partitioner(plan: WritePlan) -> None:
-    """Check that a user's partitioner can be imported in this process.
-
-    Raises:
-        KdslError: It cannot be imported. Partitioners of kdsl are not checked.
-    """
+    """Check that a user's partitioner can be imported in this process."""
     if plan.partitioner not in PARTITIONERS:
         _import_partitioner(plan)
 
@@ -79,10 +75,6 @@ class PartitionChooser:
             records: The encoded records.
             piece: The rows from which they were encoded.
             rows: The index of each record among the task's rows, for error messages.
-
-        Raises:
-            RecordError: A row names a partition that the topic does not have.
-            KdslError: The user's function failed or returned something else than partitions.
         """
         if not self._named:
             return self._apply_partitioner(topic, count, records, piece, rows)

@@ -36,10 +36,6 @@ def without_literal_secrets(plan: ReadPlan | WritePlan, registry: Registry | Non
     """Return the registry without literal secrets, for tasks that get it by value and not as a redacted option.
 
     A literal secret that a format needs is refused; the others are removed. None if no format needs a registry.
-
-    Raises:
-        ResolveError: A format needs a registry but there is none, or it needs a literal secret; all problems are
-            reported.
     """
     names = dict.fromkeys(name for part in _parts(plan) for name in open_secrets(part.format, registry))
     fail_on([*format_problems(plan, registry), *(open_secret(name, _OPEN) for name in names)], plan.table)

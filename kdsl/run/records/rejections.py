@@ -72,8 +72,5 @@ class DeadLetterOutput(Protocol):
             records: A raw record batch (`kdsl.run.records.metadata.RAW`) with the fields that the decoder got, at least
                 topic, partition and offset. It contains other records, too.
             rejections: One for each rejected record, in ascending order of their indices.
-
-        Raises:
-            DeadLetterError: The records cannot be stored, or they are too many.
         """
         ...

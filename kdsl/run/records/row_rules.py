@@ -144,9 +144,6 @@ class RowRules:
         Returns:
             What remains; without a mask all rows. If a row makes its record a dead letter, all rows of that record are
             left out, except deletes and rows before a change.
-
-        Raises:
-            Exception: What ``fail`` creates, if a rule with the action ``fail`` is violated.
         """
         violations = self.find_violations(rows)
         if not violations and left_out is None:

@@ -32,10 +32,6 @@ def keep_valid_rows(
         plan: What is written.
         counts: The counts of rows that violate rules or are left out, which are increased.
         first_row: How many rows of the task came before, for error messages.
-
-    Raises:
-        RecordError: A rule with the action ``fail`` is violated. The error locates the first rows. NULLs are an error
-            only later, in the encoder, unless the plan drops them.
     """
     if not plan.rules and not plan.drops_nulls:
         yield from batches

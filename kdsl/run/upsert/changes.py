@@ -155,9 +155,6 @@ def compute_changes(
         keys: The columns of the key.
         allow_nulls: Whether a value that neither the message nor a previous row has becomes NULL in a nullable column.
         net: Whether only the last upsert of each key is compared with its row in the state.
-
-    Raises:
-        UnavailableError: Neither the message nor a previous row has a value, and it may not become NULL.
     """
     return apply_upserts(*_order_rows(state, upserts, keys), allow_nulls=allow_nulls, net=net)
 
@@ -182,9 +179,6 @@ def apply_upserts(
         allow_nulls: As for `compute_changes`.
         net: As for `compute_changes`.
         repeats: Whether a row that equals the previous one is an update, too.
-
-    Raises:
-        UnavailableError: As for `compute_changes`.
     """
     old = rows.num_rows - upserts.rows.num_rows
     live = np.ones(len(ids), dtype=bool)

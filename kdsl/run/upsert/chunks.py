@@ -94,12 +94,6 @@ class ChunkOutput:
 
         Args:
             raw: The records.
-
-        Raises:
-            RecordError: A record cannot be decoded, or violates NOT NULL or a row rule, and is neither left out nor a
-                dead letter.
-            DecodeError: The format returned arrays of another length or type than it should.
-            KdslError: A format cannot fetch what it needs, or the dead letters cannot be written.
         """
         decoded = self._decoder.decode_with_records(raw)
         if decoded.rows.num_rows or decoded.truncates:

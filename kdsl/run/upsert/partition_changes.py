@@ -124,15 +124,6 @@ class PartitionChanges:
 
         Args:
             raw: The records.
-
-        Raises:
-            RecordError: A record cannot be decoded, or violates NOT NULL or a row rule, and is neither left out nor a
-                dead letter; its key belongs to another partition or has the same hash as another key, a value is
-                unavailable, or it empties the table of several partitions.
-            DecodeError: The format returned arrays of another length or type than it should.
-            KdslError: A format cannot fetch what it needs, the dead letters cannot be written, or stored rows cannot
-                be converted to the present columns.
-            OSError: A state cannot be written.
         """
         decoded = self._decoder.decode_with_records(raw)
         partitions = decoded.of("partition").to_numpy()
@@ -150,12 +141,6 @@ class PartitionChanges:
         If changes are computed for the whole batch (net), all of them are yielded here.
 
         Files of versions before the one at which the batch begins are removed (`PartitionState.store`).
-
-        Raises:
-            RecordError: A record's key belongs to another partition or has the same hash as another key, or it has a
-                value that is unavailable.
-            KdslError: Stored rows cannot be converted to the present columns.
-            OSError: A state cannot be written.
         """
         for number, partition in self._partitions.items():
             yield from self._compute(number)

@@ -185,9 +185,6 @@ class PartitionState:
         Args:
             hashes: The hashes of the keys, distinct and ascending.
             stored: Whether to find those that they had when the batch began.
-
-        Raises:
-            KdslError: Stored rows cannot be converted to the present columns (`convert_stored_rows`).
         """
         left = np.arange(len(hashes))
         parts: list[pa.RecordBatch] = []
@@ -263,10 +260,6 @@ class PartitionState:
         Those of the version at which the batch begins stay, because the batch may be repeated. A task that Spark has
         abandoned and that ends batches later, when files of its version were removed, does not replace the version.
         Runs are merged, and expired rows may be removed and subtracted from `keys`.
-
-        Raises:
-            OSError: A file cannot be written.
-            KdslError: Stored rows cannot be converted to the present columns.
         """
         if self._folder is None:
             return
@@ -380,11 +373,7 @@ def _version_name(version: int) -> str:
 
 
 def parse_key(document: str) -> str | None:
-    """Return the key of a version from the text of its file; None if another version of kdsl wrote it.
-
-    Raises:
-        ValueError: The text is not JSON.
-    """
+    """Return the key of a version from the text of its file; None if another version of kdsl wrote it."""
     content = orjson.loads(document)
     return str(content["key"]) if content["version"] == VERSION else None
 

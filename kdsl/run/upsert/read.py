@@ -72,10 +72,6 @@ def compute_changelog(
 
     Returns:
         The columns of `change_row`.
-
-    Raises:
-        SparkVersionError: A stream needs a state, and this Spark has none over Spark Connect.
-        SessionError: A stream needs a state, and the session does not allow its setting.
     """
     upserts = plan.upserts
     assert upserts is not None

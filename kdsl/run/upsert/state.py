@@ -85,9 +85,6 @@ def report_unavailable(table: str, rule: UnavailableRule | None) -> Iterator[Una
     Args:
         table: The table's name.
         rule: What happens to unavailable values; None, if records are not change data, is a rule that allows none.
-
-    Raises:
-        RecordError: An unavailable value must not become NULL.
     """
     chosen = rule or UnavailableRule()
     try:
@@ -149,11 +146,6 @@ class UpsertProcessor(StatefulProcessor):
         Values that became NULL are counted in the result, or reported as the rule says. The bucket `SETTINGS` has no
         rows: its call checks the key and the number of buckets, or stores them, and yields nothing. Rows that were
         stored with other columns are converted.
-
-        Raises:
-            RecordError: A change has no value for a column, no earlier row of its key is known, and the value must not
-                become NULL.
-            KdslError: The state was stored with another key or number of buckets, or its rows cannot be converted.
         """
         import pandas as pd  # type: ignore[import-untyped]
 
@@ -264,10 +256,6 @@ def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> 
 
     A new column is NULL, a removed one is dropped, and one whose type is wider now is cast; rows that already have the
     schema are returned themselves.
-
-    Raises:
-        KdslError: A column had a type with values that the present one cannot represent, or one that is NOT NULL has
-            no value.
     """
     if rows.schema.equals(schema):
         return rows

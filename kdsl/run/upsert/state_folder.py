@@ -23,9 +23,6 @@ def state_folder(table: str) -> Path:
 
     Args:
         table: The table's name, for messages.
-
-    Raises:
-        KdslError: The location of the checkpoint is not known, or this machine does not see it as a folder.
     """
     context = TaskContext.get()
     location = None if context is None else local_property(context, CHECKPOINT)

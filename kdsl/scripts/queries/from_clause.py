@@ -50,9 +50,6 @@ class FromClause:
         """Translate a query that may use the tables of ``outer`` to SQL; also return its columns.
 
         The facts are extended.
-
-        Raises:
-            UntranslatableError: It has a mistake, or no equivalent in Spark.
         """
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
@@ -67,9 +64,6 @@ class FromClause:
         """Translate a condition, which must be BOOLEAN, to SQL; ``what`` names the clause for the error.
 
         Aggregates, ``OVER`` and queries inside it are noted in the facts.
-
-        Raises:
-            UntranslatableError: It is not BOOLEAN, cannot be translated, or has an aggregate outside HAVING.
         """
         if what != "HAVING" and has_aggregate(node):
             self.fail(node, what, f"{what} cannot have an aggregate", "use HAVING, or aggregate in a nested query")
@@ -78,11 +72,7 @@ class FromClause:
         return value.text
 
     def rename_columns(self, node: n.Node, row: t.Row, names: tuple[str, ...]) -> t.Row:
-        """Return the columns of a query with other names, if there are any names.
-
-        Raises:
-            UntranslatableError: Their number differs.
-        """
+        """Return the columns of a query with other names, if there are any names."""
         if not names:
             return row
         if len(names) != len(row.fields):
@@ -132,10 +122,6 @@ class FromClause:
         """Translate the tables after FROM to SQL, and return them for the lookup of names.
 
         The tables, hints, windows and joins are recorded in ``facts``.
-
-        Raises:
-            UntranslatableError: A table does not exist, or cannot be used like this; a query or condition among them
-                cannot be translated; or FROM begins with UNNEST.
         """
         match node:
             case n.Table(name=name, alias=alias):
@@ -167,11 +153,7 @@ class FromClause:
         return f"{name}__{zlib.crc32(node.hint.encode()):08x}" if node.hint else name
 
     def table_columns(self, node: n.Table, name: tuple[str, ...]) -> t.Row:
-        """Look up the columns of a table or of a query of ``WITH``; record that a table is read, and its hint.
-
-        Raises:
-            UntranslatableError: There is no such table, or a query has a hint.
-        """
+        """Look up the columns of a table or of a query of ``WITH``; record that a table is read, and its hint."""
         named_query = self.named.get(name[-1]) if len(name) == 1 else None
         if named_query is not None:
             if node.hint:
@@ -189,13 +171,7 @@ class FromClause:
         return self.tables[name[-1]]
 
     def translate_window_table(self, node: n.Windowed) -> tuple[str, tuple[Relation, ...]]:
-        """Translate a window function in FROM to SQL, record it, and return its table with the columns of the window.
-
-        Raises:
-            UntranslatableError: The table is a changelog or unknown, a column is unknown, the time is not a TIMESTAMP,
-                a length is not an INTERVAL of whole milliseconds or (except OFFSET) not above zero, or the size of a
-                HOP or CUMULATE is not a multiple of its slide or step.
-        """
+        """Translate a window function in FROM to SQL, record it, and return its table with the window's columns."""
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.alias or node.table.name[-1]
         if isinstance(row, ChangelogColumns):
@@ -239,10 +215,6 @@ class FromClause:
 
         The columns of ``USING`` and ``NATURAL`` become a first table without a name. What a stream must know of the
         join is added to the facts (`note_join`).
-
-        Raises:
-            UntranslatableError: Tables have the same name, Spark has no such join, a table has SESSION windows, UNNEST
-                stands before a JOIN, or a table or the condition cannot be translated.
         """
         left_text, left = self.translate_tables(node.left, outer)
         if isinstance(node.right, n.Unnest):
@@ -325,9 +297,6 @@ class FromClause:
         """Merge the columns of ``USING`` or ``NATURAL``; also return the SQL of the condition that they are equal.
 
         Both are empty for a join without these words, or if a ``NATURAL`` join has no column in common.
-
-        Raises:
-            UntranslatableError: A side does not have exactly one such column, or the two cannot be compared.
         """
         sides = [[one for r in side for one in r.own] for side in (left, right)]
         names = node.using
@@ -365,10 +334,6 @@ class FromClause:
 
         Returns:
             The SQL, and the tables; the last one is that of the elements, with nullable columns.
-
-        Raises:
-            UntranslatableError: It is another join than CROSS or INNER JOIN, or LEFT JOIN, without a condition or ON
-                TRUE; the column is not an ARRAY or MAP, or the number of names differs.
         """
         constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
         if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):

@@ -60,11 +60,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         self.named_windows: Mapping[str, n.Over] = {}
 
     def __call__(self, node: n.Node) -> TypedSql:
-        """Translate a node; in a grouped query it must consist of keys, aggregates and constants.
-
-        Raises:
-            UntranslatableError: It does not, or has no equivalent in Spark.
-        """
+        """Translate a node; in a grouped query it must consist of keys, aggregates and constants."""
         grouped, self.grouped = self.grouped, None
         if grouped is None or self.inside:
             value = super().__call__(node)
@@ -84,11 +80,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return super().__call__(node)
 
     def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
-        """Translate a column, and members of it; `__call__` checks whether it may be used in a grouped query.
-
-        Raises:
-            UntranslatableError: No table, or several tables, have a column of that name, or it has no such member.
-        """
+        """Translate a column, and members of it; `__call__` checks whether it may be used in a grouped query."""
         try:
             return super().translate_name(node, parts)
         except AmbiguousError as e:
@@ -107,10 +99,6 @@ class QueryExpressionTranslator(ExpressionTranslator):
         """Translate an aggregate, an analytic function, or a part of a group window.
 
         What a stream must know of it is added to the facts.
-
-        Raises:
-            UntranslatableError: It is inside another aggregate, needs OVER or a window in GROUP BY, or has no
-                equivalent in Spark. In WHERE and ON, `translate_condition` refuses aggregates.
         """
         name = node.name.upper()
         kind, _, part = name.partition("_")
@@ -147,12 +135,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return self._translate_function(node, name, values, condition + over)
 
     def translate_over(self, node: n.Over) -> str:
-        """Translate the window of an analytic function to the SQL `` OVER (…)``.
-
-        Raises:
-            UntranslatableError: It names a window that is not declared, its frame is not ``BETWEEN … AND CURRENT
-                ROW``, or a key of it cannot be translated.
-        """
+        """Translate the window of an analytic function to the SQL `` OVER (…)``."""
         if node.name:
             if node.name not in self.named_windows:
                 hint = nearest(node.name, self.named_windows)
@@ -272,11 +255,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
     # windows of groups: GROUP BY TUMBLE(ts, INTERVAL …)
 
     def translate_group_window(self, node: n.Call) -> TypedSql | None:
-        """Translate ``TUMBLE(…)`` and the like as a key of GROUP BY, and record the window; None for anything else.
-
-        Raises:
-            UntranslatableError: It has other arguments than such a window.
-        """
+        """Translate ``TUMBLE(…)`` and the like as a key of GROUP BY, and record the window; None for anything else."""
         kind = node.name.upper()
         if kind not in _LEGACY:
             return None
@@ -294,11 +273,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(text, t.row(start=t.Timestamp(3), end=t.Timestamp(3)))
 
     def translate_window_part(self, node: n.Call, kind: str, part: str) -> TypedSql:
-        """Translate ``TUMBLE_START`` and the like.
-
-        Raises:
-            UntranslatableError: GROUP BY has no such window, or the part is ``PROCTIME``.
-        """
+        """Translate ``TUMBLE_START`` and the like."""
         window = self.windows.get((kind, node.arguments))
         if window is None:
             shown = self.source[node.at :].partition("(")[0]
@@ -322,9 +297,6 @@ class QueryExpressionTranslator(ExpressionTranslator):
             kind: The window, for messages.
             name: The argument: ``SIZE``, ``SLIDE``, ``STEP`` or ``GAP``, which must be positive, or ``OFFSET``.
             node: The interval.
-
-        Raises:
-            UntranslatableError: It is not an interval of fixed length in whole milliseconds, or not positive.
         """
         negated = isinstance(node, n.Unary) and node.operator == "-"
         span = node.operand if isinstance(node, n.Unary) and negated else node
@@ -341,12 +313,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
     # queries inside expressions
 
     def translate_in_query(self, node: n.In, value: TypedSql) -> TypedSql:
-        """Translate ``IN (SELECT …)``, whose left side is already translated as ``value``, and note it in the facts.
-
-        Raises:
-            UntranslatableError: The numbers of columns differ, their types cannot be compared, or the query cannot be
-                translated, or is a changelog in a batch.
-        """
+        """Translate ``IN (SELECT …)``, whose left side is already translated as ``value``, and note it in the facts."""
         assert node.query is not None
         text, row = self._translate_rows(node, node.query, "IN")
         mine = value.type.fields if isinstance(node.operand, n.Collection) and isinstance(value.type, t.Row) else ()
@@ -363,12 +330,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({left} {'NOT ' if node.negated else ''}IN ({text}))", t.Boolean())
 
     def translate_nested_query(self, node: n.Nested) -> TypedSql:
-        """Translate ``EXISTS``, or a query that returns one value, and note it in the facts.
-
-        Raises:
-            UntranslatableError: The query of a value has several columns, or the query cannot be translated, or is a
-                changelog in a batch.
-        """
+        """Translate ``EXISTS``, or a query that returns one value, and note it in the facts."""
         text, row = self._translate_rows(node, node.query, "EXISTS" if node.exists else "SELECT")
         self.facts.add_note("nested", "SELECT", node.at)
         if node.exists:

@@ -164,9 +164,6 @@ class Relations:
 
         Returns:
             The column, and the names of the members that follow it in ``parts``; None if there is none.
-
-        Raises:
-            AmbiguousError: Several tables have a column of this name.
         """
         name, *within = parts
         for each in self.relations if within else ():

@@ -85,9 +85,6 @@ def translate_query(
         streaming: Whether it runs as a stream: a group that no longer exists is then written as a delete.
         names: The names in ``tables`` of paths that are written otherwise, as ``catalog.database.table``.
         sinks: The names in ``tables`` of those that can only be written, which messages do not suggest to read.
-
-    Raises:
-        UntranslatableError: It is not a query, uses unknown names, has no equivalent in Spark, or is nested too deeply.
     """
     tree = read_query(text)
     facts = QueryFacts(streaming=streaming, windows=has_time_windows(tree), sinks=sinks)

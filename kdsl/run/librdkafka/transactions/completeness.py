@@ -19,12 +19,7 @@ T = TypeVar("T")
 
 
 def check_complete(rows: Iterator[T]) -> Iterator[T]:
-    """Yield the rows of a task, then check that they are complete. Outside Spark there is no check.
-
-    Raises:
-        ExactlyOnceError: The rows ended because Spark's side of the task ended early.
-        KdslError: This version of pyspark does not allow the check.
-    """
+    """Yield the rows of a task, then check that they are complete. Outside Spark there is no check."""
     yield from rows
     if current_task() is not None and not _has_end_mark(_find_task_input()):
         raise ExactlyOnceError(

@@ -53,20 +53,11 @@ class TransactionalProducer(Producer):
         self.id = settings["transactional.id"]
 
     def init(self, seconds: float) -> None:
-        """Acquire the transactional id: fence its previous producer, and abort or finish that one's transaction.
-
-        Raises:
-            TransactionError: The coordinator refuses, or does not answer within the time.
-            ProducerError: The producer has failed for good.
-        """
+        """Acquire the transactional id: fence its previous producer, and abort or finish that one's transaction."""
         self._call_until_done("be acquired", seconds, lambda ms: self._lib.rd_kafka_init_transactions(self._handle, ms))
 
     def begin(self) -> None:
-        """Begin a transaction.
-
-        Raises:
-            TransactionError: A transaction is open, or the producer is fenced.
-        """
+        """Begin a transaction."""
         self._raise_on_error("begin", self._lib.rd_kafka_begin_transaction(self._handle))
 
     def send_token(self, group: str, topic: str, offset: int, text: str, seconds: float) -> None:
@@ -78,10 +69,6 @@ class TransactionalProducer(Producer):
             offset: The offset.
             text: The metadata.
             seconds: The maximum time in seconds.
-
-        Raises:
-            TransactionError: The coordinator refuses, or does not answer within the time.
-            ProducerError: The producer has failed for good.
         """
         lib, data = self._lib, ctypes.create_string_buffer(text.encode())
         offsets = lib.rd_kafka_topic_partition_list_new(1)
@@ -100,23 +87,13 @@ class TransactionalProducer(Producer):
             lib.rd_kafka_consumer_group_metadata_destroy(metadata)
 
     def commit(self, seconds: float) -> None:
-        """Commit the transaction, within some seconds. The producer must have been flushed.
-
-        Raises:
-            TransactionError: It was not committed; if the error is ``retriable``, it may have been.
-            ProducerError: The producer has failed for good.
-        """
+        """Commit the transaction, within some seconds. The producer must have been flushed."""
         self._call_until_done(
             "be committed", seconds, lambda ms: self._lib.rd_kafka_commit_transaction(self._handle, ms)
         )
 
     def abort(self, seconds: float) -> None:
-        """Abort the transaction, within some seconds.
-
-        Raises:
-            TransactionError: It was not aborted within the time, or cannot be.
-            ProducerError: The producer has failed for good.
-        """
+        """Abort the transaction, within some seconds."""
         # Discarded records are reported as failed, and these events must be handled before the call can succeed.
         self._call_until_done(
             "be aborted", seconds, lambda ms: self._lib.rd_kafka_abort_transaction(self._handle, ms), _BRIEF

@@ -89,16 +89,6 @@ def write_transactionally(
 
     Returns:
         The result of ``send``; None if there was nothing to write or it had been written.
-
-    Raises:
-        ExactlyOnceError: The task has no transactional id, its rows are incomplete, the token forbids the write, or the
-            transaction failed.
-        RecordError: A row cannot be written.
-        KafkaReadError: The token cannot be read.
-        ProducerError: librdkafka refuses the settings.
-        KdslError: This version of pyspark does not allow the check that all rows have arrived, or (ResolveError) the
-            client settings have errors in this process.
-        Exception: Any other error of ``batches`` and ``send``.
     """
     if index >= spec.writers:
         raise ExactlyOnceError(
@@ -178,21 +168,12 @@ def check_no_later_run(spec: TransactionSpec, cluster: Cluster) -> None:
     """Check that no later run has acquired the transactional ids of a write, without acquiring one.
 
     Only the token of the first id is read; without it there is nothing to check.
-
-    Raises:
-        ExactlyOnceError: A later run or another writer has acquired them, or has written a later batch.
-        KafkaReadError: The token of the id cannot be read.
-        ResolveError: The client settings have errors in this process.
     """
     _refuse_late_task(spec, cluster, spec.id_of(0), spec.batch or 0)
 
 
 def send_done_record(producer: TransactionalProducer, spec: TransactionSpec) -> None:
-    """Send the record that marks the write as done, within its transaction, and wait for its acknowledgement.
-
-    Raises:
-        ProducerError: The topic does not exist, no broker answers, or the record cannot be written.
-    """
+    """Send the record that marks the write as done, within its transaction, and wait for its acknowledgement."""
     key, value = spec.done_record()
     code = producer.look_up(spec.log, spec.step_timeout)
     if code:
@@ -217,14 +198,7 @@ def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: 
 
 
 def take_seeded_id(spec: TransactionSpec, cluster: Cluster, settings: Mapping[str, str]) -> OwnedProducer:
-    """Acquire a transactional id that must have a token, with a new producer (`take_id`); an error closes that again.
-
-    Raises:
-        ExactlyOnceError: The id cannot be acquired, or its token is gone, malformed or of a newer kdsl.
-        KafkaReadError: The token cannot be read.
-        ProducerError: librdkafka refuses the settings.
-        ResolveError: The client settings have errors in this process.
-    """
+    """Acquire a transactional id that must have a token, with a new producer (`take_id`); an error closes it."""
     producer, token = take_id(spec, cluster, settings)
     if token is None:
         producer.close()
@@ -239,12 +213,6 @@ def take_id(
 
     Returns:
         A new producer, which is closed after an error, and the id's last token; None if it has none.
-
-    Raises:
-        ExactlyOnceError: The id cannot be acquired, or its token is malformed or of a newer kdsl.
-        KafkaReadError: The token cannot be read.
-        ProducerError: librdkafka refuses the settings.
-        ResolveError: The client settings have errors in this process.
     """
     producer = TransactionalProducer(settings)
     try:
@@ -312,11 +280,7 @@ def _open_admin(pid: int, cluster: Cluster, table: str) -> TokenAdmin:
 
 
 def token_admin_of(cluster: Cluster, table: str) -> TokenAdmin:
-    """Return the admin client of a cluster and table, which this process reuses.
-
-    Raises:
-        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved here.
-    """
+    """Return the admin client of a cluster and table, which this process reuses."""
     return _open_admin(os.getpid(), cluster, table)
 
 

@@ -109,9 +109,6 @@ def read_token(text: str, number: int) -> Token | None:
     Args:
         text: The JSON, which does not contain the number.
         number: The token's `Token.number`: the offset with which it was committed.
-
-    Raises:
-        ExactlyOnceError: The token was written by a newer version of kdsl, or is malformed.
     """
     document = _parse_document(text)
     if document is None:
@@ -154,10 +151,6 @@ def next_step(id_: str, token: Token | None, writer: Writer, batch: int, run: st
         writer: Who wants to write.
         batch: The batch that it wants to write.
         run: The run to which the task belongs.
-
-    Raises:
-        ExactlyOnceError: The token is missing, belongs to a later batch or to another writer; or a later run has
-            acquired the ids.
     """
     if token is None:
         raise missing_token_error(id_, writer)
@@ -239,11 +232,6 @@ def find_start_batches(
 
     Returns:
         The last written batch, by transactional id.
-
-    Raises:
-        ExactlyOnceError: A token is missing, belongs to another writer, or is ahead of Spark's logs; or rows are routed
-            differently after a batch was half written; or a write of another plan has the same ``write_id``.
-        HalfWrittenError: A batch was cut off while writers committed, and its rows would now go to other writers.
     """
     if not adopt:
         for id_, token in {**others, **previous}.items():
@@ -276,11 +264,7 @@ def find_half_written(
 
 
 def check_owner(id_: str, token: Token, writer: Writer) -> None:
-    """Check that a writer may use a transactional id: it used it before, or both writers are batch writes.
-
-    Raises:
-        ExactlyOnceError: The id belongs to another writer.
-    """
+    """Check that a writer may use a transactional id: it used it before, or both writers are batch writes."""
     if token.writer.is_same(writer) or token.writer.kind == writer.kind == "batch":
         return
     raise ExactlyOnceError(

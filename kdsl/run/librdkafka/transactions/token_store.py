@@ -42,11 +42,6 @@ class TokenAdmin(LibrdkafkaAdmin):
             id_: The transactional id.
             stable: Whether to wait for the end of a transaction that is ending; without that, the token may be the last
                 but one.
-
-        Raises:
-            KafkaReadError: The token cannot be read, as when the transaction does not end within a minute.
-            ExactlyOnceError: The token was written by a newer version of kdsl, or is malformed.
-            KdslError: The client settings have errors, or librdkafka refuses them.
         """
         code, offsets = retry(
             lambda timeout: self._offsets_of.read(id_, min(10.0, max(1.0, timeout)), stable=stable),
@@ -65,9 +60,6 @@ class TokenAdmin(LibrdkafkaAdmin):
         """List the transactional ids of a prefix (``PREFIX-0`` and so on) whose groups exist.
 
         Empty if this user may not list groups.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         own = re.compile(re.escape(prefix) + "-(0|[1-9][0-9]*)")
         try:
@@ -76,11 +68,7 @@ class TokenAdmin(LibrdkafkaAdmin):
             return []
 
     def replicas(self, topic: str) -> int:
-        """Return the fewest replicas that a partition of a topic has; 0 if the topic is missing or not visible.
-
-        Raises:
-            KafkaReadError: The brokers refuse the login, or do not answer in time.
-        """
+        """Return the fewest replicas that a partition of a topic has; 0 if the topic is missing or not visible."""
         names = TopicCollection([topic])
         description = self._requests.ask(
             lambda client, timeout: client.describe_topics(names, request_timeout=timeout)
@@ -91,10 +79,6 @@ class TokenAdmin(LibrdkafkaAdmin):
         """Ask the brokers for all settings of a topic, defaults included, and return their values as strings, by name.
 
         Empty if the broker that answers does not know the topic.
-
-        Raises:
-            NotAllowedError: This user may not read the settings.
-            KafkaReadError: The settings cannot be read.
         """
         config = self._describe_configs(ConfigResource(ResourceType.TOPIC, topic))
         if isinstance(config, KafkaError):
@@ -104,11 +88,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return {name: entry.value for name, entry in config.items()}
 
     def settings(self, names: Iterable[str]) -> dict[str, int]:
-        """Ask one broker for some numeric settings, and return those that it has; none if it does not show them.
-
-        Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
-        """
+        """Ask one broker for some numeric settings, and return those that it has; none if it does not show them."""
         broker = next(iter(self._requests.list_topics().brokers))
         config = self._describe_configs(ConfigResource(ResourceType.BROKER, str(broker)))
         if isinstance(config, KafkaError):
