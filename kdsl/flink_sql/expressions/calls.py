@@ -124,7 +124,7 @@ def template_function(
 ) -> Function:
     """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all.
 
-    ``kind`` is the type of its result, or returns it for the arguments, of which it may refuse some. ``kinds`` are as
+    ``kind`` is the type of its result, or a function that returns it or refuses the arguments. ``kinds`` are as
     for `Arguments.require_kinds`, and ``double``: a number that is cast to DOUBLE, as all others then are; a last ``…``
     allows up to 99 arguments. ``least`` is the smallest number of arguments, by default that of the kinds. ``nullable``
     is whether the result may be NULL: by default if an argument may be, with ``first`` if the first may be.
