@@ -1,0 +1,2 @@
+from docs.generate.explanations import write_explanations
+print(write_explanations())
