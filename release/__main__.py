@@ -38,7 +38,7 @@ def run_tool(*command: str, **environment: str) -> list[str]:
 
 
 def check_archives(sdist: Path, wheel: Path) -> Iterator[str]:
-    """Yield what twine, check-wheel-contents and kdsl's own lists say of the archives, and if a second build differs."""
+    """Yield what twine, check-wheel-contents and kdsl's own lists say of the archives; build them twice."""
     yield from run_tool(sys.executable, "-m", "twine", "check", "--strict", str(sdist), str(wheel))
     yield from run_tool(sys.executable, "-m", "check_wheel_contents", str(wheel))
     yield from wheel_problems(wheel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from license_expression import ExpressionError, LicenseExpression, get_spdx_licensing
+from license_expression import ExpressionError, get_spdx_licensing  # type: ignore[import-untyped]  # has no types
 
 ALLOWED = {
     "0BSD",
@@ -69,24 +69,24 @@ def licence_problems(licences: dict[str, str]) -> list[str]:
 
 def _problems(package: str, licence: str) -> Iterator[str]:
     if not licence:
-        yield f"{package}: its metadata names no licence; read it in its repository and add it to release/licences.py"
+        yield f"{package}: its metadata names no licence; add the one of its repository to release/licences.py"
         return
     expression = _parse(licence)
     if expression is None:
         yield f"{package}: the licence {licence!r} is not known; add its SPDX identifier to release/licences.py"
     elif not _is_allowed(expression):
-        yield f"{package}: the licence {licence} is not allowed; use another package, or allow it in release/licences.py"
+        yield f"{package}: the licence {licence} is not allowed; allow it in release/licences.py, or drop it"
 
 
-def _parse(licence: str) -> LicenseExpression | None:
-    """The expression, or None if it is not one of SPDX's."""
+def _parse(licence: str) -> Any:
+    """The expression of license_expression, or None if it is not one of SPDX's."""
     try:
         return get_spdx_licensing().parse(licence, validate=True) if licence else None
     except ExpressionError:
         return None
 
 
-def _is_allowed(expression: LicenseExpression) -> bool:
+def _is_allowed(expression: Any) -> bool:
     """Whether all licences of an AND are allowed, and one of an OR."""
     if not expression.args:
         return expression.render() in ALLOWED

@@ -226,8 +226,8 @@ def class_members(cls: Any) -> Mapping[str, Any] | None:
 def read_annotations(owner: Any) -> dict[str, Any]:
     """The annotations that a class or function itself declares; as strings if they cannot be evaluated yet.
 
-    From Python 3.14 on an annotation is evaluated when it is read (PEP 649). A table class is read before the names below
-    it exist, and names that are imported for type checkers never exist. `evaluate_annotation` takes the strings.
+    From Python 3.14 on an annotation is evaluated when it is read (PEP 649). A table class is read before names below
+    it exist, and names that are imported for type checkers never do. `evaluate_annotation` takes the strings.
     """
     try:
         return dict(inspect.get_annotations(owner))

@@ -69,13 +69,13 @@ def simulate_python_314(monkeypatch: pytest.MonkeyPatch, strings: dict[str, str]
     def evaluate(owner: Any) -> dict[str, Any]:
         raise NameError("name 'Later' is not defined", name="Later")
 
-    def read(owner: Any, *, format: str) -> dict[str, str]:
-        assert format == "string"
+    def read(owner: Any, **arguments: str) -> dict[str, str]:
+        assert arguments == {"format": "string"}
         return strings
 
     lazy = SimpleNamespace(Format=SimpleNamespace(STRING="string"), get_annotations=read)
     monkeypatch.setattr("inspect.get_annotations", evaluate)
-    monkeypatch.setitem(sys.modules, "annotationlib", lazy)  # type: ignore[arg-type]  # stands for the module
+    monkeypatch.setitem(sys.modules, "annotationlib", lazy)
 
 
 def test_annotations_that_cannot_be_evaluated_yet_are_strings(monkeypatch: pytest.MonkeyPatch) -> None:
