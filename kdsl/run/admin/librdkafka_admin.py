@@ -78,9 +78,6 @@ class LibrdkafkaAdmin:
 
     Attributes:
         servers: The cluster's ``bootstrap.servers``.
-
-    Raises:
-        ResolveError: As for `Cluster.admin`.
     """
 
     def __init__(self, cluster: Cluster, table: str, *, answered: bool = False) -> None:
