@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kdsl.callbacks import TopicPartition
-from kdsl.client_settings.to_librdkafka import admin_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, KdslError, TopicMissingError
 from kdsl.run.admin import errors
@@ -60,7 +60,7 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
 
     No broker is asked. For Java's client the session and the JVM change as `JavaAdmin` says.
     """
-    refused = [p for p in admin_settings(cluster.settings()).problems if p.severity == "error"]
+    refused = [p for p in librdkafka_settings(cluster.settings(), "admin").problems if p.severity == "error"]
     if not refused:
         return LibrdkafkaAdmin(cluster, table)
     if is_connect(spark):
