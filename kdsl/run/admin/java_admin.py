@@ -79,11 +79,6 @@ class JavaAdmin(ClusterAdmin):
     Attributes:
         client: Java's ``AdminClient``.
         jvm: The JVM that it runs in.
-
-    Raises:
-        ResolveError: The settings have errors, or a reference cannot be resolved here.
-        KdslError: The connector cannot be attached, a JVM lacks a system property or has another value of it, or Java
-            refuses the settings.
     """
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str) -> None:
