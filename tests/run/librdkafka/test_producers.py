@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.run import ffi
 from kdsl.run.librdkafka import client_pool, producer_pool
 from kdsl.run.librdkafka.consumers import SIZES, borrow_consumer, discard
 from kdsl.run.librdkafka.producer import Producer, ProducerError
@@ -55,6 +57,21 @@ def test_an_idle_producer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert producer_pool.empty_pool() == []
     discard(borrow_consumer(Cluster("127.0.0.1:1"), "test_producers", SIZES[0], {"group.id": "tests"}))
     assert producer_pool.empty_pool() == []
+
+
+@pytest.mark.parametrize("name", ["security.protocol", "ssl.key.password.unknown", "client.dns.lookup"])
+@pytest.mark.parametrize(
+    ("create", "error"),
+    [(Producer, ProducerError), (lambda settings: ffi.new_client(ffi.CONSUMER, settings), KdslError)],
+)
+def test_a_setting_that_librdkafka_refuses_is_named_without_its_value(
+    name: str, create: Callable[[dict[str, str]], object], error: type[KdslError]
+) -> None:
+    """librdkafka's own text quotes the value, which may be a secret."""
+    with pytest.raises(error, match=f"librdkafka refuses the setting '{name}' or its value") as raised:
+        create({**NOWHERE, name: "HUSH"})
+
+    assert "HUSH" not in str(raised.value)
 
 
 def test_a_closed_producer_cannot_be_used_and_may_be_closed_again() -> None:
