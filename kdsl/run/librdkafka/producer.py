@@ -140,9 +140,7 @@ class Producer:
         self.poll()
         self.failed, self.failure, self.last_error = 0, None, ""
 
-    def look_up(
-        self, topic: str, timeout: float, *, creating: bool = True, first_attempt: float = FIRST_ATTEMPT
-    ) -> int:
+    def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
         """Ask the brokers for a topic, which also makes them create it if they create topics automatically.
 
         A topic that can be written is added to `known_topics`, and its number of partitions to `partition_counts`.
@@ -153,7 +151,6 @@ class Producer:
             timeout: How long to wait for brokers that do not answer, in seconds.
             creating: Whether a missing topic may be in creation; if so, wait some seconds for it, as in any case for
                 one without leaders.
-            first_attempt: The timeout of the first request, in seconds.
 
         Returns:
             An error code of `confluent_kafka.KafkaError`, such as that of a timeout; 0 if the topic can be written to.
@@ -175,7 +172,7 @@ class Producer:
             is_final,
             Deadline(timeout),
             pause=FLUSH_MS / 1000,
-            first_timeout=first_attempt,
+            first_timeout=FIRST_ATTEMPT,
             wait=lambda seconds: self.poll(int(seconds * 1000)),
         )
         if code == KafkaError.NO_ERROR:
