@@ -31,7 +31,7 @@ from kdsl.run.librdkafka.producer_pool import borrow_producer
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
 from kdsl.run.librdkafka.transactions.task import write_transactionally
 from kdsl.run.librdkafka.write_failures import Failure, explain_failure
-from kdsl.run.metrics.sink_reports import OPTION, append_report
+from kdsl.run.metrics.sink_reports import OPTION, SinkCounts, add_up, append_report
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
@@ -57,24 +57,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TaskResult(WriterCommitMessage):
-    """What a task has written; Spark returns it to the driver.
+    """What a task has written, and in which batch or action (None outside of Spark); Spark returns it to the driver."""
 
-    Attributes:
-        records: How many records Kafka acknowledged.
-        bytes: The bytes of their keys and values.
-        lost: How many records failed; always 0 for a write with a delivery guarantee.
-        send_time: Milliseconds between sending the last record and the acknowledgement of all.
-        client: librdkafka's statistics of the producer, by its client id.
-        dropped: How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`.
-        batch: The batch or action that the task belongs to; None outside of Spark.
-    """
-
-    records: int
-    bytes: int
-    lost: int = 0
-    send_time: float = 0.0
-    client: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    counts: SinkCounts
     batch: BatchId | None = field(default_factory=current_batch)
 
 
@@ -187,13 +172,13 @@ def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatc
     if PREPARE in options:
         batches = read_function(options[PREPARE])(batches)
     if TRANSACTION in options:
-        return write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches)
-    return write_rows(plan, cluster, batches)
+        return TaskResult(write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches))
+    return TaskResult(write_rows(plan, cluster, batches))
 
 
 def write_transaction(
     plan: WritePlan, cluster: Cluster, spec: TransactionSpec, batches: Iterable[pa.RecordBatch]
-) -> TaskResult:
+) -> SinkCounts:
     """Encode the rows of one task and send them in a transaction, unless the batch has been written, which is logged.
 
     Rows that rules or NOT NULL exclude are left out and counted. Further effects are those of `write_transactionally`.
@@ -209,11 +194,11 @@ def write_transaction(
     """
     creating, settings = choose_producer_settings(plan.table, cluster)
 
-    def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskResult:
+    def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> SinkCounts:
         return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(rows)
 
     batch = _current_batch_id() if spec.batch is None else spec.batch
-    return write_transactionally(spec, cluster, settings, task_index(), batch, batches, send) or TaskResult(0, 0)
+    return write_transactionally(spec, cluster, settings, task_index(), batch, batches, send) or SinkCounts()
 
 
 def _current_batch_id() -> int:
@@ -228,7 +213,7 @@ def _current_batch_id() -> int:
     return batch
 
 
-def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> SinkCounts:
     """Encode the rows of one task, send them, and wait until every record is acknowledged.
 
     Rows that rules or NOT NULL exclude are left out and counted. Without a delivery guarantee, it waits `FLUSH_SECONDS`
@@ -304,7 +289,7 @@ class _TaskWriter:
         self._chooser = PartitionChooser(plan, task_index())
         self._counts: dict[str, int] = {}
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> SinkCounts:
         """Encode and send the rows of the task, wait until they are acknowledged, and return the counts of the task.
 
         Rows that rules or NOT NULL exclude are left out, and changes of an upsert table combined. Without a delivery
@@ -335,7 +320,8 @@ class _TaskWriter:
             )
         statistics = self._producer.take_statistics()
         client = {self._producer.client_id: statistics} if statistics else {}
-        return TaskResult(rows - lost, size, lost, send_time * 1000, client, dict(violations))
+        milliseconds = send_time * 1000 if rows > lost else None
+        return SinkCounts(rows - lost, size, lost, milliseconds, client, dict(violations))
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
         """Queue encoded records, topic by topic; a topic is looked up before its first record, and may be created then.
@@ -474,8 +460,8 @@ def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage |
     A file that cannot be opened here is ignored.
     """
     plan, _ = _read_cached(options)
-    results = [m for m in messages if isinstance(m, TaskResult)]
-    records, size, lost = (sum(getattr(m, name) for m in results) for name in ("records", "bytes", "lost"))
+    results = [m.counts for m in messages if isinstance(m, TaskResult)]
+    written = add_up(results)
     _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
-              plan.table, records, size, plan.topics, batch, len(results), lost)  # fmt: skip
-    append_report(options.get(OPTION), results)
+              plan.table, written.records, written.bytes, plan.topics, batch, len(results), written.lost)  # fmt: skip
+    append_report(options.get(OPTION), written)
