@@ -11,9 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -44,9 +43,6 @@ from kdsl.spark_internals.sources import DataSourceArrowWriter, DataSourceStream
 from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, exchange_packets_at_once
 from kdsl.types.arrays import Indices, value_bytes
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
 # Rows are encoded in pieces of about these sizes, whatever the size of Spark's batches.
 PIECE_ROWS = 8_000
 PIECE_BYTES = 16 * 1024 * 1024
@@ -63,82 +59,74 @@ class TaskResult(WriterCommitMessage):
     batch: BatchId | None = field(default_factory=current_batch)
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """Writes the partitions of a batch."""
+class _PartitionWriter:
+    """Writes the partitions of batches, and reports what was written."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write one partition in a task, as `write_rows` or `write_transaction` does, with their errors."""
-        return _write_partition(self._options, iterator)
+        """Write one partition in a task, as `write_transaction` does if the options say so, else as `write_rows`.
+
+        If the options say how, the columns are first matched with the plan's (`BatchMatch.apply`). If they have a
+        function for it, that makes the rows. The worker's next answer is sent without waiting
+        (`exchange_packets_at_once`).
+        """
+        exchange_packets_at_once()
+        options = self._options
+        plan, cluster = _read_cached(options)
+        batches: Iterable[pa.RecordBatch] = iterator
+        if MATCH in options:
+            match = BatchMatch.from_text(options[MATCH])
+            batches = (match.apply(batch, plan) for batch in iterator)
+        if PREPARE in options:
+            batches = read_function(options[PREPARE])(batches)
+        if TRANSACTION in options:
+            return TaskResult(write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches))
+        return TaskResult(write_rows(plan, cluster, batches))
+
+    def _check_letters(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Check that the driver has not refused the batch because of too many dead letters; waits until it knows."""
+        for batch in {m.batch for m in messages if isinstance(m, TaskResult)}:
+            check_refusal(self._options.get(REFUSALS), batch)
+
+    def _report(self, messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
+        """Log what was written, and append it to the query's file of reports, if the options name one."""
+        plan, _ = _read_cached(self._options)
+        tasks = [m.counts for m in messages if isinstance(m, TaskResult)]
+        total = add_up(tasks)
+        _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
+                  plan.table, total.records, total.bytes, plan.topics, batch, len(tasks), total.lost)  # fmt: skip
+        append_report(self._options.get(OPTION), total)
+
+
+class BatchWriter(_PartitionWriter, DataSourceArrowWriter):
+    """Writes the partitions of a batch."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Wait until dead letters are stored, then log and report what was written."""
-        _check_letters(self._options, messages)
-        _report(self._options, messages, "batch")
+        self._check_letters(messages)
+        self._report(messages, "batch")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log and report what was written before a task failed; it stays in the topic."""
-        _report(self._options, messages, "batch that failed")
+        self._report(messages, "batch that failed")
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the partitions of each micro-batch of a stream."""
+class StreamWriter(_PartitionWriter, DataSourceStreamArrowWriter):
+    """Writes the partitions of each micro-batch of a stream.
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = dict(options)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write one partition of a micro-batch in a task, as `write_rows` or `write_transaction` does.
-
-        Errors are theirs. An exactly-once write without a batch id in its specification takes that of the micro-batch.
-        """
-        return _write_partition(self._options, iterator)
+    An exactly-once write without a batch id in its specification takes that of the micro-batch.
+    """
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Wait until dead letters are stored, then log and report what was written."""
-        _check_letters(self._options, messages)
-        _report(self._options, messages, f"batch {batchId}")
+        self._check_letters(messages)
+        self._report(messages, f"batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log and report what was written before a task failed; it stays in the topic."""
-        _report(self._options, messages, f"batch {batchId} that failed")
-
-
-def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Return the writer of a batch, which reads the options when it is used.
-
-    At the first call in a process, what is loaded is excluded from garbage collection.
-    """
-    del schema
-    if overwrite:
-        raise KdslError("a topic cannot be overwritten: Kafka only appends; write with mode 'append'")
-    _exclude_modules()
-    return BatchWriter(options)
-
-
-@cache
-def _exclude_modules() -> None:
-    """Exclude what is loaded in a process that plans writes or commits from garbage collection; only the first time."""
-    exclude_loaded_objects()
-
-
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """Return the writer of a stream, which reads the options when it is used.
-
-    At the first call in a process, what is loaded is excluded from garbage collection. The worker's next answer is sent
-    without waiting (`exchange_packets_at_once`).
-    """
-    del schema
-    if overwrite:
-        raise KdslError(
-            "the output mode 'complete' replaces the whole result with each batch, but a topic cannot be overwritten: "
-            "Kafka only appends; use the output mode 'append'"
-        )
-    _exclude_modules()
-    exchange_packets_at_once()
-    return StreamWriter(options)
+        self._report(messages, f"batch {batchId} that failed")
 
 
 @lru_cache(maxsize=16)
@@ -156,24 +144,6 @@ def _read_items(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster
 def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
     """Read plan and cluster from options, cached in each process."""
     return _read_items(frozenset(options.items()))
-
-
-def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
-    """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
-
-    If the options say how, the columns are first matched with the plan's (`BatchMatch.apply`). If they have a function
-    for it, that makes the rows. The worker's next answer is sent without waiting (`exchange_packets_at_once`).
-    """
-    exchange_packets_at_once()
-    plan, cluster = _read_cached(options)
-    if MATCH in options:
-        match = BatchMatch.from_text(options[MATCH])
-        batches = (match.apply(batch, plan) for batch in batches)
-    if PREPARE in options:
-        batches = read_function(options[PREPARE])(batches)
-    if TRANSACTION in options:
-        return TaskResult(write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches))
-    return TaskResult(write_rows(plan, cluster, batches))
 
 
 def write_transaction(
@@ -442,26 +412,3 @@ def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, int(batch.num_rows * PIECE_BYTES / max(batch.nbytes, 1)))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
-
-
-def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Check that the driver has not refused the batch, because a read of it has too many dead letters.
-
-    It waits until the letters are stored. Nothing is checked if no task has a result, or without the option `REFUSALS`.
-    """
-    batches = {m.batch for m in messages if isinstance(m, TaskResult)}
-    for batch in batches:
-        check_refusal(options.get(REFUSALS), batch)
-
-
-def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
-    """Log what a write has written, and append it to the query's file of reports, if the options name one.
-
-    A file that cannot be opened here is ignored.
-    """
-    plan, _ = _read_cached(options)
-    results = [m.counts for m in messages if isinstance(m, TaskResult)]
-    written = add_up(results)
-    _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
-              plan.table, written.records, written.bytes, plan.topics, batch, len(results), written.lost)  # fmt: skip
-    append_report(options.get(OPTION), written)
