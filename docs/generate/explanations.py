@@ -47,9 +47,10 @@ def write_explanations() -> Path:
 
 def explanations_json() -> str:
     """What the file must contain."""
-    found = {**_explain_errors(), **_explain_problems()}
+    by_code = sorted({**_explain_errors(), **_explain_problems()}.items())
     documents = {
-        code: attrs.asdict(found[code], filter=lambda _, value: value not in ("", (), None)) for code in sorted(found)
+        code: attrs.asdict(explanation, filter=lambda _, value: value not in ("", (), None))
+        for code, explanation in by_code
     }
     return json.dumps(documents, indent=1, ensure_ascii=False) + "\n"
 

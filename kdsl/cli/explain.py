@@ -19,7 +19,7 @@ def explain(
 ) -> None:
     """Print what a code means, with an example of what has the problem and of what to write instead.
 
-    Without a code, list all codes. The documentation has the same texts.
+    Without a code, list all codes. The documentation has the same.
     """
     if code:
         text = explain_code(code)

@@ -1,6 +1,6 @@
 """What the codes of problems and the classes of errors mean: ``kdsl explain``, and the pages docs/problems/.
 
-The texts are in ``codes.json``, which ``make docs`` generates: those of problems from the tests that follow their
+Everything is in ``codes.json``, which ``make docs`` generates: those of problems from the tests that follow their
 advice, those of errors from the docstrings of their classes.
 """
 
@@ -115,9 +115,6 @@ def explain(code: str) -> str:
 
     Args:
         code: The code, as messages show it, also in brackets.
-
-    Raises:
-        UnknownCodeError: There is no such code; the message names similar ones.
     """
     name = code.strip("[]")
     known = explanations()

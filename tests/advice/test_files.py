@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from kdsl import load
 from kdsl.cli.app import app
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.declare.document import read_tables
 from kdsl.errors import Problem
 from tests.advice.cases import Called, Shown, check_advice
@@ -50,7 +50,7 @@ def check(name: str) -> Callable[[], object]:
 def login(user: str) -> Callable[[], object]:
     settings = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS.format(user)}
     return Shown(
-        lambda: list(consumer_settings({"bootstrap.servers": "a:1", **settings}).problems),
+        lambda: list(librdkafka_settings({"bootstrap.servers": "a:1", **settings}, "consumer").problems),
         f"sasl.jaas.config: {settings['sasl.jaas.config']}",
         "yaml",
     )

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
-from tests.problem_texts import without_code
 from kdsl.errors import ResolveError
 from kdsl.run.dataframes.match_columns import match_columns, type_problems
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
+from tests.problem_texts import without_code
 from tests.run.write_plans import write_plan
 
 

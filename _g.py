@@ -1,2 +1,0 @@
-from docs.generate.explanations import write_explanations
-print(write_explanations())
