@@ -80,7 +80,7 @@ def json_schema_draft(
     columns = [
         ColumnDef(f.name, f.type, default=reader.defaults.get(f.name, MISSING), comment=f.comment) for f in row.fields
     ]
-    chosen = chosen or (Json(timestamp_format="ISO-8601") if _has_time(row) else Json())
+    chosen = chosen or (Json(timestamp_format="ISO-8601") if t.contains(row, t.TimestampLtz) else Json())
     table = TableDef(
         name or title,
         tuple(columns),
@@ -110,11 +110,6 @@ def _string_of(schema: Any, name: str) -> str | None:
     """Return a keyword of a schema if its value is a string, else None."""
     value = schema.get(name) if isinstance(schema, Mapping) else None
     return value if isinstance(value, str) else None
-
-
-def _has_time(kind: t.DataType) -> bool:
-    """Whether a type is or contains a TIMESTAMP_LTZ."""
-    return isinstance(kind, t.TimestampLtz) or any(map(_has_time, t.children(kind)))
 
 
 class _JsonSchemaReader:
