@@ -21,7 +21,8 @@ from kdsl.run.exactly_once.acquire import abort_transactions, acquire_ids, refre
 from kdsl.run.exactly_once.write_log import WriteLog
 from kdsl.run.librdkafka import client_pool, sink
 from kdsl.run.librdkafka.consumers import SIZES, borrow_consumer, discard
-from kdsl.run.librdkafka.sink import TaskResult, write_transaction
+from kdsl.run.librdkafka.sink import write_transaction
+from kdsl.run.librdkafka.task_writer import Written
 from kdsl.run.librdkafka.transactions import task as part
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer, TransactionError
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec
@@ -67,7 +68,7 @@ def rows(*values: bytes) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pylist([{"k": None, "v": value}], schema=schema) for value in values]
 
 
-def put(topic: str, cluster: Cluster, batch: int, values: Iterable[pa.RecordBatch], query: str = "q1") -> TaskResult:
+def put(topic: str, cluster: Cluster, batch: int, values: Iterable[pa.RecordBatch], query: str = "q1") -> Written:
     return write_transaction(plan_for(topic), cluster, work_for(topic, batch, query), values)
 
 
