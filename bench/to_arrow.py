@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import orjson
 import pyarrow as pa
@@ -81,15 +81,16 @@ def measure_memory(bootstrap: str, records: int) -> None:
 
 
 def _peak() -> float:
-    """The largest resident memory of this process so far, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The largest resident memory of this process so far, in MiB; `getrusage` has that of the parent, too."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def main() -> None:
     """Fill a topic, and print the rates and the memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=5, help="0 only measures memory")
     args = parser.parse_args()
     from bench.machine import facts, fill
 
@@ -98,7 +99,7 @@ def main() -> None:
         fill(kafka.bootstrap_servers, TOPIC, args.records, partitions=PARTITIONS)
         print(json.dumps(facts()), flush=True)
         ours: Callable[[], object] = partial(with_kdsl, kafka.bootstrap_servers, args.records)
-        for name, other in (("orjson", with_orjson), ("pyarrow.json", with_pyarrow_json)):
+        for name, other in (("orjson", with_orjson), ("pyarrow.json", with_pyarrow_json)) if args.pairs else ():
             theirs = partial(other, kafka.bootstrap_servers, args.records)
             pair = compare(f"to_arrow beside {name}", ours, theirs, records=args.records, pairs=args.pairs)
             print(pair.describe().replace("with,", "kdsl,").replace("without;", f"{name};"), flush=True)
